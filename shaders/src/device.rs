@@ -1,0 +1,127 @@
+//! The trait that every device implements, and what goes in and out of it.
+
+pub mod cpu;
+#[cfg(feature = "vulkan")]
+pub mod vulkan;
+
+use crate::{brick::BrickVoxels, over::SubImage, scene::Scene};
+use brickmesh_topology::{BrickIndex, Digest, PixelRect, VoxelBox};
+
+/// Names a resident brick: its data set and its index there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BrickKey {
+    /// Data set: digest of the manifest.
+    pub data_set: Digest,
+    /// Brick of the data set's grid.
+    pub brick: BrickIndex,
+}
+
+/// A piece of a frame: the samples in a half-open box of one brick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The brick whose voxels are sampled.
+    pub brick: BrickIndex,
+    /// The samples that belong to the job; inside the brick's owned box.
+    pub owned: VoxelBox,
+    /// The pixels to render.
+    pub rect: PixelRect,
+}
+
+/// What a job became.
+#[derive(Clone, Debug)]
+pub struct RenderedJob {
+    /// Premultiplied linear RGBA of the job's rectangle.
+    pub image: SubImage,
+    /// Time that the device worked on it, microseconds.
+    pub elapsed_micros: u64,
+}
+
+/// Kind of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// All cores of this machine.
+    Cpu,
+    /// A Vulkan device.
+    Vulkan,
+}
+
+/// What a device says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Kind.
+    pub kind: DeviceKind,
+    /// Name for people: the processor or the GPU, and how it samples.
+    pub name: String,
+    /// Memory that bricks may take, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Why a device could not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The job's brick is not on the device: load it, or give the job to a holder.
+    #[error("brick {} is not resident", brick.0)]
+    NotResident {
+        /// Brick asked for.
+        brick: BrickIndex,
+    },
+    /// The job's box is not inside its brick.
+    #[error("job box {owned:?} is not inside brick {} with {brick_box:?}", brick.0)]
+    Outside {
+        /// Brick asked for.
+        brick: BrickIndex,
+        /// Box asked for.
+        owned: VoxelBox,
+        /// What the brick owns.
+        brick_box: VoxelBox,
+    },
+    /// [`RenderDevice::set_scene`] was not called before.
+    #[error("no scene was set")]
+    NoScene,
+    /// Device memory is full: unload bricks, or hold fewer.
+    #[error("out of device memory: {what}")]
+    OutOfMemory {
+        /// What was to be allocated, and what the device said.
+        what: String,
+    },
+    /// There is no such device on this machine, or it cannot be used.
+    #[error("{what}")]
+    Unavailable {
+        /// Why.
+        what: String,
+    },
+    /// The device failed; its state is unknown, make it anew.
+    #[error("device failed: {what}")]
+    Failed {
+        /// What the driver said.
+        what: String,
+    },
+}
+
+/// A device that holds bricks and renders jobs of them. One thread drives it.
+pub trait RenderDevice: Send {
+    /// What it is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Takes a brick into device memory; one already there under this key is replaced.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`].
+    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError>;
+
+    /// Frees a brick; nothing happens where it is not there.
+    fn unload_brick(&mut self, key: BrickKey);
+
+    /// Sets what the following jobs show.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`].
+    fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError>;
+
+    /// Renders a job of the current scene.
+    ///
+    /// # Errors
+    /// [`DeviceError`], any.
+    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError>;
+}

@@ -1,0 +1,21 @@
+//! The devices of brickmesh: one trait, two implementations (CPU with SIMD, Vulkan through
+//! vulkano), and their kernels. A device takes bricks, then renders jobs of them into sub-images
+//! and says how long each took.
+//!
+//! Invariant: sample k of a ray stands at `k · step` from the eye, whatever the device, the brick
+//! or the job; a job blends the samples inside its half-open box and no others. Colours are
+//! linear and premultiplied everywhere.
+//!
+//! Not here: who renders what (topology), messages (actors), files (node).
+
+pub mod brick;
+pub mod device;
+pub mod macrocells;
+pub mod over;
+pub mod scene;
+pub mod transfer_table;
+
+pub use brick::BrickVoxels;
+pub use device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob};
+pub use over::SubImage;
+pub use scene::Scene;

@@ -1,0 +1,1 @@
+//! Macrocells: value ranges of small blocks of a brick (soon).

@@ -1,0 +1,182 @@
+//! Sub-images and the `over` operator.
+//!
+//! Shapes: row-major, top row first, premultiplied linear RGBA in f32.
+//! Source: Porter, Duff, "Compositing Digital Images", SIGGRAPH 1984: over on premultiplied
+//! colours, `front + (1 − front.a) · back`; associative, not commutative.
+
+use brickmesh_topology::PixelRect;
+
+/// Premultiplied linear RGBA of a rectangle of the picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubImage {
+    rect: PixelRect,
+    pixels: Vec<[f32; 4]>,
+}
+
+impl SubImage {
+    /// A sub-image from its pixels, row by row; `None` where their count is not the rectangle's.
+    #[must_use]
+    pub fn new(rect: PixelRect, pixels: Vec<[f32; 4]>) -> Option<Self> {
+        (pixels.len() == rect.pixel_count()).then_some(Self { rect, pixels })
+    }
+
+    /// Nothing: transparent everywhere.
+    #[must_use]
+    pub fn transparent(rect: PixelRect) -> Self {
+        Self {
+            rect,
+            pixels: vec![[0.0; 4]; rect.pixel_count()],
+        }
+    }
+
+    /// Where it lies in the picture.
+    #[must_use]
+    pub fn rect(&self) -> PixelRect {
+        self.rect
+    }
+
+    /// Its pixels, row by row.
+    #[must_use]
+    pub fn pixels(&self) -> &[[f32; 4]] {
+        &self.pixels
+    }
+
+    /// The part inside `rect`, or `None` where they do not meet.
+    #[must_use]
+    pub fn crop(&self, rect: &PixelRect) -> Option<Self> {
+        let part = self.rect.intersection(rect)?;
+        if part == self.rect {
+            return Some(self.clone());
+        }
+        let rows = (part.y..part.y + part.height).flat_map(|y| self.row(y, &part).iter().copied());
+        Some(Self {
+            rect: part,
+            pixels: rows.collect(),
+        })
+    }
+
+    /// Puts `behind` behind this one, where they meet.
+    pub fn blend_behind(&mut self, behind: &Self) {
+        let Some(part) = self.rect.intersection(&behind.rect) else {
+            return;
+        };
+        for y in part.y..part.y + part.height {
+            let start = self.offset(part.x, y);
+            let front = &mut self.pixels[start..start + part.width as usize];
+            for (f, b) in front.iter_mut().zip(behind.row(y, &part)) {
+                over(f, *b);
+            }
+        }
+    }
+
+    /// Writes `part` over this one's pixels, where they meet.
+    pub fn paste(&mut self, part: &Self) {
+        let Some(common) = self.rect.intersection(&part.rect) else {
+            return;
+        };
+        for y in common.y..common.y + common.height {
+            let start = self.offset(common.x, y);
+            self.pixels[start..start + common.width as usize].copy_from_slice(part.row(y, &common));
+        }
+    }
+
+    /// The picture over an opaque background, linear, as 8-bit RGBA; alpha is 255.
+    #[must_use]
+    pub fn to_rgba8(&self, background: [f32; 3]) -> Vec<u8> {
+        let back = [background[0], background[1], background[2], 1.0];
+        let mut out = Vec::with_capacity(self.pixels.len() * 4);
+        for pixel in &self.pixels {
+            let mut p = *pixel;
+            over(&mut p, back);
+            out.extend(p.map(to_u8));
+        }
+        out
+    }
+
+    fn offset(&self, x: u32, y: u32) -> usize {
+        (y - self.rect.y) as usize * self.rect.width as usize + (x - self.rect.x) as usize
+    }
+
+    fn row(&self, y: u32, part: &PixelRect) -> &[[f32; 4]] {
+        let start = self.offset(part.x, y);
+        &self.pixels[start..start + part.width as usize]
+    }
+}
+
+/// `front` over `back`, into `front`; premultiplied.
+pub fn over(front: &mut [f32; 4], back: [f32; 4]) {
+    let through = 1.0 - front[3];
+    for (f, b) in front.iter_mut().zip(back) {
+        *f += through * b;
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0…255 before"
+)]
+fn to_u8(linear: f32) -> u8 {
+    (linear.clamp(0.0, 1.0) * 255.0 + 0.5) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pixel() -> impl Strategy<Value = [f32; 4]> {
+        (0.0..1.0f32, prop::array::uniform3(0.0..1.0f32))
+            .prop_map(|(a, c)| [c[0] * a, c[1] * a, c[2] * a, a])
+    }
+
+    proptest! {
+        #[test]
+        fn over_of_a_tree_is_over_of_the_list(p in prop::collection::vec(pixel(), 4)) {
+            let mut list = p[0];
+            p[1..].iter().for_each(|&b| over(&mut list, b));
+            let (mut left, mut right) = (p[0], p[2]);
+            over(&mut left, p[1]);
+            over(&mut right, p[3]);
+            over(&mut left, right);
+            for c in 0..4 {
+                prop_assert!((list[c] - left[c]).abs() < 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn blending_touches_only_where_both_are() {
+        let rect = |x, y, width, height| PixelRect {
+            x,
+            y,
+            width,
+            height,
+        };
+        let mut front = SubImage::transparent(rect(0, 0, 4, 3));
+        let behind = SubImage::new(rect(3, 1, 5, 1), vec![[0.5, 0.0, 0.0, 1.0]; 5]).unwrap();
+        front.blend_behind(&behind);
+        let set: Vec<usize> = (0..12).filter(|&i| front.pixels()[i][3] > 0.0).collect();
+        assert_eq!(set, [7]);
+        assert_eq!(
+            front.crop(&rect(3, 0, 9, 2)).unwrap().pixels()[1],
+            [0.5, 0.0, 0.0, 1.0]
+        );
+    }
+
+    #[test]
+    fn half_transparent_white_over_black_is_middle_grey() {
+        let image = SubImage::new(
+            PixelRect {
+                x: 0,
+                y: 0,
+                width: 1,
+                height: 1,
+            },
+            vec![[0.5; 4]],
+        )
+        .unwrap();
+        assert_eq!(image.to_rgba8([0.0; 3]), [128, 128, 128, 255]);
+        assert_eq!(image.to_rgba8([1.0; 3]), [255, 255, 255, 255]);
+    }
+}

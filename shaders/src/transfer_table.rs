@@ -1,0 +1,96 @@
+//! The transfer function of a scene as a table that kernels look up.
+//!
+//! Shapes: n entries of premultiplied linear RGBA for one step, evenly spaced over the transfer
+//! function's domain; kernels interpolate linearly between neighbours and clamp outside.
+//! Entry e stands for the value `low + (high − low) · e/(n−1)`.
+
+use crate::scene::Scene;
+use brickmesh_topology::transfer_function::step_opacity;
+
+/// Fewest entries: fine enough for the curvature of the step opacity.
+const ENTRIES_MIN: usize = 512;
+/// Most entries: 16 bytes each, half a 64 KiB second-level share.
+const ENTRIES_MAX: usize = 2048;
+
+/// A table of premultiplied colours for one step.
+#[derive(Clone, Debug)]
+pub struct TransferTable {
+    /// Premultiplied linear RGBA of a step.
+    pub entries: Vec<[f32; 4]>,
+    /// Table coordinate of a stored voxel value v: `v · scale + offset`, 0 … entries − 1.
+    pub scale: f32,
+    /// See [`Self::scale`].
+    pub offset: f32,
+}
+
+impl TransferTable {
+    /// The table of a scene.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
+    pub fn new(scene: &Scene) -> Self {
+        let [low, high] = scene.domain();
+        let count = entry_count(scene);
+        let unit = scene.unit_distance();
+        let last = (count - 1) as f64;
+        let entries = (0..count).map(|e| {
+            let (color, opacity) = scene
+                .transfer
+                .classify(low + (high - low) * e as f64 / last);
+            let alpha = step_opacity(opacity, scene.step, unit);
+            [color[0] * alpha, color[1] * alpha, color[2] * alpha, alpha].map(|c| c as f32)
+        });
+        let per_value = last / (high - low);
+        Self {
+            entries: entries.collect(),
+            scale: (scene.volume.value_scale * per_value) as f32,
+            offset: ((scene.volume.value_offset - low) * per_value) as f32,
+        }
+    }
+
+    /// For each macrocell range query: the largest step opacity among the stored values
+    /// `low..=high`, as the table gives it.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the table before"
+    )]
+    pub fn max_alpha(&self, low: f32, high: f32) -> f32 {
+        let last = (self.entries.len() - 1) as f32;
+        let at = |v: f32| (v * self.scale + self.offset).clamp(0.0, last);
+        let (a, b) = (at(low), at(high));
+        let (from, to) = (a.min(b).floor() as usize, a.max(b).ceil() as usize);
+        self.entries[from..=to]
+            .iter()
+            .map(|e| e[3])
+            .fold(0.0, f32::max)
+    }
+}
+
+/// The count of entries for which the transfer function's points come nearest to entries, so
+/// that its kinks survive the table.
+#[expect(clippy::cast_precision_loss, reason = "counts below 4096")]
+fn entry_count(scene: &Scene) -> usize {
+    let [low, high] = scene.domain();
+    let misfit = |count: usize| {
+        let last = (count - 1) as f64;
+        let off = |v: f64| {
+            let x = (v - low) / (high - low) * last;
+            (x - x.round()).abs()
+        };
+        scene
+            .transfer
+            .points
+            .iter()
+            .map(|p| off(p.value))
+            .fold(0.0, f64::max)
+    };
+    let mut best = (f64::INFINITY, ENTRIES_MAX);
+    for count in (ENTRIES_MIN..=ENTRIES_MAX).rev() {
+        let m = misfit(count);
+        if m < best.0 - 1e-9 {
+            best = (m, count);
+        }
+    }
+    best.1
+}

@@ -1,0 +1,29 @@
+//! Every decision of brickmesh, and nothing else: how a volume is cut into bricks, who holds
+//! which, what jobs a frame has, who renders them, in which order they blend, who composites
+//! which tile.
+//!
+//! Invariant: pure. No I/O, no clock, no threads, no unseeded randomness: the same input gives
+//! the same bytes on every machine, so peers that decide alone decide the same.
+//!
+//! Spaces: `world` (the file's physical units), `grid` (voxels: sample (i,j,k) stands at
+//! (i,j,k)), `pixel` (x right, y down, pixel centres at +0.5). `a_from_b` maps b to a.
+
+pub mod brick_grid;
+pub mod camera;
+pub mod digest;
+pub mod frame_plan;
+pub mod placement;
+pub mod schedule;
+pub mod seeded;
+pub mod tiles;
+pub mod transfer_function;
+pub mod visibility;
+pub mod volume;
+pub mod voxel_box;
+
+pub use brick_grid::{BrickGrid, BrickIndex};
+pub use camera::{Camera, PixelRect, View};
+pub use digest::Digest;
+pub use transfer_function::TransferFunction;
+pub use volume::{VolumeDescription, VoxelType};
+pub use voxel_box::VoxelBox;

@@ -1,0 +1,271 @@
+//! What a volume is: dims, voxel type, where its samples stand in the world, what its values mean.
+//!
+//! Convention (as in VTK and OSPRay): sample (i,j,k) stands at
+//! `origin + direction · ((i,j,k) · spacing)`; the field is defined between first and last sample
+//! centres, trilinear in between. `value = stored · value_scale + value_offset` (data units).
+
+use crate::brick_grid::DIM_MAX;
+use glam::{DAffine3, DMat3, DVec3};
+use serde::{Deserialize, Serialize};
+
+/// Type of a stored voxel. All are little-endian in memory, in stores and on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VoxelType {
+    /// Unsigned 8 bit.
+    U8,
+    /// Signed 8 bit.
+    I8,
+    /// Unsigned 16 bit.
+    U16,
+    /// Signed 16 bit.
+    I16,
+    /// IEEE 754 binary32.
+    F32,
+}
+
+impl VoxelType {
+    /// Size of a voxel in bytes.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::F32 => 4,
+        }
+    }
+
+    /// The name in files and messages: `u8`, `i8`, `u16`, `i16`, `f32`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::I8 => "i8",
+            Self::U16 => "u16",
+            Self::I16 => "i16",
+            Self::F32 => "f32",
+        }
+    }
+
+    /// The voxel that starts at `at` in little-endian `bytes`, as a number.
+    ///
+    /// # Panics
+    /// Where fewer than [`Self::bytes`] bytes are left.
+    #[must_use]
+    pub fn read(self, bytes: &[u8], at: usize) -> f32 {
+        match self {
+            Self::U8 => f32::from(bytes[at]),
+            Self::I8 => f32::from(bytes[at].cast_signed()),
+            Self::U16 => f32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])),
+            Self::I16 => f32::from(i16::from_le_bytes([bytes[at], bytes[at + 1]])),
+            Self::F32 => {
+                f32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+            }
+        }
+    }
+}
+
+/// A volume without its voxels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeDescription {
+    /// Voxels on each axis, x fastest in memory.
+    pub dims: [u32; 3],
+    /// Type of the stored voxels.
+    pub voxel: VoxelType,
+    /// Distance of neighbouring samples on each axis, in world units; positive.
+    pub spacing: [f64; 3],
+    /// World position of sample (0,0,0).
+    pub origin: [f64; 3],
+    /// Columns: the unit directions of the grid's x, y and z axes in the world.
+    pub direction: [[f64; 3]; 3],
+    /// Data units per stored unit.
+    pub value_scale: f64,
+    /// Data value of a stored 0.
+    pub value_offset: f64,
+}
+
+/// What is wrong with a [`VolumeDescription`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// An axis has no voxels, or too many.
+    #[error("dims are {}x{}x{}; each axis must have 1 to {DIM_MAX} voxels", dims[0], dims[1], dims[2])]
+    Dims {
+        /// Dims found.
+        dims: [u32; 3],
+    },
+    /// A spacing that is no positive finite number.
+    #[error("spacing is {spacing:?}; each must be a positive finite number")]
+    Spacing {
+        /// Spacing found.
+        spacing: [f64; 3],
+    },
+    /// The axes do not span space.
+    #[error("direction {direction:?} is not invertible")]
+    Direction {
+        /// Direction found, by columns.
+        direction: [[f64; 3]; 3],
+    },
+    /// An origin, scale or offset that is not finite, or a scale of 0.
+    #[error("{field} is {found}; it must be finite{}", if *field == "value_scale" { " and not 0" } else { "" })]
+    Number {
+        /// Name of the field.
+        field: &'static str,
+        /// Number found.
+        found: f64,
+    },
+}
+
+impl VolumeDescription {
+    /// A volume with spacing 1, origin 0, axes along the world's, values as stored.
+    #[must_use]
+    pub fn new(dims: [u32; 3], voxel: VoxelType) -> Self {
+        Self {
+            dims,
+            voxel,
+            spacing: [1.0; 3],
+            origin: [0.0; 3],
+            direction: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            value_scale: 1.0,
+            value_offset: 0.0,
+        }
+    }
+
+    /// Checks every field; what comes from a file or a peer goes through here before use.
+    ///
+    /// # Errors
+    /// [`VolumeError`] with the first field that is out of bounds.
+    pub fn validate(&self) -> Result<(), VolumeError> {
+        if self.dims.iter().any(|&n| n == 0 || n > DIM_MAX) {
+            return Err(VolumeError::Dims { dims: self.dims });
+        }
+        if self.spacing.iter().any(|&s| !(s.is_finite() && s > 0.0)) {
+            return Err(VolumeError::Spacing {
+                spacing: self.spacing,
+            });
+        }
+        let det = self.direction_matrix().determinant();
+        if !(det.is_finite() && det.abs() > 1e-6) {
+            return Err(VolumeError::Direction {
+                direction: self.direction,
+            });
+        }
+        if let Some(&found) = self.origin.iter().find(|o| !o.is_finite()) {
+            return Err(VolumeError::Number {
+                field: "origin",
+                found,
+            });
+        }
+        if !(self.value_scale.is_finite() && self.value_scale.abs() > 0.0) {
+            return Err(VolumeError::Number {
+                field: "value_scale",
+                found: self.value_scale,
+            });
+        }
+        if !self.value_offset.is_finite() {
+            return Err(VolumeError::Number {
+                field: "value_offset",
+                found: self.value_offset,
+            });
+        }
+        Ok(())
+    }
+
+    fn direction_matrix(&self) -> DMat3 {
+        DMat3::from_cols_array_2d(&self.direction)
+    }
+
+    /// Maps grid (voxels) to world.
+    #[must_use]
+    pub fn world_from_grid(&self) -> DAffine3 {
+        let linear =
+            self.direction_matrix() * DMat3::from_diagonal(DVec3::from_array(self.spacing));
+        DAffine3 {
+            matrix3: linear,
+            translation: DVec3::from_array(self.origin),
+        }
+    }
+
+    /// Maps world to grid (voxels).
+    #[must_use]
+    pub fn grid_from_world(&self) -> DAffine3 {
+        self.world_from_grid().inverse()
+    }
+
+    /// Smallest spacing, in world units: the unit of `--step` and the default unit of opacity.
+    #[must_use]
+    pub fn min_spacing(&self) -> f64 {
+        self.spacing.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// World position of the middle of the field.
+    #[must_use]
+    pub fn center_in_world(&self) -> DVec3 {
+        let middle = DVec3::from_array(self.dims.map(|n| f64::from(n - 1) * 0.5));
+        self.world_from_grid().transform_point3(middle)
+    }
+
+    /// Length of the field's diagonal in world units; the spacing where it is a point.
+    #[must_use]
+    pub fn diagonal(&self) -> f64 {
+        let extent = DVec3::from_array(std::array::from_fn(|a| {
+            f64::from(self.dims[a] - 1) * self.spacing[a]
+        }));
+        extent.length().max(self.min_spacing())
+    }
+
+    /// Size of all voxels in bytes, ghosts not counted.
+    #[must_use]
+    pub fn voxel_bytes(&self) -> u64 {
+        self.dims.iter().map(|&n| u64::from(n)).product::<u64>() * self.voxel.bytes() as u64
+    }
+
+    /// The data value of a stored number.
+    #[must_use]
+    pub fn value(&self, stored: f64) -> f64 {
+        stored * self.value_scale + self.value_offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_stand_at_origin_plus_direction_times_spacing() {
+        let volume = VolumeDescription {
+            spacing: [0.5, 2.0, 3.0],
+            origin: [10.0, 20.0, 30.0],
+            direction: [[-1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]],
+            ..VolumeDescription::new([4, 5, 6], VoxelType::I16)
+        };
+        let at = volume
+            .world_from_grid()
+            .transform_point3(DVec3::new(2.0, 1.0, 1.0));
+        assert!(at.abs_diff_eq(DVec3::new(9.0, 23.0, 32.0), 1e-12));
+        let back = volume.grid_from_world().transform_point3(at);
+        assert!(back.abs_diff_eq(DVec3::new(2.0, 1.0, 1.0), 1e-12));
+    }
+
+    #[test]
+    fn bad_fields_are_named() {
+        let good = VolumeDescription::new([4, 5, 6], VoxelType::U8);
+        assert_eq!(good.validate(), Ok(()));
+        let spacing = VolumeDescription {
+            spacing: [1.0, f64::NAN, 1.0],
+            ..good.clone()
+        };
+        assert!(matches!(
+            spacing.validate(),
+            Err(VolumeError::Spacing { .. })
+        ));
+        let flat = VolumeDescription {
+            direction: [[1.0, 0.0, 0.0]; 3],
+            ..good
+        };
+        assert!(matches!(
+            flat.validate(),
+            Err(VolumeError::Direction { .. })
+        ));
+    }
+}

@@ -1,0 +1,125 @@
+//! Half-open boxes of voxels.
+//!
+//! Space: grid. A box `[lo, hi)` owns the points p with `lo <= p < hi` on every axis, so boxes
+//! that tile the volume own every point exactly once.
+
+use glam::DVec3;
+use serde::{Deserialize, Serialize};
+
+/// A half-open box `[lo, hi)` in grid space, in voxels. Written as `[[x0,y0,z0],[x1,y1,z1]]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "[[u32; 3]; 2]", into = "[[u32; 3]; 2]")]
+pub struct VoxelBox {
+    /// First voxel on each axis.
+    pub lo: [u32; 3],
+    /// One past the last voxel on each axis.
+    pub hi: [u32; 3],
+}
+
+impl From<[[u32; 3]; 2]> for VoxelBox {
+    fn from([lo, hi]: [[u32; 3]; 2]) -> Self {
+        Self { lo, hi }
+    }
+}
+
+impl From<VoxelBox> for [[u32; 3]; 2] {
+    fn from(b: VoxelBox) -> Self {
+        [b.lo, b.hi]
+    }
+}
+
+impl VoxelBox {
+    /// The box `[lo, hi)`.
+    #[must_use]
+    pub const fn new(lo: [u32; 3], hi: [u32; 3]) -> Self {
+        Self { lo, hi }
+    }
+
+    /// Edge lengths in voxels; 0 where the box is empty or turned inside out.
+    #[must_use]
+    pub fn size(&self) -> [u32; 3] {
+        std::array::from_fn(|a| self.hi[a].saturating_sub(self.lo[a]))
+    }
+
+    /// Number of voxels inside.
+    #[must_use]
+    pub fn voxel_count(&self) -> u64 {
+        self.size().iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Whether no voxel is inside.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.voxel_count() == 0
+    }
+
+    /// Whether `other` lies in this box entirely.
+    #[must_use]
+    pub fn contains_box(&self, other: &Self) -> bool {
+        (0..3).all(|a| self.lo[a] <= other.lo[a] && other.hi[a] <= self.hi[a])
+    }
+
+    /// Whether the voxel (i,j,k) is inside.
+    #[must_use]
+    pub fn contains(&self, voxel: [u32; 3]) -> bool {
+        (0..3).all(|a| self.lo[a] <= voxel[a] && voxel[a] < self.hi[a])
+    }
+
+    /// The voxels that both boxes own.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self {
+            lo: std::array::from_fn(|a| self.lo[a].max(other.lo[a])),
+            hi: std::array::from_fn(|a| self.hi[a].min(other.hi[a])),
+        }
+    }
+
+    /// The centre in grid space.
+    #[must_use]
+    pub fn center(&self) -> DVec3 {
+        (DVec3::from_array(self.lo.map(f64::from)) + DVec3::from_array(self.hi.map(f64::from)))
+            * 0.5
+    }
+
+    /// The points of the field that a job on this box owns, as the bounds `lo <= p < hi` in f32
+    /// that every device compares a sample's position with.
+    ///
+    /// The field ends at the last sample centre, `dims - 1`, and owns that end: where the box
+    /// reaches the volume's border the upper bound is the next float after it.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "dims are below 2^24, see VolumeDescription"
+    )]
+    pub fn owned_points(&self, dims: [u32; 3]) -> ([f32; 3], [f32; 3]) {
+        let lo = self.lo.map(|v| v as f32);
+        let hi = std::array::from_fn(|a| {
+            if self.hi[a] >= dims[a] {
+                (dims[a].saturating_sub(1) as f32).next_up()
+            } else {
+                self.hi[a] as f32
+            }
+        });
+        (lo, hi)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_box_owns_the_last_sample_centre_and_nothing_beyond() {
+        let (lo, hi) = VoxelBox::new([0, 32, 0], [32, 64, 9]).owned_points([64, 64, 9]);
+        assert_eq!(lo, [0.0, 32.0, 0.0]);
+        assert_eq!(hi, [32.0, 63.0_f32.next_up(), 8.0_f32.next_up()]);
+    }
+
+    #[test]
+    fn json_is_a_pair_of_corners() {
+        let b = VoxelBox::new([1, 2, 3], [4, 5, 6]);
+        let json = serde_json::to_string(&b).unwrap();
+        assert_eq!(json, "[[1,2,3],[4,5,6]]");
+        assert_eq!(serde_json::from_str::<VoxelBox>(&json).unwrap(), b);
+    }
+}
