@@ -9,10 +9,14 @@
 //! (i,j,k)), `pixel` (x right, y down, pixel centres at +0.5). `a_from_b` maps b to a.
 
 pub mod brick_grid;
+pub mod brick_set;
 pub mod camera;
 pub mod digest;
 pub mod frame_plan;
+pub mod frame_tracker;
+pub mod manifest;
 pub mod peer;
+
 pub mod placement;
 pub mod schedule;
 pub mod seeded;
@@ -25,6 +29,7 @@ pub mod voxel_box;
 pub use brick_grid::{BrickGrid, BrickIndex};
 pub use camera::{Camera, PixelRect, View};
 pub use digest::Digest;
+pub use manifest::Manifest;
 pub use peer::PeerId;
 pub use transfer_function::TransferFunction;
 pub use volume::{VolumeDescription, VoxelType};

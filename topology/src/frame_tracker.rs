@@ -1,0 +1,291 @@
+//! The requester's side of a frame: what is still awaited, and what to do when it does not come.
+//!
+//! A pure state machine: inputs are arrivals, losses and deadlines; the answer is to wait on, to
+//! ask again without the peers that failed, or to end. Invariant: every frame ends, after at most
+//! [`ATTEMPTS_MAX`] attempts.
+
+use crate::{digest::Digest, frame_plan::FramePlan, peer::PeerId};
+use std::collections::BTreeSet;
+
+/// Attempts at a frame before it is given up.
+pub const ATTEMPTS_MAX: u32 = 5;
+
+/// Something that happened to a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameInput {
+    /// A tile arrived, blended by this plan.
+    Tile {
+        /// Tile of the plan.
+        tile: u32,
+        /// The plan it was blended by.
+        plan: Digest,
+        /// Its compositor.
+        from: PeerId,
+    },
+    /// A job's time arrived.
+    Job {
+        /// Job of the plan.
+        job: u32,
+        /// The plan it was rendered by.
+        plan: Digest,
+        /// Its renderer.
+        from: PeerId,
+    },
+    /// A peer cannot be reached any more.
+    PeerLost(PeerId),
+    /// A peer said that it cannot do its part, or followed another plan.
+    PeerFailed(PeerId),
+    /// The attempt's time is over.
+    Deadline,
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameVerdict {
+    /// The input does not belong to this attempt, or came twice: drop it.
+    Ignore,
+    /// Take what came and wait on.
+    Accept,
+    /// Take what came: the frame is whole.
+    Whole,
+    /// Ask again, without these peers.
+    Again {
+        /// Peers that failed in this attempt.
+        without: BTreeSet<PeerId>,
+    },
+    /// No further attempt is worth it.
+    GiveUp,
+}
+
+/// What one attempt at a frame still awaits.
+#[derive(Clone, Debug)]
+pub struct FrameTracker {
+    plan: Digest,
+    attempt: u32,
+    peers: Vec<PeerId>,
+    tiles: BTreeSet<u32>,
+    jobs: BTreeSet<u32>,
+    tile_owner: Vec<usize>,
+    job_owner: Vec<Option<usize>>,
+}
+
+impl FrameTracker {
+    /// Awaits the tiles and job times of a plan; tiles that no job touches are not awaited.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "tiles and jobs are counted in u32"
+    )]
+    pub fn new(plan: &FramePlan, attempt: u32) -> Self {
+        let tiles = (0..plan.tiles.len()).filter(|&t| !plan.jobs_in_tile(t).is_empty());
+        let jobs = (0..plan.jobs.len()).filter(|&j| plan.jobs[j].renderer.is_some());
+        Self {
+            plan: plan.digest,
+            attempt,
+            peers: plan.peers.clone(),
+            tiles: tiles.map(|t| t as u32).collect(),
+            jobs: jobs.map(|j| j as u32).collect(),
+            tile_owner: plan.tiles.iter().map(|t| t.compositor).collect(),
+            job_owner: plan.jobs.iter().map(|j| j.renderer).collect(),
+        }
+    }
+
+    /// Whether all is there already, as in a frame without any job.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.tiles.is_empty() && self.jobs.is_empty()
+    }
+
+    /// Number of tiles and job times still awaited.
+    #[must_use]
+    pub fn awaited(&self) -> usize {
+        self.tiles.len() + self.jobs.len()
+    }
+
+    /// Applies an input.
+    pub fn step(&mut self, input: FrameInput) -> FrameVerdict {
+        match input {
+            FrameInput::Tile { plan, from, .. } | FrameInput::Job { plan, from, .. }
+                if plan != self.plan =>
+            {
+                self.fail([from])
+            }
+            FrameInput::Tile { tile, from, .. } => {
+                let owner = self.tile_owner.get(tile as usize).copied();
+                let expected = owner.and_then(|o| self.peers.get(o)) == Some(&from);
+                self.accept(expected, |s| s.tiles.remove(&tile))
+            }
+            FrameInput::Job { job, from, .. } => {
+                let owner = self.job_owner.get(job as usize).copied().flatten();
+                let expected = owner.and_then(|o| self.peers.get(o)) == Some(&from);
+                self.accept(expected, |s| s.jobs.remove(&job))
+            }
+            FrameInput::PeerLost(peer) | FrameInput::PeerFailed(peer) => self.fail([peer]),
+            // Times that are late cost a prediction, not a picture.
+            FrameInput::Deadline if self.tiles.is_empty() => FrameVerdict::Whole,
+            FrameInput::Deadline => {
+                let late = self.late();
+                self.fail(late)
+            }
+        }
+    }
+
+    fn accept(&mut self, expected: bool, take: impl FnOnce(&mut Self) -> bool) -> FrameVerdict {
+        if !expected || !take(self) {
+            FrameVerdict::Ignore
+        } else if self.is_whole() {
+            FrameVerdict::Whole
+        } else {
+            FrameVerdict::Accept
+        }
+    }
+
+    /// Who is late: renderers of missing jobs; where all are done, compositors of missing tiles.
+    fn late(&self) -> Vec<PeerId> {
+        let renderers = self.jobs.iter().filter_map(|&j| self.job_owner[j as usize]);
+        let mut late: BTreeSet<usize> = renderers.collect();
+        if late.is_empty() {
+            late = self
+                .tiles
+                .iter()
+                .map(|&t| self.tile_owner[t as usize])
+                .collect();
+        }
+        late.into_iter().map(|p| self.peers[p].clone()).collect()
+    }
+
+    fn fail(&self, peers: impl IntoIterator<Item = PeerId>) -> FrameVerdict {
+        let without: BTreeSet<PeerId> = peers
+            .into_iter()
+            .filter(|p| self.peers.binary_search(p).is_ok())
+            .collect();
+        if without.is_empty() {
+            FrameVerdict::Ignore
+        } else if self.attempt + 1 >= ATTEMPTS_MAX || without.len() == self.peers.len() {
+            FrameVerdict::GiveUp
+        } else {
+            FrameVerdict::Again { without }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        brick_grid::BrickIndex, camera::PixelRect, frame_plan::PlannedJob, schedule::Schedule,
+        tiles::Tile, voxel_box::VoxelBox,
+    };
+
+    fn plan() -> FramePlan {
+        let rect = |x| PixelRect {
+            x,
+            y: 0,
+            width: 8,
+            height: 8,
+        };
+        let job = |b: u32, renderer| PlannedJob {
+            brick: BrickIndex(b),
+            owned: VoxelBox::new([b, 0, 0], [b + 1, 1, 1]),
+            rect: rect(0),
+            estimate_micros: 1,
+            renderer,
+        };
+        FramePlan {
+            peers: vec![PeerId::new("a"), PeerId::new("b")],
+            jobs: vec![job(0, Some(0)), job(1, Some(1)), job(2, None)],
+            tiles: vec![
+                Tile {
+                    rect: rect(0),
+                    compositor: 1,
+                },
+                Tile {
+                    rect: rect(8),
+                    compositor: 0,
+                },
+            ],
+            schedule: Schedule {
+                assignment: vec![],
+                loads_micros: vec![],
+                makespan_micros: 0,
+                lower_bound_micros: 0,
+            },
+            digest: Digest::of(b"plan"),
+        }
+    }
+
+    fn job(job: u32, from: &str) -> FrameInput {
+        FrameInput::Job {
+            job,
+            plan: Digest::of(b"plan"),
+            from: PeerId::new(from),
+        }
+    }
+
+    fn tile(tile: u32, from: &str) -> FrameInput {
+        FrameInput::Tile {
+            tile,
+            plan: Digest::of(b"plan"),
+            from: PeerId::new(from),
+        }
+    }
+
+    #[test]
+    fn a_frame_is_whole_when_each_awaited_thing_came_once_from_its_owner() {
+        let mut t = FrameTracker::new(&plan(), 0);
+        assert_eq!(t.awaited(), 3, "two jobs, one tile that they touch");
+        assert_eq!(
+            t.step(job(0, "b")),
+            FrameVerdict::Ignore,
+            "not its renderer"
+        );
+        assert_eq!(t.step(job(0, "a")), FrameVerdict::Accept);
+        assert_eq!(t.step(job(0, "a")), FrameVerdict::Ignore, "twice");
+        assert_eq!(
+            t.step(tile(1, "a")),
+            FrameVerdict::Ignore,
+            "no job touches it"
+        );
+        assert_eq!(t.step(tile(0, "b")), FrameVerdict::Accept);
+        assert_eq!(t.step(job(9, "a")), FrameVerdict::Ignore, "no such job");
+        assert_eq!(t.step(job(1, "b")), FrameVerdict::Whole);
+    }
+
+    #[test]
+    fn a_deadline_names_who_is_late_and_ends_after_some_attempts() {
+        let mut t = FrameTracker::new(&plan(), 0);
+        assert_eq!(t.step(job(0, "a")), FrameVerdict::Accept);
+        let without = BTreeSet::from([PeerId::new("b")]);
+        assert_eq!(
+            t.step(FrameInput::Deadline),
+            FrameVerdict::Again { without }
+        );
+        let mut last = FrameTracker::new(&plan(), ATTEMPTS_MAX - 1);
+        assert_eq!(
+            last.step(FrameInput::PeerLost(PeerId::new("a"))),
+            FrameVerdict::GiveUp
+        );
+    }
+
+    #[test]
+    fn late_times_alone_do_not_hold_a_picture_back() {
+        let mut t = FrameTracker::new(&plan(), 0);
+        assert_eq!(t.step(tile(0, "b")), FrameVerdict::Accept);
+        assert_eq!(t.step(FrameInput::Deadline), FrameVerdict::Whole);
+    }
+
+    #[test]
+    fn work_by_another_plan_fails_its_peer_and_strangers_are_ignored() {
+        let mut t = FrameTracker::new(&plan(), 0);
+        let other = FrameInput::Tile {
+            tile: 0,
+            plan: Digest::of(b"other"),
+            from: PeerId::new("b"),
+        };
+        assert!(matches!(t.step(other), FrameVerdict::Again { .. }));
+        assert_eq!(
+            t.step(FrameInput::PeerLost(PeerId::new("z"))),
+            FrameVerdict::Ignore
+        );
+    }
+}
