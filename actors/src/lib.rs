@@ -1,7 +1,20 @@
-//! The actors of a peer: brick owner, scheduler, raycaster, compositor, and the messages that
-//! they exchange, with other peers too.
+//! The actors of a peer: brick owner, scheduler, raycaster, compositor, requester, and the
+//! messages that they exchange, with other peers too.
 //!
 //! Invariant: thin. An actor holds state and moves messages; what it decides, it asks topology.
 //! Not here: sockets (node), decisions (topology), kernels (shaders).
 
+pub mod brick_owner;
 pub mod bus;
+pub mod compositor;
+pub mod data_set;
+pub mod local_bus;
+pub mod messages;
+pub mod outbox;
+pub mod peer;
+pub mod raycaster;
+pub mod requester;
+pub mod scheduler;
+pub mod switchboard;
+
+pub use peer::{Peer, PeerConfig};

@@ -55,6 +55,29 @@ impl SubImage {
         })
     }
 
+    /// The part that holds every pixel that is not wholly 0; empty where all are.
+    #[must_use]
+    pub fn trimmed(&self) -> Self {
+        let seen = |p: &[f32; 4]| p.iter().any(|c| c.abs() > 0.0);
+        let (mut left, mut right, mut top, mut bottom) = (u32::MAX, 0, u32::MAX, 0);
+        let width = self.rect.width.max(1) as usize;
+        for (row, y) in self.pixels.chunks_exact(width).zip(self.rect.y..) {
+            let Some(first) = row.iter().position(seen) else { continue };
+            let last = row.iter().rposition(seen).unwrap_or(first);
+            left = left.min(pixel_offset(first));
+            right = right.max(pixel_offset(last) + 1);
+            top = top.min(y);
+            bottom = y + 1;
+        }
+        let none = PixelRect { width: 0, height: 0, ..self.rect };
+        if left >= right {
+            return Self { rect: none, pixels: Vec::new() };
+        }
+        let x = self.rect.x + left;
+        let rect = PixelRect { x, y: top, width: right - left, height: bottom - top };
+        self.crop(&rect).unwrap_or(Self { rect: none, pixels: Vec::new() })
+    }
+
     /// Puts `behind` behind this one, where they meet.
     pub fn blend_behind(&mut self, behind: &Self) {
         let Some(part) = self.rect.intersection(&behind.rect) else {
@@ -101,6 +124,10 @@ impl SubImage {
         let start = self.offset(part.x, y);
         &self.pixels[start..start + part.width as usize]
     }
+}
+
+fn pixel_offset(column: usize) -> u32 {
+    u32::try_from(column).unwrap_or(u32::MAX)
 }
 
 /// `front` over `back`, into `front`; premultiplied.
@@ -162,6 +189,16 @@ mod tests {
             front.crop(&rect(3, 0, 9, 2)).unwrap().pixels()[1],
             [0.5, 0.0, 0.0, 1.0]
         );
+    }
+
+    #[test]
+    fn trimming_keeps_what_is_seen_and_no_border_of_nothing() {
+        let rect = |x, y, width, height| PixelRect { x, y, width, height };
+        let mut image = SubImage::transparent(rect(10, 20, 6, 5));
+        assert_eq!(image.trimmed().rect().pixel_count(), 0);
+        image.paste(&SubImage::new(rect(12, 21, 2, 3), vec![[0.1; 4]; 6]).unwrap());
+        assert_eq!(image.trimmed().rect(), rect(12, 21, 2, 3));
+        assert_eq!(image.trimmed().pixels(), [[0.1; 4]; 6]);
     }
 
     #[test]

@@ -1,0 +1,29 @@
+//! Where bricks come from before any peer holds them.
+
+use brickmesh_topology::{BrickIndex, Manifest};
+use bytes::Bytes;
+use std::fmt::Debug;
+
+/// A brick that a source cannot give.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct SourceError {
+    /// What was to be read where, and what is wrong.
+    pub what: String,
+}
+
+/// Gives the bricks of a data set: a store on disk, a volume in memory, a formula.
+pub trait BrickSource: Send + Sync + Debug {
+    /// The data set.
+    fn manifest(&self) -> &Manifest;
+
+    /// The bytes of a brick's stored box.
+    ///
+    /// # Errors
+    /// [`SourceError`] where the brick cannot be read or is damaged.
+    fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError>;
+
+    /// Frees the memory of bricks that are kept for reading; they cannot be read again. A source
+    /// on disk has nothing to free.
+    fn release(&self) {}
+}

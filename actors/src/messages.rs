@@ -1,0 +1,342 @@
+//! Everything that peers say to each other: the only types on the wire.
+//!
+//! Encoding: MessagePack by name, so that fields can be added with `#[serde(default)]` and old
+//! peers still read what new ones write. Pixels and voxels travel as byte strings,
+//! little-endian. The protocol's version is in the names of the bus's lanes.
+//!
+//! Invariant: nothing here is trusted. [`decode`] checks the size; whoever uses a field checks it
+//! against the data set first (`validate` of manifest, roster, view, transfer function).
+
+use brickmesh_shaders::SubImage;
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, PixelRect, TransferFunction, View,
+    brick_set::BrickSet,
+    frame_plan::{CostTable, Roster},
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Names a frame among those of its requester; an attempt that failed is followed by another
+/// under the next attempt number, with another roster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FrameId {
+    /// Counts the requester's frames.
+    pub number: u64,
+    /// Counts the attempts at this frame, from 0.
+    pub attempt: u32,
+}
+
+/// What a peer says of itself when a connection is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Name for people.
+    pub name: String,
+    /// Its device, for people.
+    pub device: String,
+    /// Memory that it gives to bricks, in bytes; 0 for one that only looks on.
+    pub memory_bytes: u64,
+    /// Version of its program, for people.
+    pub version: String,
+}
+
+/// Which bricks of a data set a peer really holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Residency {
+    /// The data set.
+    pub data_set: Digest,
+    /// The bricks in its device memory.
+    pub bricks: BrickSet,
+    /// Whether it can read every brick from its own disk or source.
+    pub source: bool,
+    /// Whether it holds all that its placement asks for.
+    pub settled: bool,
+}
+
+/// Asks for a frame. Sent to every peer of the roster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrameRequest {
+    /// The frame.
+    pub frame: FrameId,
+    /// The data set.
+    pub data_set: Digest,
+    /// The rays.
+    pub view: View,
+    /// Values to colours.
+    pub transfer: TransferFunction,
+    /// Sample distance, world units.
+    pub step: f64,
+    /// Headlight shading.
+    pub shade: bool,
+    /// Name of the roster snapshot.
+    pub roster: Digest,
+    /// Name of the cost table.
+    pub costs: Digest,
+}
+
+/// Pixels of a rectangle, premultiplied linear RGBA, four little-endian f32 each, row by row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pixels {
+    /// Where they lie in the picture.
+    pub rect: PixelRect,
+    /// 16 bytes a pixel.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+}
+
+/// The part of a rendered job that falls into one compositor's tiles.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Partial {
+    /// Who asked for the frame.
+    pub requester: String,
+    /// The frame.
+    pub frame: FrameId,
+    /// Digest of the plan that the renderer followed.
+    pub plan: Digest,
+    /// Job of the plan.
+    pub job: u32,
+    /// Tiles of the plan, each with its pixels.
+    pub tiles: Vec<(u32, Pixels)>,
+}
+
+/// A message between peers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    /// First message on a connection.
+    Hello(Hello),
+    /// A data set that is open in the mesh: hold your share of it.
+    Open {
+        /// Its manifest.
+        manifest: Box<Manifest>,
+        /// Copies of each brick that are wanted.
+        redundancy: u32,
+    },
+    /// The requester that opened a data set needs it no more.
+    Close {
+        /// The data set.
+        data_set: Digest,
+    },
+    /// What the sender holds.
+    Residency(Residency),
+    /// Asks a holder for a brick.
+    BrickRequest {
+        /// The data set.
+        data_set: Digest,
+        /// The brick.
+        brick: BrickIndex,
+    },
+    /// A brick, in answer.
+    BrickData {
+        /// The data set.
+        data_set: Digest,
+        /// The brick.
+        brick: BrickIndex,
+        /// Voxels of its stored box, to be checked against the manifest's digest.
+        bytes: Bytes,
+    },
+    /// The brick cannot be had from the sender.
+    BrickRefused {
+        /// The data set.
+        data_set: Digest,
+        /// The brick.
+        brick: BrickIndex,
+        /// Why.
+        why: String,
+    },
+    /// A roster snapshot that later frames name.
+    Roster(Roster),
+    /// A cost table that later frames name.
+    Costs(CostTable),
+    /// Asks for a frame.
+    Frame(Box<FrameRequest>),
+    /// The sender lacks what the frame names; send it and the frame again.
+    NeedInputs {
+        /// The frame.
+        frame: FrameId,
+    },
+    /// The requester needs the frame no more.
+    Cancel {
+        /// The frame.
+        frame: FrameId,
+    },
+    /// A piece of a frame, to a tile's compositor.
+    Partial(Box<Partial>),
+    /// A job is done, to the requester.
+    JobDone {
+        /// The frame.
+        frame: FrameId,
+        /// Digest of the plan.
+        plan: Digest,
+        /// Job of the plan.
+        job: u32,
+        /// Time that the device worked on it, microseconds.
+        measured_micros: u64,
+    },
+    /// A tile is whole, to the requester.
+    Tile {
+        /// The frame.
+        frame: FrameId,
+        /// Digest of the plan.
+        plan: Digest,
+        /// Tile of the plan.
+        tile: u32,
+        /// Its pixels.
+        pixels: Pixels,
+        /// Time spent blending it, microseconds.
+        composite_micros: u64,
+        /// Bytes that its compositor received for it from other peers.
+        received_bytes: u64,
+    },
+    /// The sender cannot do its part of the frame, to the requester.
+    FrameFailed {
+        /// The frame.
+        frame: FrameId,
+        /// Why, for people.
+        why: String,
+    },
+    /// The sender got a partial of another plan than its own, to the requester.
+    Diverged {
+        /// The frame.
+        frame: FrameId,
+        /// Who followed another plan.
+        peer: String,
+    },
+}
+
+/// A message that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {bytes} bytes cannot be read: {why}")]
+pub struct DecodeError {
+    /// Its size.
+    pub bytes: usize,
+    /// What the decoder said.
+    pub why: String,
+}
+
+/// Encodes a message.
+///
+/// # Panics
+/// Never for the types above: they have no maps with keys that MessagePack refuses.
+#[must_use]
+pub fn encode(message: &Message) -> Bytes {
+    let bytes = rmp_serde::to_vec_named(message);
+    bytes.expect("plain data types always encode").into()
+}
+
+/// Decodes a message.
+///
+/// # Errors
+/// [`DecodeError`] where the bytes are no message of this version.
+pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
+    rmp_serde::from_slice(bytes).map_err(|e| DecodeError {
+        bytes: bytes.len(),
+        why: e.to_string(),
+    })
+}
+
+impl Pixels {
+    /// The bytes of a sub-image.
+    #[must_use]
+    pub fn of(image: &SubImage) -> Self {
+        let values: &[f32] = bytemuck::cast_slice(image.pixels());
+        let bytes = if cfg!(target_endian = "little") {
+            bytemuck::cast_slice(values).to_vec()
+        } else {
+            values.iter().flat_map(|v| v.to_le_bytes()).collect()
+        };
+        Self { rect: image.rect(), bytes }
+    }
+
+    /// The sub-image of these bytes; `None` where their length is not the rectangle's, or a value
+    /// is not finite.
+    #[must_use]
+    pub fn image(&self) -> Option<SubImage> {
+        if self.bytes.len() as u64 != 16 * u64::from(self.rect.width) * u64::from(self.rect.height)
+        {
+            return None;
+        }
+        let number = |c: &[u8]| f32::from_le_bytes([c[0], c[1], c[2], c[3]]);
+        let pixel = |p: &[u8]| {
+            [
+                number(&p[..4]),
+                number(&p[4..8]),
+                number(&p[8..12]),
+                number(&p[12..]),
+            ]
+        };
+        let pixels: Vec<[f32; 4]> = self.bytes.chunks_exact(16).map(pixel).collect();
+        let finite = pixels.iter().flatten().all(|v| v.is_finite());
+        if finite {
+            SubImage::new(self.rect, pixels)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    #[test]
+    fn the_bytes_on_the_wire_are_frozen() {
+        let frame = FrameId {
+            number: 7,
+            attempt: 1,
+        };
+        assert_eq!(
+            hex(&encode(&Message::NeedInputs { frame })),
+            FROZEN_NEED_INPUTS
+        );
+        let pixels = Pixels {
+            rect: PixelRect {
+                x: 1,
+                y: 2,
+                width: 1,
+                height: 1,
+            },
+            bytes: vec![0; 16],
+        };
+        assert_eq!(
+            hex(&rmp_serde::to_vec_named(&pixels).unwrap()),
+            FROZEN_PIXELS
+        );
+    }
+
+    const FROZEN_NEED_INPUTS: &str = "";
+    const FROZEN_PIXELS: &str = "";
+
+    #[test]
+    fn pixels_of_a_wrong_length_or_not_finite_are_no_image() {
+        let rect = PixelRect {
+            x: 0,
+            y: 0,
+            width: 2,
+            height: 1,
+        };
+        let image = SubImage::new(rect, vec![[0.25; 4], [0.5; 4]]).unwrap();
+        let good = Pixels::of(&image);
+        assert_eq!(good.image().unwrap(), image);
+        let mut short = good.clone();
+        short.bytes.pop();
+        assert!(short.image().is_none());
+        let mut nan = good;
+        nan.bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        assert!(nan.image().is_none());
+    }
+
+    #[test]
+    fn garbage_is_an_error_not_a_panic() {
+        for bytes in [
+            &[][..],
+            &[0xc1],
+            &[0xdf, 0xff, 0xff, 0xff, 0xff],
+            &[0x81, 0xa4],
+        ] {
+            assert!(decode(bytes).is_err());
+        }
+    }
+}

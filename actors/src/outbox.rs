@@ -1,0 +1,109 @@
+//! Sends messages to peers, this one included, so that no actor treats itself as special.
+
+use crate::{
+    bus::{Bus, BusError, Lane},
+    messages::{Message, encode},
+    switchboard::{Delivery, Switchboard},
+};
+use actix::Addr;
+use brickmesh_topology::PeerId;
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a full queue is waited for by threads that may wait.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at a full queue.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The way out of a peer: the bus, and the switchboard for what stays here.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    bus: Arc<dyn Bus>,
+    switchboard: Addr<Switchboard>,
+}
+
+impl Outbox {
+    /// An outbox onto `bus`, with what is for this peer going to `switchboard`.
+    #[must_use]
+    pub fn new(bus: Arc<dyn Bus>, switchboard: Addr<Switchboard>) -> Self {
+        Self { bus, switchboard }
+    }
+
+    /// This peer.
+    #[must_use]
+    pub fn local(&self) -> &PeerId {
+        self.bus.local()
+    }
+
+    /// Queues a message; returns at once.
+    ///
+    /// # Errors
+    /// [`BusError`] where it was not queued.
+    pub fn send(&self, to: &PeerId, lane: Lane, message: Message) -> Result<(), BusError> {
+        if to == self.local() {
+            return self.deliver(message).map_err(|_| BusError::QueueFull {
+                peer: to.clone(),
+                lane,
+            });
+        }
+        self.bus.send(to, lane, encode(&message))
+    }
+
+    /// Queues a message, and says in the log where that was not possible. For messages whose loss
+    /// the protocol makes good.
+    pub fn send_or_log(&self, to: &PeerId, lane: Lane, message: Message) {
+        if let Err(error) = self.send(to, lane, message) {
+            tracing::warn!(peer = to.short(), %error, "a message was not sent");
+        }
+    }
+
+    /// Queues a message, waiting for room; for threads that may wait, not for actors on an
+    /// arbiter. Returns the bytes that went out of this peer.
+    ///
+    /// # Errors
+    /// [`BusError`] where the peer is gone, or its queue stayed full.
+    pub fn send_patiently(
+        &self,
+        to: &PeerId,
+        lane: Lane,
+        message: Message,
+    ) -> Result<u64, BusError> {
+        let end = Instant::now() + PATIENCE;
+        if to == self.local() {
+            let mut waiting = message;
+            while let Err(back) = self.deliver(waiting) {
+                if Instant::now() > end {
+                    return Err(BusError::QueueFull {
+                        peer: to.clone(),
+                        lane,
+                    });
+                }
+                waiting = back;
+                thread::sleep(PAUSE);
+            }
+            return Ok(0);
+        }
+        let bytes = encode(&message);
+        loop {
+            match self.bus.send(to, lane, bytes.clone()) {
+                Err(BusError::QueueFull { .. }) if Instant::now() < end => thread::sleep(PAUSE),
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(bytes.len() as u64),
+            }
+        }
+    }
+
+    fn deliver(&self, message: Message) -> Result<(), Message> {
+        let delivery = Delivery {
+            from: self.local().clone(),
+            message,
+            bytes: 0,
+        };
+        self.switchboard
+            .try_send(delivery)
+            .map_err(|e| e.into_inner().message)
+    }
+}

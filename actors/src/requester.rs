@@ -1,0 +1,615 @@
+//! The requester: asks the mesh for frames, gathers their tiles and times, and asks again without
+//! the peers that failed. What to do when something is late or lost is decided by
+//! [`FrameTracker`] in topology.
+
+use crate::{
+    bus::Lane,
+    messages::{FrameId, FrameRequest, Message},
+    outbox::Outbox,
+};
+use actix::{Actor, AsyncContext, Context, Handler, ResponseFuture, SpawnHandle};
+use brickmesh_shaders::SubImage;
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, PeerId, TransferFunction, View, VoxelBox,
+    frame_plan::{CostTable, FramePlan, PlanInputs, Roster, RosterEntry},
+    frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
+
+/// Frames that may be under way at a time; more are refused.
+pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
+/// An attempt's time, besides what its schedule expects.
+const ATTEMPT_BASE: Duration = Duration::from_secs(10);
+/// How often the expected makespan an attempt may take.
+const ATTEMPT_MAKESPANS: u64 = 8;
+/// Roster and cost digests remembered as sent to a peer.
+const SENT_MAX: usize = 32;
+
+/// What a frame shows.
+#[derive(Clone, Debug, actix::Message)]
+#[rtype(result = "Result<Frame, FrameError>")]
+pub struct AskFrame {
+    /// The data set.
+    pub data_set: Digest,
+    /// The rays.
+    pub view: View,
+    /// Values to colours.
+    pub transfer: TransferFunction,
+    /// Sample distance, world units.
+    pub step: f64,
+    /// Headlight shading.
+    pub shade: bool,
+}
+
+/// What the requester is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum RequesterInput {
+    /// A message from a peer.
+    Said {
+        /// Sender.
+        from: PeerId,
+        /// What it says.
+        message: Message,
+        /// Its size on the wire; 0 from this peer.
+        bytes: u64,
+    },
+    /// A peer is gone.
+    Lost(PeerId),
+    /// Who holds what of a data set now.
+    Roster {
+        /// The data set.
+        manifest: Arc<Manifest>,
+        /// Every peer that holds something.
+        entries: Vec<RosterEntry>,
+    },
+}
+
+/// A finished frame.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The picture, premultiplied linear RGBA.
+    pub image: SubImage,
+    /// How it came about.
+    pub stats: FrameStats,
+}
+
+/// How a frame came about.
+#[derive(Clone, Debug)]
+pub struct FrameStats {
+    /// Frames of this requester before it.
+    pub number: u64,
+    /// Attempts that failed before.
+    pub failed_attempts: u32,
+    /// From request to last tile, microseconds.
+    pub total_micros: u64,
+    /// Deriving the plan here, microseconds.
+    pub schedule_micros: u64,
+    /// Blending, summed over all compositors, microseconds.
+    pub composite_micros: u64,
+    /// Bytes of pixels that went from peer to peer.
+    pub bytes_sent: u64,
+    /// Boxes that nobody holds.
+    pub missing: Vec<VoxelBox>,
+    /// Its jobs, front to back.
+    pub jobs: Vec<JobStats>,
+}
+
+/// A job of a finished frame.
+#[derive(Clone, Debug)]
+pub struct JobStats {
+    /// Brick.
+    pub brick: BrickIndex,
+    /// Samples that belonged to it.
+    pub owned: VoxelBox,
+    /// Who rendered it.
+    pub peer: PeerId,
+    /// What was expected, microseconds.
+    pub estimate_micros: u64,
+    /// What was measured, microseconds; `None` where the time came too late.
+    pub measured_micros: Option<u64>,
+}
+
+/// A frame that did not come.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Nobody holds a brick of the data set.
+    #[error("no peer holds a brick of data set {}", data_set.short())]
+    NobodyHolds {
+        /// The data set.
+        data_set: Digest,
+    },
+    /// More than [`FRAMES_IN_FLIGHT_MAX`] frames.
+    #[error("{FRAMES_IN_FLIGHT_MAX} frames are under way already")]
+    TooMany,
+    /// The plan could not be derived.
+    #[error("{why}")]
+    Plan {
+        /// Why.
+        why: String,
+    },
+    /// Attempts are used up.
+    #[error(
+        "frame {number} did not come in {attempts} attempts; {awaited} of its tiles and times are missing; last: {why}"
+    )]
+    GaveUp {
+        /// Its number.
+        number: u64,
+        /// Attempts made.
+        attempts: u32,
+        /// Tiles and job times still awaited.
+        awaited: usize,
+        /// What went wrong last.
+        why: String,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Requester {
+    outbox: Outbox,
+    next: u64,
+    data_sets: BTreeMap<Digest, (Arc<Manifest>, Vec<RosterEntry>)>,
+    costs: BTreeMap<Digest, CostTable>,
+    pending: BTreeMap<u64, Pending>,
+    sent: BTreeMap<PeerId, Vec<Digest>>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    ask: AskFrame,
+    answer: oneshot::Sender<Result<Frame, FrameError>>,
+    started: Instant,
+    without: BTreeSet<PeerId>,
+    attempt: u32,
+    roster: Roster,
+    costs: CostTable,
+    plan: FramePlan,
+    tracker: FrameTracker,
+    image: SubImage,
+    measured: BTreeMap<u32, u64>,
+    schedule_micros: u64,
+    composite_micros: u64,
+    bytes: u64,
+    why: String,
+    deadline: Option<SpawnHandle>,
+}
+
+impl Pending {
+    fn request(&self, frame: FrameId) -> FrameRequest {
+        FrameRequest {
+            frame,
+            data_set: self.ask.data_set,
+            view: self.ask.view,
+            transfer: self.ask.transfer.clone(),
+            step: self.ask.step,
+            shade: self.ask.shade,
+            roster: self.roster.digest(),
+            costs: self.costs.digest(),
+        }
+    }
+}
+
+impl Requester {
+    /// A requester that asks through `outbox`.
+    #[must_use]
+    pub fn new(outbox: Outbox) -> Self {
+        Self {
+            outbox,
+            next: 0,
+            data_sets: BTreeMap::new(),
+            costs: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            sent: BTreeMap::new(),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        ask: AskFrame,
+        answer: oneshot::Sender<Result<Frame, FrameError>>,
+        ctx: &mut Context<Self>,
+    ) {
+        if self.pending.len() >= FRAMES_IN_FLIGHT_MAX {
+            finish(answer, Err(FrameError::TooMany));
+            return;
+        }
+        let number = self.next;
+        self.next += 1;
+        let nothing = SubImage::transparent(ask.view.rect());
+        let costs = self.costs.get(&ask.data_set).cloned().unwrap_or_default();
+        let planned = self.plan(&ask, &BTreeSet::new(), &costs);
+        let (roster, plan, schedule_micros) = match planned {
+            Ok(planned) => planned,
+            Err(error) => return finish(answer, Err(error)),
+        };
+        let pending = Pending {
+            tracker: FrameTracker::new(&plan, 0),
+            ask,
+            answer,
+            started: Instant::now(),
+            without: BTreeSet::new(),
+            attempt: 0,
+            roster,
+            costs,
+            plan,
+            image: nothing,
+            measured: BTreeMap::new(),
+            schedule_micros,
+            composite_micros: 0,
+            bytes: 0,
+            why: String::new(),
+            deadline: None,
+        };
+        self.pending.insert(number, pending);
+        self.send(number, ctx);
+    }
+
+    /// Roster and plan of a frame without these peers, and how long it took.
+    fn plan(
+        &self,
+        ask: &AskFrame,
+        without: &BTreeSet<PeerId>,
+        costs: &CostTable,
+    ) -> Result<(Roster, FramePlan, u64), FrameError> {
+        let nobody = FrameError::NobodyHolds {
+            data_set: ask.data_set,
+        };
+        let (manifest, entries) = self
+            .data_sets
+            .get(&ask.data_set)
+            .ok_or_else(|| nobody.clone())?;
+        let taking_part = |e: &&RosterEntry| !without.contains(&e.peer) && !e.bricks.is_empty();
+        let roster = Roster::new(entries.iter().filter(taking_part).cloned());
+        if roster.entries().is_empty() {
+            return Err(nobody);
+        }
+        let start = Instant::now();
+        let inputs = PlanInputs {
+            manifest,
+            view: &ask.view,
+            transfer: &ask.transfer,
+            roster: &roster,
+            costs,
+        };
+        let plan =
+            FramePlan::derive(&inputs).map_err(|e| FrameError::Plan { why: e.to_string() })?;
+        Ok((roster, plan, micros(start.elapsed())))
+    }
+
+    /// Sends the current attempt of a frame to its roster.
+    fn send(&mut self, number: u64, ctx: &mut Context<Self>) {
+        let Some(p) = self.pending.get_mut(&number) else {
+            return;
+        };
+        if p.tracker.is_whole() {
+            self.deliver(number);
+            return;
+        }
+        let frame = FrameId {
+            number,
+            attempt: p.attempt,
+        };
+        let request = p.request(frame);
+        for peer in &p.plan.peers {
+            let sent = self.sent.entry(peer.clone()).or_default();
+            let inputs = [
+                (request.roster, Message::Roster(p.roster.clone())),
+                (request.costs, Message::Costs(p.costs.clone())),
+            ];
+            for (digest, message) in inputs {
+                if !sent.contains(&digest) {
+                    self.outbox.send_or_log(peer, Lane::Control, message);
+                    sent.push(digest);
+                }
+            }
+            let forget = sent.len().saturating_sub(SENT_MAX);
+            sent.drain(..forget);
+            self.outbox.send_or_log(
+                peer,
+                Lane::Control,
+                Message::Frame(Box::new(request.clone())),
+            );
+        }
+        let expected = p
+            .plan
+            .schedule
+            .makespan_micros
+            .saturating_mul(ATTEMPT_MAKESPANS);
+        let time = ATTEMPT_BASE + Duration::from_micros(expected.min(600_000_000));
+        if let Some(old) = p.deadline.take() {
+            ctx.cancel_future(old);
+        }
+        p.deadline = Some(ctx.run_later(time, move |s, ctx| {
+            s.apply(
+                frame,
+                FrameInput::Deadline,
+                &format!("no answer within {time:?}"),
+                ctx,
+            );
+        }));
+    }
+
+    /// Applies an input to a frame's tracker and carries out the verdict; true if what came is to
+    /// be taken.
+    fn apply(
+        &mut self,
+        frame: FrameId,
+        input: FrameInput,
+        why: &str,
+        ctx: &mut Context<Self>,
+    ) -> bool {
+        let Some(p) = self.pending.get_mut(&frame.number) else {
+            return false;
+        };
+        if p.attempt != frame.attempt {
+            return false;
+        }
+        match p.tracker.step(input) {
+            FrameVerdict::Ignore => false,
+            FrameVerdict::Accept | FrameVerdict::Whole => true,
+            FrameVerdict::Again { without } => {
+                tracing::warn!(
+                    frame_id = frame.number,
+                    ?without,
+                    why,
+                    "a frame is asked for again"
+                );
+                why.clone_into(&mut p.why);
+                self.again(frame, without, ctx);
+                false
+            }
+            FrameVerdict::GiveUp => {
+                why.clone_into(&mut p.why);
+                self.give_up(frame.number);
+                false
+            }
+        }
+    }
+
+    fn again(&mut self, frame: FrameId, without: BTreeSet<PeerId>, ctx: &mut Context<Self>) {
+        let Some(mut p) = self.pending.remove(&frame.number) else {
+            return;
+        };
+        for peer in p.plan.peers.iter().filter(|peer| !without.contains(*peer)) {
+            self.outbox
+                .send_or_log(peer, Lane::Control, Message::Cancel { frame });
+        }
+        p.without.extend(without);
+        match self.plan(&p.ask, &p.without, &p.costs) {
+            Ok((roster, plan, schedule_micros)) => {
+                p.attempt += 1;
+                p.tracker = FrameTracker::new(&plan, p.attempt);
+                p.image = SubImage::transparent(p.ask.view.rect());
+                p.measured.clear();
+                p.schedule_micros += schedule_micros;
+                (p.roster, p.plan) = (roster, plan);
+                self.pending.insert(frame.number, p);
+                self.send(frame.number, ctx);
+            }
+            Err(error) => finish(p.answer, Err(error)),
+        }
+    }
+
+    fn give_up(&mut self, number: u64) {
+        let Some(p) = self.pending.remove(&number) else {
+            return;
+        };
+        let error = FrameError::GaveUp {
+            number,
+            attempts: p.attempt + 1,
+            awaited: p.tracker.awaited(),
+            why: p.why,
+        };
+        finish(p.answer, Err(error));
+    }
+
+    /// Hands a whole frame over and keeps its times for the next one.
+    fn deliver(&mut self, number: u64) {
+        let Some(p) = self.pending.remove(&number) else {
+            return;
+        };
+        let costs = self.costs.entry(p.ask.data_set).or_default();
+        for (job, micros) in &p.measured {
+            costs
+                .micros
+                .insert(p.plan.jobs[*job as usize].brick, *micros);
+        }
+        let jobs = p.plan.jobs.iter().zip(0_u32..).filter_map(|(j, index)| {
+            Some(JobStats {
+                brick: j.brick,
+                owned: j.owned,
+                peer: p.plan.peers.get(j.renderer?)?.clone(),
+                estimate_micros: j.estimate_micros,
+                measured_micros: p.measured.get(&index).copied(),
+            })
+        });
+        let stats = FrameStats {
+            number,
+            failed_attempts: p.attempt,
+            total_micros: micros(p.started.elapsed()),
+            schedule_micros: p.schedule_micros,
+            composite_micros: p.composite_micros,
+            bytes_sent: p.bytes,
+            missing: p.plan.missing().map(|j| j.owned).collect(),
+            jobs: jobs.collect(),
+        };
+        finish(
+            p.answer,
+            Ok(Frame {
+                image: p.image,
+                stats,
+            }),
+        );
+    }
+
+    fn said(&mut self, from: PeerId, message: Message, bytes: u64, ctx: &mut Context<Self>) {
+        match message {
+            Message::Tile {
+                frame,
+                plan,
+                tile,
+                pixels,
+                composite_micros,
+                received_bytes,
+            } => {
+                let Some(image) = pixels.image() else {
+                    let failed = FrameInput::PeerFailed(from);
+                    self.apply(
+                        frame,
+                        failed,
+                        "a tile of a wrong length, or not finite",
+                        ctx,
+                    );
+                    return;
+                };
+                if self.apply(
+                    frame,
+                    FrameInput::Tile { tile, plan, from },
+                    "another plan",
+                    ctx,
+                ) && let Some(p) = self.pending.get_mut(&frame.number)
+                {
+                    if let Some(part) = image.crop(&p.plan.tiles[tile as usize].rect) {
+                        p.image.paste(&part);
+                    }
+                    p.composite_micros += composite_micros;
+                    p.bytes += bytes + received_bytes;
+                }
+                self.deliver_if_whole(frame);
+            }
+            Message::JobDone {
+                frame,
+                plan,
+                job,
+                measured_micros,
+            } => {
+                if self.apply(
+                    frame,
+                    FrameInput::Job { job, plan, from },
+                    "another plan",
+                    ctx,
+                ) && let Some(p) = self.pending.get_mut(&frame.number)
+                {
+                    p.measured.insert(job, measured_micros);
+                }
+                self.deliver_if_whole(frame);
+            }
+            Message::NeedInputs { frame } => self.resend_inputs(&from, frame),
+            Message::FrameFailed { frame, why } => {
+                let why = format!("{}: {why}", from.short());
+                self.apply(frame, FrameInput::PeerFailed(from), &why, ctx);
+            }
+            Message::Diverged { frame, peer } => {
+                let failed = FrameInput::PeerFailed(PeerId::new(&peer));
+                self.apply(frame, failed, "a peer followed another plan", ctx);
+            }
+            _ => tracing::warn!(peer = from.short(), "a message came to the wrong actor"),
+        }
+    }
+
+    fn deliver_if_whole(&mut self, frame: FrameId) {
+        if self
+            .pending
+            .get(&frame.number)
+            .is_some_and(|p| p.tracker.is_whole())
+        {
+            self.deliver(frame.number);
+        }
+    }
+
+    /// The peer lost what was sent to it: all of it goes again.
+    fn resend_inputs(&mut self, peer: &PeerId, frame: FrameId) {
+        let Some(p) = self
+            .pending
+            .get(&frame.number)
+            .filter(|p| p.attempt == frame.attempt)
+        else {
+            return;
+        };
+        let request = p.request(frame);
+        let all = [
+            Message::Roster(p.roster.clone()),
+            Message::Costs(p.costs.clone()),
+            Message::Frame(Box::new(request)),
+        ];
+        all.into_iter()
+            .for_each(|m| self.outbox.send_or_log(peer, Lane::Control, m));
+    }
+}
+
+fn finish(answer: oneshot::Sender<Result<Frame, FrameError>>, result: Result<Frame, FrameError>) {
+    if answer.send(result).is_err() {
+        tracing::debug!("nobody waits for a frame any more");
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Actor for Requester {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(crate::bus::EVENTS_MAX);
+    }
+}
+
+impl Handler<AskFrame> for Requester {
+    type Result = ResponseFuture<Result<Frame, FrameError>>;
+
+    fn handle(&mut self, ask: AskFrame, ctx: &mut Self::Context) -> Self::Result {
+        let (answer, result) = oneshot::channel();
+        self.ask(ask, answer, ctx);
+        Box::pin(async move {
+            let ended = FrameError::Plan {
+                why: "the peer has ended".to_owned(),
+            };
+            result.await.unwrap_or(Err(ended))
+        })
+    }
+}
+
+impl Handler<RequesterInput> for Requester {
+    type Result = ();
+
+    fn handle(&mut self, input: RequesterInput, ctx: &mut Self::Context) {
+        match input {
+            RequesterInput::Said {
+                from,
+                message,
+                bytes,
+            } => self.said(from, message, bytes, ctx),
+            RequesterInput::Roster { manifest, entries } => {
+                self.data_sets
+                    .insert(manifest.digest(), (manifest, entries));
+            }
+            RequesterInput::Lost(peer) => {
+                self.sent.remove(&peer);
+                let frames: Vec<FrameId> = self
+                    .pending
+                    .iter()
+                    .map(|(&number, p)| FrameId {
+                        number,
+                        attempt: p.attempt,
+                    })
+                    .collect();
+                for frame in frames {
+                    self.apply(
+                        frame,
+                        FrameInput::PeerLost(peer.clone()),
+                        "a peer was lost",
+                        ctx,
+                    );
+                }
+            }
+        }
+    }
+}

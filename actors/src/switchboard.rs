@@ -1,0 +1,184 @@
+//! The switchboard: takes what the bus brings, decodes it, and hands it to the actor that it
+//! concerns. It decides nothing.
+
+use crate::{
+    brick_owner::{BrickOwner, OwnerInput},
+    bus::{BusEvent, EVENTS_MAX},
+    compositor::{Compositor, TakePartial},
+    messages::{Message, decode},
+    requester::{Requester, RequesterInput},
+    scheduler::{Scheduler, SchedulerInput},
+};
+use actix::{Actor, Addr, AsyncContext, Context, Handler, StreamHandler};
+use brickmesh_topology::PeerId;
+use futures::stream;
+use tokio::sync::mpsc;
+
+/// A decoded message, from a peer or from this one.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct Delivery {
+    /// Sender.
+    pub from: PeerId,
+    /// What it says.
+    pub message: Message,
+    /// Its size on the wire; 0 from this peer.
+    pub bytes: u64,
+}
+
+/// The actors that messages go to.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// Bricks, residency, other peers.
+    pub owner: Addr<BrickOwner>,
+    /// Frames asked for by others.
+    pub scheduler: Addr<Scheduler>,
+    /// Partials.
+    pub compositor: Addr<Compositor>,
+    /// Frames that this peer asked for.
+    pub requester: Addr<Requester>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Switchboard {
+    events: Option<mpsc::Receiver<BusEvent>>,
+    lines: Lines,
+}
+
+impl Switchboard {
+    /// A switchboard between a bus's events and the actors.
+    #[must_use]
+    pub fn new(events: mpsc::Receiver<BusEvent>, lines: Lines) -> Self {
+        Self {
+            events: Some(events),
+            lines,
+        }
+    }
+
+    fn route(&self, delivery: Delivery) {
+        let Delivery {
+            from,
+            message,
+            bytes,
+        } = delivery;
+        let peer = from.clone();
+        let full = match message {
+            Message::Hello(_)
+            | Message::Open { .. }
+            | Message::Close { .. }
+            | Message::Residency(_)
+            | Message::BrickRequest { .. }
+            | Message::BrickData { .. }
+            | Message::BrickRefused { .. } => self
+                .lines
+                .owner
+                .try_send(OwnerInput::Said(from, message))
+                .is_err(),
+            Message::Roster(_) | Message::Costs(_) | Message::Frame(_) | Message::Cancel { .. } => {
+                self.lines
+                    .scheduler
+                    .try_send(SchedulerInput::Said(from, message))
+                    .is_err()
+            }
+            Message::Partial(partial) => self
+                .lines
+                .compositor
+                .try_send(TakePartial {
+                    from,
+                    partial,
+                    bytes,
+                })
+                .is_err(),
+            Message::NeedInputs { .. }
+            | Message::JobDone { .. }
+            | Message::Tile { .. }
+            | Message::FrameFailed { .. }
+            | Message::Diverged { .. } => self
+                .lines
+                .requester
+                .try_send(RequesterInput::Said {
+                    from,
+                    message,
+                    bytes,
+                })
+                .is_err(),
+        };
+        if full {
+            tracing::warn!(
+                peer = peer.short(),
+                "an actor's mailbox is full: a message was dropped"
+            );
+        }
+    }
+
+    fn peer_changed(&self, peer: &PeerId, connected: bool) {
+        let owner = if connected {
+            OwnerInput::Connected(peer.clone())
+        } else {
+            OwnerInput::Lost(peer.clone())
+        };
+        let mut full = self.lines.owner.try_send(owner).is_err();
+        if !connected {
+            full |= self
+                .lines
+                .requester
+                .try_send(RequesterInput::Lost(peer.clone()))
+                .is_err();
+            full |= self
+                .lines
+                .scheduler
+                .try_send(SchedulerInput::Lost(peer.clone()))
+                .is_err();
+        }
+        if full {
+            tracing::warn!(
+                peer = peer.short(),
+                "an actor's mailbox is full: it misses a change of peers"
+            );
+        }
+    }
+}
+
+impl Actor for Switchboard {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(EVENTS_MAX);
+        if let Some(mut events) = self.events.take() {
+            ctx.add_stream(stream::poll_fn(move |task| events.poll_recv(task)));
+        }
+    }
+}
+
+impl Handler<Delivery> for Switchboard {
+    type Result = ();
+
+    fn handle(&mut self, delivery: Delivery, _: &mut Self::Context) {
+        self.route(delivery);
+    }
+}
+
+impl StreamHandler<BusEvent> for Switchboard {
+    fn handle(&mut self, event: BusEvent, _: &mut Self::Context) {
+        match event {
+            BusEvent::Connected(peer) => self.peer_changed(&peer, true),
+            BusEvent::Lost(peer) => self.peer_changed(&peer, false),
+            BusEvent::Received { from, message } => match decode(&message) {
+                Ok(decoded) => {
+                    let bytes = message.len() as u64;
+                    self.route(Delivery {
+                        from,
+                        message: decoded,
+                        bytes,
+                    });
+                }
+                Err(error) => tracing::warn!(peer = from.short(), %error, "a message was dropped"),
+            },
+        }
+    }
+
+    fn finished(&mut self, _: &mut Self::Context) {
+        tracing::debug!("the bus has ended");
+    }
+}
