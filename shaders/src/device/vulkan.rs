@@ -1,1 +1,473 @@
-//! The Vulkan device (soon).
+//! The Vulkan device: bricks as 3D images, jobs as dispatches of the raycast kernel.
+//!
+//! Shapes: a brick is one image of its stored box; a job's picture is cut into bands of whole rows
+//! that fit the device's largest storage buffer, each a dispatch that is waited for.
+//! Invariants: sums of image sizes stay below `memory_bytes`; time per job comes from the device's
+//! clock where it has one; full precision end to end (see `voxel_image`).
+//!
+//! Not here: macOS and Windows windows, several queues, sharing of images between devices.
+
+mod choice;
+mod gpu;
+mod kernels;
+mod params;
+mod upload;
+mod voxel_image;
+
+pub use choice::{VulkanDeviceSummary, VulkanKind, enumerate};
+
+use crate::{
+    brick::BrickVoxels,
+    device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
+    over::SubImage,
+    scene::Scene,
+    transfer_table::TransferTable,
+};
+use brickmesh_topology::{Digest, PixelRect, VoxelBox, VoxelType};
+use gpu::{Explain, Gpu, Home, dispatch};
+use kernels::RaycastVariant;
+use params::{JobParams, SceneParams};
+use std::{collections::BTreeMap, sync::Arc};
+use upload::upload;
+use voxel_image::VoxelImageKind;
+use vulkano::{
+    buffer::{BufferUsage, Subbuffer},
+    command_buffer::CopyBufferInfo,
+    descriptor_set::WriteDescriptorSet,
+    format::Format,
+    image::{
+        ImageType,
+        sampler::{Filter, Sampler, SamplerAddressMode, SamplerCreateInfo},
+        view::ImageView,
+    },
+    pipeline::{ComputePipeline, Pipeline},
+};
+
+/// Pixels of a band: half a gibibyte would be allowed by many devices, but a band that takes
+/// seconds is killed by drivers' watchdogs.
+const BAND_PIXELS_MAX: u64 = 1 << 21;
+/// Bytes of a pixel.
+const PIXEL_BYTES: u64 = 16;
+/// Edge of a workgroup in pixels; as in `wgsl/raycast.wgsl`.
+const GROUP_EDGE: u32 = 8;
+/// Table error, relative to a range of 1, for which the sampler looks it up: below what 16 bits
+/// of colour show.
+const TABLE_ERROR_MAX: f32 = 1.0 / 65_536.0;
+
+/// A device that renders through Vulkan.
+#[derive(Debug)]
+pub struct VulkanDevice {
+    info: DeviceInfo,
+    reason: String,
+    gpu: Gpu,
+    linear: Arc<Sampler>,
+    nearest: Arc<Sampler>,
+    table_by_sampler: bool,
+    /// Whether pixels go through device memory before they are read back.
+    copies_back: bool,
+    kinds: Vec<(VoxelType, VoxelImageKind)>,
+    pipelines: BTreeMap<RaycastVariant, Arc<ComputePipeline>>,
+    bricks: BTreeMap<BrickKey, ResidentBrick>,
+    used_bytes: u64,
+    scene: Option<CurrentScene>,
+    pixels: Option<PixelBuffers>,
+}
+
+#[derive(Debug)]
+struct ResidentBrick {
+    owned: VoxelBox,
+    stored: VoxelBox,
+    kind: VoxelImageKind,
+    view: Arc<ImageView>,
+    image_bytes: u64,
+    /// Smallest and largest stored number.
+    range: [f32; 2],
+}
+
+#[derive(Debug)]
+struct CurrentScene {
+    data_set: Digest,
+    dims: [u32; 3],
+    shade: bool,
+    table: TransferTable,
+    table_view: Arc<ImageView>,
+    params: Subbuffer<[SceneParams]>,
+}
+
+/// What a band is written to, and what it is read from where that is another.
+#[derive(Clone, Debug)]
+struct PixelBuffers {
+    written: Subbuffer<[[f32; 4]]>,
+    read: Option<Subbuffer<[[f32; 4]]>>,
+}
+
+impl VulkanDevice {
+    /// Opens device `index` of [`enumerate`], or the best: discrete, then integrated, virtual,
+    /// cpu. Bricks may take `memory_bytes`, by default three quarters of the device's memory.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] where there is no such device; [`DeviceError::Failed`] or
+    /// [`DeviceError::OutOfMemory`] where it does not work.
+    pub fn new(index: Option<usize>, memory_bytes: Option<u64>) -> Result<Self, DeviceError> {
+        let (physical, reason) = choice::choose(index)?;
+        let gpu = Gpu::open(&physical)?;
+        let sampler = |filter| {
+            gpu.sampler(SamplerCreateInfo {
+                mag_filter: filter,
+                min_filter: filter,
+                address_mode: [SamplerAddressMode::ClampToEdge; 3],
+                ..Default::default()
+            })
+        };
+        let (linear, nearest) = (sampler(Filter::Linear)?, sampler(Filter::Nearest)?);
+        let table_error = voxel_image::probe_table(&gpu, &linear)?;
+        let mut kinds = Vec::new();
+        for voxel in [
+            VoxelType::U8,
+            VoxelType::I8,
+            VoxelType::U16,
+            VoxelType::I16,
+            VoxelType::F32,
+        ] {
+            kinds.push((voxel, VoxelImageKind::choose(&gpu, &linear, voxel)?));
+        }
+        let info = DeviceInfo {
+            kind: DeviceKind::Vulkan,
+            name: name(&physical.properties().device_name, &kinds),
+            memory_bytes: memory_bytes.unwrap_or(choice::memory_bytes(&physical) / 4 * 3),
+        };
+        tracing::info!(device = %info.name, %reason, "vulkan device opened");
+        Ok(Self {
+            info,
+            reason,
+            linear,
+            nearest,
+            table_by_sampler: table_error.is_some_and(|e| e <= TABLE_ERROR_MAX),
+            copies_back: choice::kind(&physical) == VulkanKind::Discrete,
+            kinds,
+            pipelines: BTreeMap::new(),
+            bricks: BTreeMap::new(),
+            used_bytes: 0,
+            scene: None,
+            pixels: None,
+            gpu,
+        })
+    }
+
+    /// Why this device and no other, for people.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Bytes that resident bricks take.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    fn kind(&self, voxel: VoxelType) -> Result<VoxelImageKind, DeviceError> {
+        let found = self.kinds.iter().find(|(v, _)| *v == voxel);
+        found
+            .map(|(_, kind)| kind.clone())
+            .ok_or_else(|| DeviceError::Failed {
+                what: format!("no image format for {}", voxel.name()),
+            })
+    }
+
+    fn check_extent(&self, size: [u32; 3]) -> Result<(), DeviceError> {
+        let edge_max = self.gpu.physical().properties().max_image_dimension3_d;
+        if size.iter().all(|&n| n <= edge_max) {
+            return Ok(());
+        }
+        Err(DeviceError::Unavailable {
+            what: format!(
+                "a brick of {}x{}x{} voxels is larger than this device's 3D images \
+                 ({edge_max} on an axis); take smaller bricks",
+                size[0], size[1], size[2]
+            ),
+        })
+    }
+
+    fn pipeline(&mut self, variant: RaycastVariant) -> Result<Arc<ComputePipeline>, DeviceError> {
+        if let Some(pipeline) = self.pipelines.get(&variant) {
+            return Ok(pipeline.clone());
+        }
+        let (spirv, entry) = kernels::raycast(variant);
+        let pipeline = self.gpu.pipeline(spirv, entry)?;
+        self.pipelines.insert(variant, pipeline.clone());
+        Ok(pipeline)
+    }
+
+    /// Buffers for at least `pixels` pixels, kept for the jobs that follow.
+    fn pixel_buffers(&mut self, pixels: u64) -> Result<PixelBuffers, DeviceError> {
+        if let Some(buffers) = self.pixels.as_ref().filter(|b| b.written.len() >= pixels) {
+            return Ok(buffers.clone());
+        }
+        let length = pixels.next_power_of_two();
+        let buffers = if self.copies_back {
+            let out = BufferUsage::STORAGE_BUFFER | BufferUsage::TRANSFER_SRC;
+            PixelBuffers {
+                written: self.gpu.buffer(out, Home::Device, length)?,
+                read: Some(
+                    self.gpu
+                        .buffer(BufferUsage::TRANSFER_DST, Home::ReadBack, length)?,
+                ),
+            }
+        } else {
+            PixelBuffers {
+                written: self
+                    .gpu
+                    .buffer(BufferUsage::STORAGE_BUFFER, Home::ReadBack, length)?,
+                read: None,
+            }
+        };
+        Ok(self.pixels.insert(buffers).clone())
+    }
+
+    /// Rows of a band of pictures of this width: at least one.
+    fn band_rows(&self, width: u32) -> Result<u32, DeviceError> {
+        let limits = self.gpu.physical().properties();
+        let range = u64::from(limits.max_storage_buffer_range) / PIXEL_BYTES;
+        // Buffers grow to powers of two, so the bound is rounded down to one.
+        let pixels_max = BAND_PIXELS_MAX.min(1 << range.ilog2());
+        let rows = pixels_max / u64::from(width);
+        let rows = rows.min(u64::from(
+            limits.max_compute_work_group_count[1] * GROUP_EDGE,
+        ));
+        u32::try_from(rows)
+            .ok()
+            .filter(|&rows| rows > 0)
+            .ok_or_else(|| DeviceError::Unavailable {
+                what: format!("a row of {width} pixels does not fit this device's buffers"),
+            })
+    }
+
+    /// Renders a band and appends its pixels to `out`; microseconds on the device.
+    fn render_band(
+        &mut self,
+        job: &Job,
+        key: BrickKey,
+        band: PixelRect,
+        out: &mut Vec<[f32; 4]>,
+    ) -> Result<u64, DeviceError> {
+        let shaded = self.scene.as_ref().ok_or(DeviceError::NoScene)?.shade;
+        let not_resident = DeviceError::NotResident { brick: job.brick };
+        let by_sampler = match self.bricks.get(&key) {
+            Some(brick) => brick.kind.by_sampler,
+            None => return Err(not_resident),
+        };
+        let pipeline = self.pipeline(RaycastVariant {
+            voxels_by_sampler: by_sampler,
+            table_by_sampler: self.table_by_sampler,
+            shaded,
+        })?;
+        let count = band.pixel_count() as u64;
+        let buffers = self.pixel_buffers(count)?;
+        let (Some(scene), Some(brick)) = (&self.scene, self.bricks.get(&key)) else {
+            return Err(not_resident);
+        };
+        let sampler = |linear| if linear { &self.linear } else { &self.nearest };
+        let set = self.gpu.descriptor_set(
+            &pipeline,
+            [
+                WriteDescriptorSet::image_view(0, brick.view.clone()),
+                WriteDescriptorSet::sampler(1, sampler(by_sampler).clone()),
+                WriteDescriptorSet::image_view(2, scene.table_view.clone()),
+                WriteDescriptorSet::buffer(3, buffers.written.clone()),
+                WriteDescriptorSet::buffer(4, scene.params.clone()),
+                WriteDescriptorSet::sampler(5, sampler(self.table_by_sampler).clone()),
+            ],
+        )?;
+        let params = JobParams::new(
+            &job.owned,
+            &brick.stored,
+            scene.dims,
+            &band,
+            &brick.kind,
+            &scene.table,
+        );
+        let groups = [band.width, band.height].map(|n| n.div_ceil(GROUP_EDGE));
+        let micros = self.gpu.submit(|commands| {
+            commands
+                .push_constants(pipeline.layout().clone(), 0, params)
+                .explain("passing a job's parameters")?;
+            dispatch(commands, &pipeline, set, [groups[0], groups[1], 1])?;
+            if let Some(read) = &buffers.read {
+                let from = buffers.written.clone().slice(0..count);
+                let to = read.clone().slice(0..count);
+                commands
+                    .copy_buffer(CopyBufferInfo::buffers(from, to))
+                    .explain("copying a picture")?;
+            }
+            Ok(())
+        })?;
+        let read = buffers.read.as_ref().unwrap_or(&buffers.written);
+        let pixels = read.read().explain("reading a picture back")?;
+        out.extend_from_slice(&pixels[..band.pixel_count()]);
+        Ok(micros)
+    }
+}
+
+impl RenderDevice for VulkanDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+        let kind = self.kind(voxels.voxel())?;
+        let size = voxels.stored().size();
+        self.check_extent(size)?;
+        self.unload_brick(key);
+        let texels = voxels.stored().voxel_count();
+        let room = self.info.memory_bytes - self.used_bytes.min(self.info.memory_bytes);
+        let full = |bytes: u64| DeviceError::OutOfMemory {
+            what: format!(
+                "brick {} takes {bytes} bytes, {room} of {} are free",
+                key.brick.0, self.info.memory_bytes
+            ),
+        };
+        // Before anything is allocated: the driver's own rounding is looked at below.
+        let least = texels * kind.texel_bytes() as u64;
+        if least > room {
+            return Err(full(least));
+        }
+        let image = self.gpu.image(kind.format, ImageType::Dim3d, size)?;
+        let requirements = image.memory_requirements();
+        let image_bytes = requirements.iter().map(|r| r.layout.size()).sum();
+        if image_bytes > room {
+            return Err(full(image_bytes));
+        }
+        upload(&self.gpu, &image, kind.texel_bytes(), |first, out| {
+            kind.write(voxels.bytes(), first, out);
+        })?;
+        let brick = ResidentBrick {
+            owned: voxels.owned(),
+            stored: voxels.stored(),
+            view: ImageView::new_default(image).explain("viewing a brick")?,
+            kind,
+            image_bytes,
+            range: range(&voxels),
+        };
+        self.used_bytes += image_bytes;
+        self.bricks.insert(key, brick);
+        Ok(())
+    }
+
+    fn unload_brick(&mut self, key: BrickKey) {
+        if let Some(brick) = self.bricks.remove(&key) {
+            self.used_bytes -= brick.image_bytes;
+        }
+    }
+
+    fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
+        let table = TransferTable::new(scene);
+        let same = self
+            .scene
+            .as_ref()
+            .filter(|s| same_colors(&s.table, &table));
+        let table_view = match same {
+            Some(before) => before.table_view.clone(),
+            None => upload_table(&self.gpu, &table)?,
+        };
+        let params = self
+            .gpu
+            .buffer(BufferUsage::UNIFORM_BUFFER, Home::Upload, 1)?;
+        params.write().explain("writing a scene's parameters")?[0] =
+            SceneParams::new(scene, &table);
+        self.scene = Some(CurrentScene {
+            data_set: scene.data_set,
+            dims: scene.volume.dims,
+            shade: scene.shade,
+            table,
+            table_view,
+            params,
+        });
+        Ok(())
+    }
+
+    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError> {
+        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
+        let key = BrickKey {
+            data_set: scene.data_set,
+            brick: job.brick,
+        };
+        let Some(brick) = self.bricks.get(&key) else {
+            return Err(DeviceError::NotResident { brick: job.brick });
+        };
+        if !brick.owned.contains_box(&job.owned) {
+            return Err(DeviceError::Outside {
+                brick: job.brick,
+                owned: job.owned,
+                brick_box: brick.owned,
+            });
+        }
+        let invisible = scene.table.max_alpha(brick.range[0], brick.range[1]) <= 0.0;
+        if invisible || job.owned.is_empty() || job.rect.pixel_count() == 0 {
+            return Ok(RenderedJob {
+                image: SubImage::transparent(job.rect),
+                elapsed_micros: 0,
+            });
+        }
+        let band_rows = self.band_rows(job.rect.width)?;
+        let mut pixels = Vec::with_capacity(job.rect.pixel_count());
+        let mut elapsed_micros = 0;
+        for row in (0..job.rect.height).step_by(band_rows as usize) {
+            let band = PixelRect {
+                y: job.rect.y + row,
+                height: band_rows.min(job.rect.height - row),
+                ..job.rect
+            };
+            elapsed_micros += self.render_band(job, key, band, &mut pixels)?;
+        }
+        let image = SubImage::new(job.rect, pixels).ok_or_else(|| DeviceError::Failed {
+            what: "the picture has the wrong size".into(),
+        })?;
+        Ok(RenderedJob {
+            image,
+            elapsed_micros,
+        })
+    }
+}
+
+/// The device's name and, for people, the voxel types that its sampler is too coarse for.
+fn name(device: &str, kinds: &[(VoxelType, VoxelImageKind)]) -> String {
+    let by_hand: Vec<_> = kinds
+        .iter()
+        .filter(|(_, kind)| !kind.by_sampler)
+        .map(|(voxel, _)| voxel.name())
+        .collect();
+    if by_hand.is_empty() {
+        format!("{device}, linear sampler")
+    } else {
+        format!("{device}, interpolates {} itself", by_hand.join(" "))
+    }
+}
+
+/// Smallest and largest stored number of a brick.
+fn range(voxels: &BrickVoxels) -> [f32; 2] {
+    let bytes = voxels.bytes();
+    let numbers = (0..bytes.len())
+        .step_by(voxels.voxel().bytes())
+        .map(|at| voxels.voxel().read(bytes, at));
+    numbers.fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], v| {
+        [low.min(v), high.max(v)]
+    })
+}
+
+/// Whether two tables hold the same colours, bit by bit.
+fn same_colors(a: &TransferTable, b: &TransferTable) -> bool {
+    bytemuck::cast_slice::<_, u8>(&a.entries) == bytemuck::cast_slice::<_, u8>(&b.entries)
+}
+
+/// A scene's table as an image: on llvmpipe twice as fast as a storage buffer.
+fn upload_table(gpu: &Gpu, table: &TransferTable) -> Result<Arc<ImageView>, DeviceError> {
+    let count = u32::try_from(table.entries.len()).unwrap_or(u32::MAX);
+    let format = Format::R32G32B32A32_SFLOAT;
+    let image = gpu.image(format, ImageType::Dim2d, [count, 1, 1])?;
+    let texels: &[u8] = bytemuck::cast_slice(&table.entries);
+    upload(gpu, &image, texels.len() / table.entries.len(), |_, out| {
+        out.copy_from_slice(texels);
+    })?;
+    ImageView::new_default(image).explain("viewing the transfer function")
+}

@@ -1,0 +1,391 @@
+//! An open Vulkan device: its queue, allocators, and the few commands that the renderer needs.
+//!
+//! Invariant: every submission is waited for before the call returns, so a buffer or image may be
+//! reused at once. All `unsafe` of the Vulkan device stands here.
+#![expect(
+    unsafe_code,
+    reason = "shader modules, dispatches and queries are beyond vulkano's checks"
+)]
+
+use crate::device::DeviceError;
+use std::{error::Error, sync::Arc, time::Instant};
+use vulkano::{
+    Validated, VulkanError,
+    buffer::{Buffer, BufferContents, BufferCreateInfo, BufferUsage, Subbuffer},
+    command_buffer::{
+        AutoCommandBufferBuilder, CommandBufferUsage, PrimaryAutoCommandBuffer,
+        PrimaryCommandBufferAbstract, allocator::StandardCommandBufferAllocator,
+    },
+    descriptor_set::{
+        DescriptorSet, WriteDescriptorSet, allocator::StandardDescriptorSetAllocator,
+    },
+    device::{
+        Device, DeviceCreateInfo, DeviceExtensions, Queue, QueueCreateInfo, QueueFlags,
+        physical::PhysicalDevice,
+    },
+    format::Format,
+    image::{
+        Image, ImageCreateInfo, ImageType, ImageUsage,
+        sampler::{Sampler, SamplerCreateInfo},
+    },
+    memory::allocator::{AllocationCreateInfo, MemoryTypeFilter, StandardMemoryAllocator},
+    pipeline::{
+        ComputePipeline, Pipeline, PipelineBindPoint, PipelineLayout,
+        PipelineShaderStageCreateInfo, compute::ComputePipelineCreateInfo,
+        layout::PipelineDescriptorSetLayoutCreateInfo,
+    },
+    query::{QueryPool, QueryPoolCreateInfo, QueryResultFlags, QueryType},
+    shader::{ShaderModule, ShaderModuleCreateInfo, spirv::bytes_to_words},
+    sync::{GpuFuture, PipelineStage},
+};
+
+/// Commands being recorded.
+pub(super) type Commands = AutoCommandBufferBuilder<PrimaryAutoCommandBuffer>;
+
+/// Where a buffer lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Written once by the host, read by the device.
+    Upload,
+    /// Written by the device or copied to, read by the host.
+    ReadBack,
+    /// Written by the device and copied from.
+    Device,
+}
+
+/// An open device.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    device: Arc<Device>,
+    queue: Arc<Queue>,
+    memory: Arc<StandardMemoryAllocator>,
+    descriptor_sets: Arc<StandardDescriptorSetAllocator>,
+    command_buffers: Arc<StandardCommandBufferAllocator>,
+    timestamps: Option<Timestamps>,
+}
+
+#[derive(Debug)]
+struct Timestamps {
+    pool: Arc<QueryPool>,
+    nanos_per_tick: f64,
+    mask: u64,
+}
+
+/// Adds what was being done to an error of the driver, and sorts it.
+pub(super) trait Explain<T> {
+    /// The value, or [`DeviceError::OutOfMemory`] or [`DeviceError::Failed`] with `what`.
+    fn explain(self, what: &str) -> Result<T, DeviceError>;
+}
+
+impl<T, E: Error + 'static> Explain<T> for Result<T, E> {
+    fn explain(self, what: &str) -> Result<T, DeviceError> {
+        self.map_err(|error| device_error(what, &error))
+    }
+}
+
+fn device_error(what: &str, error: &(dyn Error + 'static)) -> DeviceError {
+    let mut what = what.to_owned();
+    let mut out_of_memory = false;
+    let mut next = Some(error);
+    while let Some(e) = next {
+        what = format!("{what}: {e}");
+        let vulkan = match e.downcast_ref::<Validated<VulkanError>>() {
+            Some(Validated::Error(vulkan)) => Some(vulkan),
+            _ => e.downcast_ref::<VulkanError>(),
+        };
+        out_of_memory |= matches!(
+            vulkan,
+            Some(VulkanError::OutOfDeviceMemory | VulkanError::OutOfHostMemory)
+        );
+        next = e.source();
+    }
+    if out_of_memory {
+        DeviceError::OutOfMemory { what }
+    } else {
+        DeviceError::Failed { what }
+    }
+}
+
+/// The queue family to use: one that computes, and draws too where there is such (it is the
+/// fastest on most devices).
+pub(super) fn compute_family(physical: &PhysicalDevice) -> Option<u32> {
+    let families = physical.queue_family_properties();
+    let with = |flags| {
+        families
+            .iter()
+            .position(|f| f.queue_flags.contains(flags))
+            .and_then(|i| u32::try_from(i).ok())
+    };
+    with(QueueFlags::COMPUTE | QueueFlags::GRAPHICS).or_else(|| with(QueueFlags::COMPUTE))
+}
+
+impl Gpu {
+    /// Opens a device.
+    pub(super) fn open(physical: &Arc<PhysicalDevice>) -> Result<Self, DeviceError> {
+        let family = compute_family(physical).ok_or_else(|| DeviceError::Unavailable {
+            what: "the device has no compute queue".into(),
+        })?;
+        let (device, mut queues) = Device::new(
+            physical.clone(),
+            DeviceCreateInfo {
+                queue_create_infos: vec![QueueCreateInfo {
+                    queue_family_index: family,
+                    ..Default::default()
+                }],
+                enabled_extensions: DeviceExtensions {
+                    khr_portability_subset: physical.supported_extensions().khr_portability_subset,
+                    ..DeviceExtensions::empty()
+                },
+                ..Default::default()
+            },
+        )
+        .explain("opening the device")?;
+        let queue = queues.next().ok_or_else(|| DeviceError::Failed {
+            what: "the device gave no queue".into(),
+        })?;
+        let timestamps = Timestamps::new(&device, family)?;
+        Ok(Self {
+            queue,
+            memory: Arc::new(StandardMemoryAllocator::new_default(device.clone())),
+            descriptor_sets: Arc::new(StandardDescriptorSetAllocator::new(
+                device.clone(),
+                Default::default(),
+            )),
+            command_buffers: Arc::new(StandardCommandBufferAllocator::new(
+                device.clone(),
+                Default::default(),
+            )),
+            timestamps,
+            device,
+        })
+    }
+
+    /// What it was opened on.
+    pub(super) fn physical(&self) -> &Arc<PhysicalDevice> {
+        self.device.physical_device()
+    }
+
+    /// A pipeline from one of this crate's kernels.
+    pub(super) fn pipeline(
+        &self,
+        spirv: &[u8],
+        entry: &str,
+    ) -> Result<Arc<ComputePipeline>, DeviceError> {
+        let words = bytes_to_words(spirv).explain("reading a kernel")?;
+        // SAFETY: the words come from naga's SPIR-V writer, which was given a validated module.
+        let module =
+            unsafe { ShaderModule::new(self.device.clone(), ShaderModuleCreateInfo::new(&words)) }
+                .explain("loading a kernel")?;
+        let entry = module
+            .entry_point(entry)
+            .ok_or_else(|| DeviceError::Failed {
+                what: format!("the kernel has no entry point {entry}"),
+            })?;
+        let stage = PipelineShaderStageCreateInfo::new(entry);
+        let layout = PipelineDescriptorSetLayoutCreateInfo::from_stages([&stage])
+            .into_pipeline_layout_create_info(self.device.clone())
+            .map_err(|e| device_error("laying out a kernel", &e.error))?;
+        let layout =
+            PipelineLayout::new(self.device.clone(), layout).explain("laying out a kernel")?;
+        ComputePipeline::new(
+            self.device.clone(),
+            None,
+            ComputePipelineCreateInfo::stage_layout(stage, layout),
+        )
+        .explain("compiling a kernel")
+    }
+
+    /// A sampler.
+    pub(super) fn sampler(&self, info: SamplerCreateInfo) -> Result<Arc<Sampler>, DeviceError> {
+        Sampler::new(self.device.clone(), info).explain("making a sampler")
+    }
+
+    /// A sampled image to be filled by [`Self::upload`].
+    pub(super) fn image(
+        &self,
+        format: Format,
+        image_type: ImageType,
+        extent: [u32; 3],
+    ) -> Result<Arc<Image>, DeviceError> {
+        Image::new(
+            self.memory.clone(),
+            ImageCreateInfo {
+                image_type,
+                format,
+                extent,
+                usage: ImageUsage::TRANSFER_DST | ImageUsage::SAMPLED,
+                ..Default::default()
+            },
+            AllocationCreateInfo::default(),
+        )
+        .explain("making an image")
+    }
+
+    /// A buffer of `length` elements; its contents are whatever was there.
+    pub(super) fn buffer<T: BufferContents + Copy>(
+        &self,
+        usage: BufferUsage,
+        home: Home,
+        length: u64,
+    ) -> Result<Subbuffer<[T]>, DeviceError> {
+        let memory_type_filter = match home {
+            Home::Upload => MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE,
+            Home::ReadBack => MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS,
+            Home::Device => MemoryTypeFilter::PREFER_DEVICE,
+        };
+        Buffer::new_slice(
+            self.memory.clone(),
+            BufferCreateInfo {
+                usage,
+                ..Default::default()
+            },
+            AllocationCreateInfo {
+                memory_type_filter,
+                ..Default::default()
+            },
+            length,
+        )
+        .explain("making a buffer")
+    }
+
+    /// The writes that `pipeline` has bindings for, as its set 0. A variant of a kernel may use
+    /// fewer bindings than another.
+    pub(super) fn descriptor_set(
+        &self,
+        pipeline: &ComputePipeline,
+        writes: impl IntoIterator<Item = WriteDescriptorSet>,
+    ) -> Result<Arc<DescriptorSet>, DeviceError> {
+        let layout =
+            pipeline
+                .layout()
+                .set_layouts()
+                .first()
+                .ok_or_else(|| DeviceError::Failed {
+                    what: "the kernel binds nothing".into(),
+                })?;
+        let used = writes
+            .into_iter()
+            .filter(|w| layout.bindings().contains_key(&w.binding()));
+        DescriptorSet::new(self.descriptor_sets.clone(), layout.clone(), used, [])
+            .explain("binding resources")
+    }
+
+    /// Records commands and carries them out; microseconds that the device worked on them (host
+    /// clock, submission included, where the device has no timestamps).
+    pub(super) fn submit(
+        &self,
+        record: impl FnOnce(&mut Commands) -> Result<(), DeviceError>,
+    ) -> Result<u64, DeviceError> {
+        let mut commands = AutoCommandBufferBuilder::primary(
+            self.command_buffers.clone(),
+            self.queue.queue_family_index(),
+            CommandBufferUsage::OneTimeSubmit,
+        )
+        .explain("recording commands")?;
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.begin(&mut commands)?;
+        }
+        record(&mut commands)?;
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.end(&mut commands)?;
+        }
+        let commands = commands.build().explain("recording commands")?;
+        let start = Instant::now();
+        commands
+            .execute(self.queue.clone())
+            .explain("submitting commands")?
+            .then_signal_fence_and_flush()
+            .explain("submitting commands")?
+            .wait(None)
+            .explain("waiting for the device")?;
+        match &self.timestamps {
+            Some(timestamps) => timestamps.elapsed_micros(),
+            None => Ok(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+/// Records a dispatch of `groups` workgroups of `pipeline` on `set`; push constants before.
+pub(super) fn dispatch(
+    commands: &mut Commands,
+    pipeline: &Arc<ComputePipeline>,
+    set: Arc<DescriptorSet>,
+    groups: [u32; 3],
+) -> Result<(), DeviceError> {
+    commands
+        .bind_pipeline_compute(pipeline.clone())
+        .explain("recording a dispatch")?
+        .bind_descriptor_sets(
+            PipelineBindPoint::Compute,
+            pipeline.layout().clone(),
+            0,
+            set,
+        )
+        .explain("recording a dispatch")?;
+    // SAFETY: the kernels write only below the length that their buffer was made with (pixels by
+    // the job's width and height, probes by their count) and read images clamped to their size;
+    // vulkano checks bindings and group counts (VUID-vkCmdDispatch-groupCountX-00386 ff.).
+    unsafe { commands.dispatch(groups) }.explain("recording a dispatch")?;
+    Ok(())
+}
+
+impl Timestamps {
+    fn new(device: &Arc<Device>, family: u32) -> Result<Option<Self>, DeviceError> {
+        let physical = device.physical_device();
+        let bits = physical
+            .queue_family_properties()
+            .get(family as usize)
+            .and_then(|f| f.timestamp_valid_bits);
+        let nanos_per_tick = f64::from(physical.properties().timestamp_period);
+        let Some(bits) = bits.filter(|_| nanos_per_tick > 0.0) else {
+            return Ok(None);
+        };
+        let pool = QueryPool::new(
+            device.clone(),
+            QueryPoolCreateInfo {
+                query_count: 2,
+                ..QueryPoolCreateInfo::query_type(QueryType::Timestamp)
+            },
+        )
+        .explain("making a query pool")?;
+        Ok(Some(Self {
+            pool,
+            nanos_per_tick,
+            mask: u64::MAX >> (64 - bits.clamp(1, 64)),
+        }))
+    }
+
+    fn begin(&self, commands: &mut Commands) -> Result<(), DeviceError> {
+        // SAFETY: no submission that uses the pool is pending: `Gpu::submit` waits for each
+        // (VUID-vkCmdResetQueryPool-firstQuery-02862).
+        unsafe { commands.reset_query_pool(self.pool.clone(), 0..2) }
+            .explain("resetting a clock")?;
+        // SAFETY: query 0 was reset above (VUID-vkCmdWriteTimestamp-None-00830).
+        unsafe { commands.write_timestamp(self.pool.clone(), 0, PipelineStage::TopOfPipe) }
+            .explain("reading the device's clock")?;
+        Ok(())
+    }
+
+    fn end(&self, commands: &mut Commands) -> Result<(), DeviceError> {
+        // SAFETY: query 1 was reset by `begin` in these commands
+        // (VUID-vkCmdWriteTimestamp-None-00830).
+        unsafe { commands.write_timestamp(self.pool.clone(), 1, PipelineStage::BottomOfPipe) }
+            .explain("reading the device's clock")?;
+        Ok(())
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "durations are far below 2^53 ns and not negative"
+    )]
+    fn elapsed_micros(&self) -> Result<u64, DeviceError> {
+        let mut ticks = [0_u64; 2];
+        self.pool
+            .get_results(0..2, &mut ticks, QueryResultFlags::WAIT)
+            .explain("reading the device's clock")?;
+        let elapsed = ticks[1].wrapping_sub(ticks[0]) & self.mask;
+        Ok((elapsed as f64 * self.nanos_per_tick / 1000.0).round() as u64)
+    }
+}

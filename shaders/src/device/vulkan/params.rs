@@ -1,0 +1,152 @@
+//! The kernels' parameters: mirrors of the structs in `wgsl/raycast.wgsl`.
+//!
+//! Space: what is in the grid is in voxels; numbers are worked out in f64 and rounded once, alike
+//! for every brick and job of a scene.
+
+use super::voxel_image::VoxelImageKind;
+use crate::{scene::Scene, transfer_table::TransferTable};
+use brickmesh_topology::{PixelRect, VoxelBox};
+use glam::{DMat3, DVec3};
+use std::mem::{offset_of, size_of};
+
+/// Mirror of `SceneParams` in `wgsl/raycast.wgsl` (uniform buffer, std140).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+pub(super) struct SceneParams {
+    eye_in_grid: [f32; 3],
+    step_in_world: f32,
+    forward_in_grid: [f32; 3],
+    pixel_x: f32,
+    right_in_grid: [f32; 3],
+    pixel_y: f32,
+    down_in_grid: [f32; 3],
+    table_last: f32,
+    forward_in_world: [f32; 3],
+    inverse_table_size: f32,
+    right_in_world: [f32; 3],
+    pad_0: f32,
+    down_in_world: [f32; 3],
+    pad_1: f32,
+    gradient_x: [f32; 3],
+    pad_2: f32,
+    gradient_y: [f32; 3],
+    pad_3: f32,
+    gradient_z: [f32; 3],
+    pad_4: f32,
+}
+
+const _: () = assert!(
+    size_of::<SceneParams>() == 160
+        && offset_of!(SceneParams, table_last) == 60
+        && offset_of!(SceneParams, inverse_table_size) == 76
+        && offset_of!(SceneParams, gradient_x) == 112
+        && offset_of!(SceneParams, gradient_z) == 144
+);
+
+/// Mirror of `JobParams` in `wgsl/raycast.wgsl` (push constants, at most 128 bytes;
+/// the tail that WGSL pads with is not passed).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+pub(super) struct JobParams {
+    owned_low: [f32; 3],
+    first_x: u32,
+    owned_high: [f32; 3],
+    first_y: u32,
+    stored_low: [f32; 3],
+    width: u32,
+    stored_last: [f32; 3],
+    height: u32,
+    inverse_size: [f32; 3],
+    sample_scale: f32,
+    table_scale: f32,
+    table_offset: f32,
+}
+
+const _: () = assert!(
+    size_of::<JobParams>() == 88
+        && offset_of!(JobParams, owned_high) == 16
+        && offset_of!(JobParams, height) == 60
+        && offset_of!(JobParams, sample_scale) == 76
+        && offset_of!(JobParams, table_offset) == 84
+);
+
+impl SceneParams {
+    /// The parameters of a scene whose table is `table`.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "kernels work in f32"
+    )]
+    pub(super) fn new(scene: &Scene, table: &TransferTable) -> Self {
+        let grid_from_world = scene.volume.grid_from_world();
+        let view = &scene.view;
+        let world = |v: DVec3| v.as_vec3().to_array();
+        let grid = |v: DVec3| (grid_from_world.matrix3 * v).as_vec3().to_array();
+        // The gradient of a field in the world is the inverse transpose of the map's linear part
+        // times the gradient in the grid; a central difference spans two voxels.
+        let world_from_grid: DMat3 = scene.volume.world_from_grid().matrix3;
+        let gradient = world_from_grid.inverse().transpose()
+            * (0.5 * scene.volume.value_scale / scene.gradient_floor());
+        let count = table.entries.len() as f32;
+        Self {
+            eye_in_grid: grid_from_world
+                .transform_point3(view.eye)
+                .as_vec3()
+                .to_array(),
+            step_in_world: scene.step as f32,
+            forward_in_grid: grid(view.forward),
+            pixel_x: (2.0 / f64::from(view.width)) as f32,
+            right_in_grid: grid(view.right),
+            pixel_y: (2.0 / f64::from(view.height)) as f32,
+            down_in_grid: grid(view.down),
+            table_last: count - 1.0,
+            forward_in_world: world(view.forward),
+            inverse_table_size: 1.0 / count,
+            right_in_world: world(view.right),
+            pad_0: 0.0,
+            down_in_world: world(view.down),
+            pad_1: 0.0,
+            gradient_x: world(gradient.x_axis),
+            pad_2: 0.0,
+            gradient_y: world(gradient.y_axis),
+            pad_3: 0.0,
+            gradient_z: world(gradient.z_axis),
+            pad_4: 0.0,
+        }
+    }
+}
+
+impl JobParams {
+    /// The parameters of the job on `owned`, seen in `rect`, of a brick stored as `kind` says.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "kernels work in f32; dims are below 2^24"
+    )]
+    pub(super) fn new(
+        owned: &VoxelBox,
+        stored: &VoxelBox,
+        dims: [u32; 3],
+        rect: &PixelRect,
+        kind: &VoxelImageKind,
+        table: &TransferTable,
+    ) -> Self {
+        let (owned_low, owned_high) = owned.owned_points(dims);
+        let size = stored.size();
+        let (scale, offset) = (f64::from(table.scale), f64::from(table.offset));
+        Self {
+            owned_low,
+            first_x: rect.x,
+            owned_high,
+            first_y: rect.y,
+            stored_low: stored.lo.map(|v| v as f32),
+            width: rect.width,
+            stored_last: size.map(|n| (n - 1) as f32),
+            height: rect.height,
+            inverse_size: size.map(|n| 1.0 / n as f32),
+            sample_scale: kind.scale as f32,
+            table_scale: (kind.scale * scale) as f32,
+            table_offset: (kind.offset * scale + offset) as f32,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! How a device stores each voxel type as an image, and whether its sampler filters finely enough.
+//!
+//! Invariant: full precision. Stored integers come back exactly at voxel centres, and a filtered
+//! value is off by at most 1/4096 of the type's range: real devices often weigh neighbours in
+//! steps of 1/256 only, and llvmpipe filters 8-bit images in 8 bits; there the kernel loads the
+//! eight neighbours and interpolates in f32.
+
+use super::{
+    gpu::{Explain, Gpu, Home, dispatch},
+    kernels,
+    upload::upload,
+};
+use crate::device::DeviceError;
+use brickmesh_topology::VoxelType;
+use std::sync::Arc;
+use vulkano::{
+    buffer::BufferUsage,
+    descriptor_set::WriteDescriptorSet,
+    device::physical::PhysicalDevice,
+    format::{Format, FormatFeatures},
+    image::{ImageType, sampler::Sampler, view::ImageView},
+};
+
+/// Largest error of a filtered value, relative to the range, for which the sampler is used.
+const FILTER_ERROR_MAX: f32 = 1.0 / 4096.0;
+/// Fractions at which the sampler is tried; as in `wgsl/probe.wgsl`.
+const PROBES: u16 = 1024;
+
+/// How the voxels of one type are stored.
+#[derive(Clone, Debug)]
+pub(super) struct VoxelImageKind {
+    pub(super) format: Format,
+    /// Whether the linear sampler is precise enough.
+    pub(super) by_sampler: bool,
+    /// Stored number = what the image gives · scale + offset.
+    pub(super) scale: f64,
+    /// See `scale`.
+    pub(super) offset: f64,
+    voxel: VoxelType,
+}
+
+/// The error of the linear sampler, relative to the range; `None` where it cannot filter.
+pub(super) type FilterError = Option<f32>;
+
+impl VoxelImageKind {
+    /// The way for `voxel` on this device, tried out.
+    pub(super) fn choose(
+        gpu: &Gpu,
+        sampler: &Arc<Sampler>,
+        voxel: VoxelType,
+    ) -> Result<Self, DeviceError> {
+        let own = match voxel {
+            VoxelType::U8 | VoxelType::I8 => Format::R8_UNORM,
+            VoxelType::U16 | VoxelType::I16 => Format::R16_UNORM,
+            VoxelType::F32 => Format::R32_SFLOAT,
+        };
+        let format = if samples(gpu.physical(), own) {
+            own
+        } else {
+            Format::R32_SFLOAT
+        };
+        let (scale, offset) = match (format, voxel) {
+            (Format::R8_UNORM, VoxelType::I8) => (255.0, -128.0),
+            (Format::R8_UNORM, _) => (255.0, 0.0),
+            (Format::R16_UNORM, VoxelType::I16) => (65_535.0, -32_768.0),
+            (Format::R16_UNORM, _) => (65_535.0, 0.0),
+            _ => (1.0, 0.0),
+        };
+        let error = probe_voxels(gpu, sampler, format)?;
+        tracing::debug!(voxel = voxel.name(), ?format, ?error, "filter probed");
+        Ok(Self {
+            format,
+            by_sampler: error.is_some_and(|e| e <= FILTER_ERROR_MAX),
+            scale,
+            offset,
+            voxel,
+        })
+    }
+
+    /// Size of a texel in bytes.
+    pub(super) fn texel_bytes(&self) -> usize {
+        match self.format {
+            Format::R8_UNORM => 1,
+            Format::R16_UNORM => 2,
+            _ => 4,
+        }
+    }
+
+    /// Writes as many texels as `texels` takes, from the voxel numbered `first` of `voxels`
+    /// (little-endian) on.
+    pub(super) fn write(&self, voxels: &[u8], first: usize, texels: &mut [u8]) {
+        let count = texels.len() / self.texel_bytes();
+        let bytes = self.voxel.bytes();
+        let from = &voxels[first * bytes..(first + count) * bytes];
+        if bytes != self.texel_bytes() {
+            for (texel, voxel) in texels.chunks_exact_mut(4).zip(from.chunks_exact(bytes)) {
+                texel.copy_from_slice(&self.voxel.read(voxel, 0).to_ne_bytes());
+            }
+            return;
+        }
+        texels.copy_from_slice(from);
+        // Turning the sign bit adds half the range: signed becomes unsigned, −128 included, which
+        // SNORM would lose.
+        if matches!(self.voxel, VoxelType::I8 | VoxelType::I16) {
+            for high in texels.chunks_exact_mut(bytes) {
+                high[bytes - 1] ^= 0x80;
+            }
+        }
+    }
+}
+
+/// Whether 3D images of this format can be sampled.
+pub(super) fn samples(physical: &PhysicalDevice, format: Format) -> bool {
+    has(
+        physical,
+        format,
+        FormatFeatures::SAMPLED_IMAGE | FormatFeatures::TRANSFER_DST,
+    )
+}
+
+fn has(physical: &PhysicalDevice, format: Format, features: FormatFeatures) -> bool {
+    physical
+        .format_properties(format)
+        .is_ok_and(|p| p.optimal_tiling_features.contains(features))
+}
+
+fn probe_voxels(
+    gpu: &Gpu,
+    sampler: &Arc<Sampler>,
+    format: Format,
+) -> Result<FilterError, DeviceError> {
+    let (kernel, entry) = kernels::PROBE_VOXELS;
+    let texels: &[u8] = match format {
+        Format::R8_UNORM => &[0, 255],
+        Format::R16_UNORM => &[0, 0, 255, 255],
+        _ => bytemuck::cast_slice(&[0.0_f32, 1.0]),
+    };
+    probe(
+        gpu,
+        sampler,
+        format,
+        ImageType::Dim3d,
+        texels,
+        kernel,
+        entry,
+    )
+}
+
+/// The sampler's error on the table's format.
+pub(super) fn probe_table(gpu: &Gpu, sampler: &Arc<Sampler>) -> Result<FilterError, DeviceError> {
+    let (kernel, entry) = kernels::PROBE_TABLE;
+    let texels = [[0.0_f32; 4], [1.0; 4]];
+    let texels = bytemuck::cast_slice(&texels);
+    let format = Format::R32G32B32A32_SFLOAT;
+    probe(
+        gpu,
+        sampler,
+        format,
+        ImageType::Dim2d,
+        texels,
+        kernel,
+        entry,
+    )
+}
+
+/// Largest difference of the filtered values from the line between the two texels.
+fn probe(
+    gpu: &Gpu,
+    sampler: &Arc<Sampler>,
+    format: Format,
+    image_type: ImageType,
+    texels: &[u8],
+    kernel: &[u8],
+    entry: &str,
+) -> Result<FilterError, DeviceError> {
+    if !has(
+        gpu.physical(),
+        format,
+        FormatFeatures::SAMPLED_IMAGE_FILTER_LINEAR,
+    ) {
+        return Ok(None);
+    }
+    let image = gpu.image(format, image_type, [2, 1, 1])?;
+    upload(gpu, &image, texels.len() / 2, |_, out| {
+        out.copy_from_slice(texels);
+    })?;
+    let view = ImageView::new_default(image).explain("viewing an image")?;
+    let filtered = gpu.buffer::<f32>(
+        BufferUsage::STORAGE_BUFFER,
+        Home::ReadBack,
+        u64::from(PROBES),
+    )?;
+    let pipeline = gpu.pipeline(kernel, entry)?;
+    let set = gpu.descriptor_set(
+        &pipeline,
+        [
+            WriteDescriptorSet::image_view(0, view.clone()),
+            WriteDescriptorSet::sampler(1, sampler.clone()),
+            WriteDescriptorSet::image_view(2, view),
+            WriteDescriptorSet::buffer(3, filtered.clone()),
+        ],
+    )?;
+    gpu.submit(|commands| dispatch(commands, &pipeline, set, [u32::from(PROBES / 64), 1, 1]))?;
+    let filtered = filtered.read().explain("reading a probe")?;
+    let error = filtered
+        .iter()
+        .zip(0..PROBES)
+        .map(|(f, i)| (f - (f32::from(i) + 0.5) / f32::from(PROBES)).abs())
+        .fold(0.0, f32::max);
+    Ok(Some(error))
+}

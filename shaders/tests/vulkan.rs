@@ -1,0 +1,574 @@
+//! The Vulkan device against closed forms and a reference in f64.
+//!
+//! `BRICKMESH_GPU=off` skips these, `auto` (the default) skips where there is no Vulkan device,
+//! `require` fails there. A driver on the CPU (lavapipe) is enough.
+#![cfg(feature = "vulkan")]
+
+use brickmesh_shaders::{
+    BrickKey, BrickVoxels, DeviceError, Job, RenderDevice, Scene, SubImage,
+    device::vulkan::{VulkanDevice, enumerate},
+    scene::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR, SPECULAR_EXPONENT},
+};
+use brickmesh_topology::{
+    BrickGrid, BrickIndex, Camera, Digest, PixelRect, TransferFunction, VolumeDescription,
+    VoxelBox, VoxelType,
+    transfer_function::{TransferPoint, step_opacity},
+};
+use bytes::Bytes;
+use glam::{DVec3, DVec4};
+
+const TYPES: [VoxelType; 5] = [
+    VoxelType::U8,
+    VoxelType::I8,
+    VoxelType::U16,
+    VoxelType::I16,
+    VoxelType::F32,
+];
+
+/// The device, or `None` with a printed reason.
+fn device(test: &str) -> Option<VulkanDevice> {
+    let wish = std::env::var("BRICKMESH_GPU").unwrap_or_else(|_| "auto".into());
+    if wish == "off" {
+        println!("skipped {test}: BRICKMESH_GPU=off");
+        return None;
+    }
+    match VulkanDevice::new(None, None) {
+        Ok(device) => Some(device),
+        Err(error) if wish != "require" => {
+            println!("skipped {test}: no Vulkan device: {error}");
+            None
+        }
+        Err(error) => panic!("BRICKMESH_GPU=require, but {error}"),
+    }
+}
+
+/// A volume with its voxels.
+struct Data {
+    volume: VolumeDescription,
+    bytes: Vec<u8>,
+}
+
+impl Data {
+    /// Voxel (x,y,z) holds `f`, rounded and clamped to the type.
+    #[expect(clippy::cast_possible_truncation, reason = "saturating, as wanted")]
+    #[expect(clippy::cast_sign_loss, reason = "saturating, as wanted")]
+    fn new(volume: VolumeDescription, f: impl Fn([u32; 3]) -> f64) -> Self {
+        let [nx, ny, nz] = volume.dims;
+        let mut bytes = Vec::new();
+        for i in 0..nx * ny * nz {
+            let v = f([i % nx, i / nx % ny, i / nx / ny]);
+            match volume.voxel {
+                VoxelType::U8 => bytes.push(v.round() as u8),
+                VoxelType::I8 => bytes.push((v.round() as i8).cast_unsigned()),
+                VoxelType::U16 => bytes.extend((v.round() as u16).to_le_bytes()),
+                VoxelType::I16 => bytes.extend((v.round() as i16).to_le_bytes()),
+                VoxelType::F32 => bytes.extend((v as f32).to_le_bytes()),
+            }
+        }
+        Self { volume, bytes }
+    }
+
+    fn voxel(&self, at: [u32; 3]) -> f64 {
+        let [nx, ny, _] = self.volume.dims;
+        let i = at[0] as usize + nx as usize * (at[1] as usize + ny as usize * at[2] as usize);
+        let voxel = self.volume.voxel;
+        f64::from(voxel.read(&self.bytes, i * voxel.bytes()))
+    }
+
+    fn brick(&self, owned: VoxelBox, stored: VoxelBox) -> BrickVoxels {
+        let [nx, ny, _] = self.volume.dims.map(|n| n as usize);
+        let size = self.volume.voxel.bytes();
+        let mut bytes = Vec::new();
+        for z in stored.lo[2]..stored.hi[2] {
+            for y in stored.lo[1]..stored.hi[1] {
+                let row = nx * (y as usize + ny * z as usize);
+                let [from, to] = [stored.lo[0], stored.hi[0]].map(|x| (row + x as usize) * size);
+                bytes.extend_from_slice(&self.bytes[from..to]);
+            }
+        }
+        BrickVoxels::new(owned, stored, self.volume.voxel, Bytes::from(bytes)).unwrap()
+    }
+
+    /// The stored value at a grid position inside the field, trilinear.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped"
+    )]
+    fn sample(&self, p: DVec3) -> f64 {
+        let last = DVec3::from_array(self.volume.dims.map(|n| f64::from(n - 1)));
+        let p = p.clamp(DVec3::ZERO, last);
+        let low = p.floor();
+        let f = p - low;
+        let mut sum = 0.0;
+        for corner in 0..8_usize {
+            let mut weight = 1.0;
+            let at = std::array::from_fn(|a| {
+                let upper = corner >> a & 1 == 1;
+                weight *= if upper { f[a] } else { 1.0 - f[a] };
+                (low[a] as u32 + u32::from(upper)).min(self.volume.dims[a] - 1)
+            });
+            sum += weight * self.voxel(at);
+        }
+        sum
+    }
+
+    /// The picture in f64, straight from the definitions.
+    fn reference(&self, scene: &Scene) -> Vec<DVec4> {
+        let view = &scene.view;
+        let grid_from_world = self.volume.grid_from_world();
+        let normal = self.volume.world_from_grid().matrix3.inverse().transpose();
+        let last = DVec3::from_array(self.volume.dims.map(|n| f64::from(n - 1)));
+        let reach = (view.eye - self.volume.center_in_world()).length() + self.volume.diagonal();
+        let floor = scene.gradient_floor();
+        let mut picture = Vec::new();
+        for i in 0..view.width * view.height {
+            let (x, y) = (f64::from(i % view.width), f64::from(i / view.width));
+            let direction = view.direction_through(x + 0.5, y + 0.5).normalize();
+            let mut acc = DVec4::ZERO;
+            let mut t = 0.0;
+            while t < reach && acc.w < f64::from(OPAQUE) {
+                let p = grid_from_world.transform_point3(view.eye + direction * t);
+                t += scene.step;
+                if p.cmplt(DVec3::ZERO).any() || p.cmpgt(last).any() {
+                    continue;
+                }
+                let (rgb, opacity) = scene.transfer.classify(self.volume.value(self.sample(p)));
+                let alpha = step_opacity(opacity, scene.step, scene.unit_distance());
+                let mut color = DVec3::from_array(rgb) * alpha;
+                if scene.shade && alpha > 0.0 {
+                    let difference = [DVec3::X, DVec3::Y, DVec3::Z]
+                        .map(|a| 0.5 * (self.sample(p + a) - self.sample(p - a)));
+                    let g = normal * DVec3::from_array(difference) * self.volume.value_scale;
+                    let nl = g.dot(direction).abs() / g.length().max(floor);
+                    color = color * (f64::from(AMBIENT) + f64::from(DIFFUSE) * nl)
+                        + alpha * f64::from(SPECULAR) * nl.powi(SPECULAR_EXPONENT);
+                }
+                acc += (1.0 - acc.w) * color.extend(alpha);
+            }
+            picture.push(acc);
+        }
+        picture
+    }
+}
+
+fn point(value: f64, color: [f64; 3], opacity: f64) -> TransferPoint {
+    TransferPoint {
+        value,
+        color,
+        opacity,
+    }
+}
+
+fn scene(data: &Data, camera: Camera, points: Vec<TransferPoint>, step: f64) -> Scene {
+    Scene {
+        data_set: data_set(),
+        volume: data.volume.clone(),
+        view: camera.view(53, 41).unwrap(),
+        transfer: TransferFunction {
+            unit_distance: None,
+            points,
+        },
+        step,
+        shade: false,
+    }
+}
+
+fn data_set() -> Digest {
+    Digest::of(b"test")
+}
+
+fn key(brick: BrickIndex) -> BrickKey {
+    BrickKey {
+        data_set: data_set(),
+        brick,
+    }
+}
+
+/// The picture by a single brick without ghosts.
+fn whole(device: &mut VulkanDevice, data: &Data, scene: &Scene) -> SubImage {
+    let all = VoxelBox::new([0; 3], data.volume.dims);
+    let brick = BrickIndex(0);
+    device.load_brick(key(brick), data.brick(all, all)).unwrap();
+    device.set_scene(scene).unwrap();
+    let rect = scene.view.rect();
+    let job = Job {
+        brick,
+        owned: all,
+        rect,
+    };
+    let image = device.render(&job).unwrap().image;
+    device.unload_brick(key(brick));
+    image
+}
+
+/// The picture by bricks of `edge`, blended from the eye outwards (the eye must look along the
+/// bricks' order: nearest brick first by the distance on each axis).
+fn by_bricks(device: &mut VulkanDevice, data: &Data, scene: &Scene, edge: u32) -> SubImage {
+    let grid = BrickGrid::new(data.volume.dims, edge).unwrap();
+    let eye = data
+        .volume
+        .grid_from_world()
+        .transform_point3(scene.view.eye);
+    let mut order: Vec<BrickIndex> = grid.bricks().collect();
+    // On a regular grid a visibility order is given by the count of brick borders between the
+    // brick that the eye is in (or next to, on each axis) and the brick.
+    order.sort_by_key(|&b| {
+        let owned = grid.owned_box(b);
+        let borders = (0..3).map(|a| {
+            let home = (eye[a] / f64::from(edge)).floor();
+            let home = home.clamp(-1.0, f64::from(grid.counts()[a]));
+            (home - f64::from(owned.lo[a] / edge)).abs()
+        });
+        #[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
+        let key = borders.sum::<f64>() as i64;
+        key
+    });
+    device.set_scene(scene).unwrap();
+    let mut picture = SubImage::transparent(scene.view.rect());
+    for brick in order {
+        let voxels = data.brick(grid.owned_box(brick), grid.stored_box(brick));
+        device.load_brick(key(brick), voxels).unwrap();
+        let owned = grid.owned_box(brick);
+        if let Some(rect) = scene.view.rect_of(&scene.volume, &owned) {
+            let job = Job { brick, owned, rect };
+            picture.blend_behind(&device.render(&job).unwrap().image);
+        }
+        device.unload_brick(key(brick));
+    }
+    picture
+}
+
+fn difference_max(a: &SubImage, b: &SubImage) -> f32 {
+    let pairs = a.pixels().iter().flatten().zip(b.pixels().iter().flatten());
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// PSNR of at least 45 dB and at most 0.1 % of the pixels off by more than 4/255.
+#[expect(clippy::cast_precision_loss, reason = "few pixels")]
+fn assert_close(what: &str, image: &SubImage, reference: &[DVec4]) {
+    let (mut squares, mut off, mut shown) = (0.0, 0, 0);
+    for (pixel, wanted) in image.pixels().iter().zip(reference) {
+        let d = DVec4::from_array(pixel.map(f64::from)) - *wanted;
+        squares += d.length_squared() / 4.0;
+        off += usize::from(d.abs().max_element() > 4.0 / 255.0);
+        shown += usize::from(wanted.w > 0.01);
+    }
+    let psnr = -10.0 * (squares / reference.len() as f64).log10();
+    assert!(
+        shown * 20 > reference.len(),
+        "{what}: the reference is empty"
+    );
+    assert!(psnr >= 45.0, "{what}: PSNR {psnr:.1} dB");
+    assert!(off * 1000 <= reference.len(), "{what}: {off} pixels off");
+}
+
+/// Waves over the whole of `low..=high`.
+fn waves(volume: VolumeDescription, low: f64, high: f64) -> Data {
+    Data::new(volume, move |[x, y, z]| {
+        let [x, y, z] = [x, y, z].map(f64::from);
+        let w = (0.41 * x).sin() + (0.33 * y + 1.0).sin() + (0.29 * z + 0.5 + 0.1 * x).sin();
+        low + (high - low) * (w / 6.0 + 0.5)
+    })
+}
+
+fn colourful(low: f64, high: f64) -> Vec<TransferPoint> {
+    let at = |f: f64| low + (high - low) * f;
+    vec![
+        point(at(0.0), [0.0, 0.0, 1.0], 0.0),
+        point(at(0.35), [0.1, 0.6, 1.0], 0.02),
+        point(at(0.6), [0.9, 0.8, 0.1], 0.15),
+        point(at(1.0), [1.0, 0.1, 0.0], 0.6),
+    ]
+}
+
+fn range_of(voxel: VoxelType) -> (f64, f64) {
+    match voxel {
+        VoxelType::U8 => (0.0, 255.0),
+        VoxelType::I8 => (-128.0, 127.0),
+        VoxelType::U16 => (0.0, 65_535.0),
+        VoxelType::I16 => (-32_768.0, 32_767.0),
+        VoxelType::F32 => (-3.5e-3, 7.25e-3),
+    }
+}
+
+#[test]
+fn a_constant_volume_absorbs_as_the_count_of_its_samples_says() {
+    let Some(mut device) = device("a_constant_volume…") else {
+        return;
+    };
+    let data = Data::new(VolumeDescription::new([9; 3], VoxelType::U8), |_| 100.0);
+    // Along −z from afar, step 1/2: samples at 8, 7.5 … 0 are 17 inside.
+    let camera = Camera {
+        eye: DVec3::new(4.0, 4.0, 40.0),
+        at: DVec3::new(4.0, 4.0, 0.0),
+        up: DVec3::Y,
+        fov_degrees: 1.0,
+    };
+    let points = vec![
+        point(0.0, [1.0, 0.5, 0.0], 0.1),
+        point(255.0, [1.0, 0.5, 0.0], 0.1),
+    ];
+    let mut scene = scene(&data, camera, points, 0.5);
+    scene.view = camera.view(1, 1).unwrap();
+    let image = whole(&mut device, &data, &scene);
+    let alpha = 1.0 - 0.9_f64.powf(17.0 * 0.5);
+    for (found, wanted) in image.pixels()[0].iter().zip([1.0, 0.5, 0.0, 1.0]) {
+        assert!((f64::from(*found) - wanted * alpha).abs() < 1e-4, "{found}");
+    }
+}
+
+#[test]
+fn an_empty_transfer_function_shows_nothing_and_an_opaque_slab_its_colour() {
+    let Some(mut device) = device("an_empty_transfer_function…") else {
+        return;
+    };
+    let data = waves(
+        VolumeDescription::new([12; 3], VoxelType::U16),
+        0.0,
+        65_535.0,
+    );
+    let camera = Camera::whole(&data.volume);
+    let clear = vec![point(0.0, [1.0; 3], 0.0), point(65_535.0, [1.0; 3], 0.0)];
+    let image = whole(&mut device, &data, &scene(&data, camera, clear, 0.5));
+    assert!(
+        image
+            .pixels()
+            .iter()
+            .flatten()
+            .all(|&c| c.abs() < f32::MIN_POSITIVE)
+    );
+    let solid = vec![point(0.0, [0.25, 0.5, 1.0], 1.0)];
+    let image = whole(&mut device, &data, &scene(&data, camera, solid, 0.5));
+    let middle = image.pixels()[20 * 53 + 26];
+    for (found, wanted) in middle.iter().zip([0.25, 0.5, 1.0, 1.0]) {
+        assert!((found - wanted).abs() < 1e-3, "{middle:?}");
+    }
+}
+
+/// Each stored value is looked at alone, on the line between two equal voxels: of a ray along −z
+/// with step 1 only the sample at z = ½ is inside.
+#[test]
+fn every_type_gives_its_stored_numbers_back() {
+    let Some(mut device) = device("every_type…") else {
+        return;
+    };
+    for voxel in TYPES {
+        let (low, high) = range_of(voxel);
+        let volume = VolumeDescription::new([37, 5, 2], voxel);
+        let data = Data::new(volume, |[x, y, _]| match [x, y] {
+            [18, 2] => low,
+            [17, 3] => high,
+            _ => low + (high - low) * f64::from(x + 37 * y) / f64::from(37 * 5 - 1),
+        });
+        let ramp = vec![point(low, [0.0; 3], 1.0), point(high, [1.0; 3], 1.0)];
+        for at in [[18, 2], [17, 3], [1, 1], [35, 3], [16, 1], [20, 2]] {
+            let [x, y] = at.map(f64::from);
+            let camera = Camera {
+                eye: DVec3::new(x, y, 1.5),
+                at: DVec3::new(x, y, 0.0),
+                up: DVec3::Y,
+                fov_degrees: 1e-3,
+            };
+            let mut scene = scene(&data, camera, ramp.clone(), 1.0);
+            scene.view = camera.view(1, 1).unwrap();
+            let image = whole(&mut device, &data, &scene);
+            let wanted = (data.voxel([at[0], at[1], 0]) - low) / (high - low);
+            let [found, _, _, alpha] = image.pixels()[0].map(f64::from);
+            assert!(
+                (alpha - 1.0).abs() < 1e-6,
+                "{} {at:?}: alpha {alpha}",
+                voxel.name()
+            );
+            // A step of a 16-bit type is 1.5e-5 of its range.
+            let error = (found - wanted).abs();
+            assert!(
+                error < 7e-6,
+                "{} {at:?}: {found} for {wanted}",
+                voxel.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn pictures_of_every_type_are_the_references() {
+    let Some(mut device) = device("pictures_of_every_type…") else {
+        return;
+    };
+    for voxel in TYPES {
+        let (low, high) = range_of(voxel);
+        let volume = VolumeDescription {
+            spacing: [1.0, 1.5, 0.75],
+            origin: [-7.0, 20.0, 3.0],
+            direction: [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+            value_scale: 0.5,
+            value_offset: -10.0,
+            ..VolumeDescription::new([31, 22, 27], voxel)
+        };
+        let data = waves(volume, low, high);
+        let [low, high] = [low, high].map(|v| data.volume.value(v));
+        let camera = Camera::whole(&data.volume);
+        for shade in [false, true] {
+            let scene = Scene {
+                shade,
+                ..scene(&data, camera, colourful(low, high), 0.4)
+            };
+            let image = whole(&mut device, &data, &scene);
+            let what = format!("{} shaded {shade}", voxel.name());
+            assert_close(&what, &image, &data.reference(&scene));
+        }
+    }
+}
+
+#[test]
+fn the_eye_may_be_inside_and_on_the_border() {
+    let Some(mut device) = device("the_eye_may_be_inside…") else {
+        return;
+    };
+    let data = waves(
+        VolumeDescription::new([33, 29, 31], VoxelType::U8),
+        0.0,
+        255.0,
+    );
+    for eye in [[16.0, 14.0, 15.0], [0.0, 14.0, 15.0], [32.0, 28.0, 30.0]] {
+        for at in [[30.0, 3.0, 8.0], [16.0, 14.0, 15.5]] {
+            let camera = Camera {
+                eye: DVec3::from_array(eye),
+                at: DVec3::from_array(at),
+                up: DVec3::Y,
+                fov_degrees: 70.0,
+            };
+            let scene = scene(&data, camera, colourful(0.0, 255.0), 0.5);
+            let image = whole(&mut device, &data, &scene);
+            let what = format!("from {eye:?} to {at:?}");
+            assert_close(&what, &image, &data.reference(&scene));
+        }
+    }
+}
+
+#[test]
+fn bricks_add_up_to_the_whole() {
+    let Some(mut device) = device("bricks_add_up…") else {
+        return;
+    };
+    for voxel in [VoxelType::U8, VoxelType::I16, VoxelType::F32] {
+        let (low, high) = range_of(voxel);
+        let volume = VolumeDescription {
+            spacing: [1.0, 0.5, 1.0],
+            ..VolumeDescription::new([48, 45, 37], voxel)
+        };
+        let data = waves(volume, low, high);
+        for (azimuth, elevation) in [(45.0, 35.0), (0.0, 0.0), (90.0, 0.0), (201.0, -50.0)] {
+            for shade in [false, true] {
+                let camera = Camera::orbit(&data.volume, azimuth, elevation, 1.2);
+                let scene = Scene {
+                    shade,
+                    ..scene(&data, camera, colourful(low, high), 0.25)
+                };
+                let one = whole(&mut device, &data, &scene);
+                let many = by_bricks(&mut device, &data, &scene, 16);
+                let off = difference_max(&one, &many);
+                assert!(
+                    off <= 1.0 / 255.0,
+                    "{} {azimuth} {elevation}: {off}",
+                    voxel.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_of_the_picture_is_that_part_bit_by_bit() {
+    let Some(mut device) = device("a_part_of_the_picture…") else {
+        return;
+    };
+    let data = waves(VolumeDescription::new([20; 3], VoxelType::U8), 0.0, 255.0);
+    let all = VoxelBox::new([0; 3], data.volume.dims);
+    let scene = scene(
+        &data,
+        Camera::whole(&data.volume),
+        colourful(0.0, 255.0),
+        0.5,
+    );
+    let picture = whole(&mut device, &data, &scene);
+    let brick = BrickIndex(7);
+    device.load_brick(key(brick), data.brick(all, all)).unwrap();
+    let rect = PixelRect {
+        x: 13,
+        y: 9,
+        width: 21,
+        height: 17,
+    };
+    let job = Job {
+        brick,
+        owned: all,
+        rect,
+    };
+    let part = device.render(&job).unwrap().image;
+    assert_eq!(Some(part), picture.crop(&rect));
+}
+
+#[test]
+fn refusals_say_why() {
+    let Some(mut device) = device("refusals…") else {
+        return;
+    };
+    let data = waves(VolumeDescription::new([20; 3], VoxelType::U8), 0.0, 255.0);
+    let all = VoxelBox::new([0; 3], data.volume.dims);
+    let job = Job {
+        brick: BrickIndex(3),
+        owned: all,
+        rect: PixelRect {
+            x: 0,
+            y: 0,
+            width: 1,
+            height: 1,
+        },
+    };
+    assert_eq!(device.render(&job).unwrap_err(), DeviceError::NoScene);
+    let scene = scene(
+        &data,
+        Camera::whole(&data.volume),
+        colourful(0.0, 255.0),
+        0.5,
+    );
+    device.set_scene(&scene).unwrap();
+    let error = device.render(&job).unwrap_err();
+    assert_eq!(error.to_string(), "brick 3 is not resident");
+    let owned = VoxelBox::new([0; 3], [10, 20, 20]);
+    device
+        .load_brick(key(job.brick), data.brick(owned, all))
+        .unwrap();
+    let error = device.render(&job).unwrap_err();
+    assert!(matches!(error, DeviceError::Outside { .. }), "{error}");
+    let mut small = VulkanDevice::new(None, Some(30_000)).unwrap();
+    small
+        .load_brick(key(BrickIndex(0)), data.brick(all, all))
+        .unwrap();
+    let taken = small.used_bytes();
+    for brick in (1..5).map(BrickIndex) {
+        let error = small.load_brick(key(brick), data.brick(all, all));
+        if let Err(error) = error {
+            assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
+            assert_eq!(small.used_bytes() % taken, 0);
+            small.unload_brick(key(BrickIndex(0)));
+            small.load_brick(key(brick), data.brick(all, all)).unwrap();
+            return;
+        }
+    }
+    panic!("30 000 bytes took five bricks of 8000 voxels");
+}
+
+#[test]
+fn devices_are_listed_in_the_order_they_are_opened_by() {
+    let Some(device) = device("devices_are_listed…") else {
+        return;
+    };
+    let all = enumerate().unwrap();
+    println!("{all:#?}\n{:?} ({})", device.info(), device.reason());
+    assert!(all.iter().enumerate().all(|(i, d)| d.index == i));
+    let error = VulkanDevice::new(Some(all.len()), None).unwrap_err();
+    assert!(matches!(error, DeviceError::Unavailable { .. }), "{error}");
+}

@@ -1,0 +1,202 @@
+// Raycast of one job: the samples inside a half-open box of one brick, front to back.
+// Stage: compute, workgroup 8×8, one ray (pixel) each. Colours linear, premultiplied.
+//
+// Sample k of a ray stands at grid position fma(k·step, d, e), whatever the brick or the job: the
+// same expression decides who owns it everywhere, so that each sample has exactly one owner.
+//
+// Source: Levoy, "Efficient ray tracing of volume data", ACM TOG 9(3), 1990 (front to back,
+// early termination). Mirrors: `vulkan/params.rs`.
+
+// Whether the linear sampler is precise enough for the voxels: else eight loads and a line in f32.
+override VOXELS_BY_SAMPLER: bool;
+// The same for the table's entries.
+override TABLE_BY_SAMPLER: bool;
+override SHADED: bool;
+
+const AMBIENT: f32 = 0.2;
+const DIFFUSE: f32 = 0.7;
+const SPECULAR: f32 = 0.2;
+const OPAQUE: f32 = 0.999;
+// f32 counts samples exactly up to here.
+const SAMPLES_MAX: f32 = 16777216.0;
+
+struct SceneParams {
+    eye_in_grid: vec3<f32>,
+    step_in_world: f32,
+    // Direction of pixel (x,y): forward + right·u + down·v, u = x·2/width − 1 at pixel centres.
+    forward_in_grid: vec3<f32>,
+    pixel_x: f32,
+    right_in_grid: vec3<f32>,
+    pixel_y: f32,
+    down_in_grid: vec3<f32>,
+    table_last: f32,
+    forward_in_world: vec3<f32>,
+    inverse_table_size: f32,
+    right_in_world: vec3<f32>,
+    pad_0: f32,
+    down_in_world: vec3<f32>,
+    pad_1: f32,
+    // Columns of the map from a grid difference of stored values over two voxels to a gradient in
+    // the world whose length is 1 at the gradient floor.
+    gradient_x: vec3<f32>,
+    pad_2: f32,
+    gradient_y: vec3<f32>,
+    pad_3: f32,
+    gradient_z: vec3<f32>,
+    pad_4: f32,
+}
+
+struct JobParams {
+    owned_low: vec3<f32>,
+    first_x: u32,
+    owned_high: vec3<f32>,
+    first_y: u32,
+    stored_low: vec3<f32>,
+    width: u32,
+    stored_last: vec3<f32>,
+    height: u32,
+    inverse_size: vec3<f32>,
+    // Stored units per unit of what the image gives.
+    sample_scale: f32,
+    // Table coordinate = image value · scale + offset.
+    table_scale: f32,
+    table_offset: f32,
+}
+
+var<immediate> job: JobParams;
+@group(0) @binding(0) var voxels: texture_3d<f32>;
+@group(0) @binding(1) var linear: sampler;
+@group(0) @binding(2) var table: texture_2d<f32>;
+@group(0) @binding(3) var<storage, read_write> pixels: array<vec4<f32>>;
+@group(0) @binding(4) var<uniform> scene: SceneParams;
+// A sampler of its own: the voxels' one may be unable to filter.
+@group(0) @binding(5) var table_linear: sampler;
+
+// Grid position of sample k.
+fn position(k: f32, d: vec3<f32>) -> vec3<f32> {
+    return fma(vec3<f32>(k * scene.step_in_world), d, scene.eye_in_grid);
+}
+
+fn owned(k: f32, d: vec3<f32>) -> bool {
+    let p = position(k, d);
+    return all(p >= job.owned_low) && all(p < job.owned_high);
+}
+
+// Distances at which a ray is between two planes; a line that never leaves is (0, far).
+fn slab(e: f32, d: f32, low: f32, high: f32, far: f32) -> vec2<f32> {
+    // What rounding may move a position by, generously; the exact predicate trims the rest.
+    let margin = 4e-7 * (abs(e) + abs(high) + 1.0);
+    if (abs(d) < 1e-20) {
+        return select(vec2<f32>(far, 0.0), vec2<f32>(0.0, far), e >= low - margin && e <= high + margin);
+    }
+    let a = (low - margin - e) / d;
+    let b = (high + margin - e) / d;
+    return vec2<f32>(min(a, b), max(a, b));
+}
+
+// First sample that the job owns and the first beyond. Positions are monotone in k on each axis,
+// so what lies between is owned entirely.
+fn owned_interval(d: vec3<f32>) -> vec2<f32> {
+    let e = scene.eye_in_grid;
+    let far = SAMPLES_MAX * scene.step_in_world;
+    let x = slab(e.x, d.x, job.owned_low.x, job.owned_high.x, far);
+    let y = slab(e.y, d.y, job.owned_low.y, job.owned_high.y, far);
+    let z = slab(e.z, d.z, job.owned_low.z, job.owned_high.z, far);
+    let enter = max(max(x.x, y.x), max(z.x, 0.0));
+    let leave = min(min(x.y, y.y), min(z.y, far));
+    var first = max(floor(enter / scene.step_in_world) - 2.0, 0.0);
+    var end = min(ceil(leave / scene.step_in_world) + 3.0, SAMPLES_MAX);
+    while (first < end && !owned(first, d)) {
+        first += 1.0;
+    }
+    while (end > first && !owned(end - 1.0, d)) {
+        end -= 1.0;
+    }
+    return vec2<f32>(first, end);
+}
+
+// The field at q, voxels from the first stored one, in units of the image; clamped to the edge.
+fn field(q: vec3<f32>) -> f32 {
+    if (VOXELS_BY_SAMPLER) {
+        return textureSampleLevel(voxels, linear, (q + 0.5) * job.inverse_size, 0.0).x;
+    }
+    let c = clamp(q, vec3<f32>(0.0), job.stored_last);
+    let below = floor(c);
+    let f = c - below;
+    let i = vec3<i32>(below);
+    let j = min(i + 1, vec3<i32>(job.stored_last));
+    let v000 = textureLoad(voxels, i, 0).x;
+    let v100 = textureLoad(voxels, vec3<i32>(j.x, i.y, i.z), 0).x;
+    let v010 = textureLoad(voxels, vec3<i32>(i.x, j.y, i.z), 0).x;
+    let v110 = textureLoad(voxels, vec3<i32>(j.x, j.y, i.z), 0).x;
+    let v001 = textureLoad(voxels, vec3<i32>(i.x, i.y, j.z), 0).x;
+    let v101 = textureLoad(voxels, vec3<i32>(j.x, i.y, j.z), 0).x;
+    let v011 = textureLoad(voxels, vec3<i32>(i.x, j.y, j.z), 0).x;
+    let v111 = textureLoad(voxels, j, 0).x;
+    let x = vec4<f32>(v000, v010, v001, v011);
+    let lines = x + (vec4<f32>(v100, v110, v101, v111) - x) * f.x;
+    let faces = lines.xz + (lines.yw - lines.xz) * f.y;
+    return faces.x + (faces.y - faces.x) * f.z;
+}
+
+// Premultiplied colour of a step at a table coordinate; clamped.
+fn classify(x: f32) -> vec4<f32> {
+    if (TABLE_BY_SAMPLER) {
+        return textureSampleLevel(table, table_linear, vec2<f32>((x + 0.5) * scene.inverse_table_size, 0.5), 0.0);
+    }
+    let c = clamp(x, 0.0, scene.table_last);
+    let last = u32(scene.table_last);
+    // The whole numbers are clamped too: a voxel may be no number.
+    let i = min(u32(c), last);
+    let a = textureLoad(table, vec2<u32>(i, 0u), 0);
+    let b = textureLoad(table, vec2<u32>(min(i + 1u, last), 0u), 0);
+    return a + (b - a) * (c - f32(i));
+}
+
+// Blinn-Phong with a light at the eye, so that the halfway vector is the view direction.
+fn shade(color: vec4<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+    let dx = field(q + vec3<f32>(1.0, 0.0, 0.0)) - field(q - vec3<f32>(1.0, 0.0, 0.0));
+    let dy = field(q + vec3<f32>(0.0, 1.0, 0.0)) - field(q - vec3<f32>(0.0, 1.0, 0.0));
+    let dz = field(q + vec3<f32>(0.0, 0.0, 1.0)) - field(q - vec3<f32>(0.0, 0.0, 1.0));
+    let s = job.sample_scale;
+    let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
+    let nl = abs(dot(g, toward)) / max(length(g), 1.0);
+    let nl2 = nl * nl;
+    let nl4 = nl2 * nl2;
+    let shine = SPECULAR * nl4 * nl4 * nl2;
+    return vec4<f32>(color.rgb * (AMBIENT + DIFFUSE * nl) + color.a * shine, color.a);
+}
+
+@compute @workgroup_size(8, 8)
+fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x >= job.width || id.y >= job.height) {
+        return;
+    }
+    // Pixel centres of the whole picture, never of the job: every job sees the same ray.
+    let u = (f32(job.first_x + id.x) + 0.5) * scene.pixel_x - 1.0;
+    let v = (f32(job.first_y + id.y) + 0.5) * scene.pixel_y - 1.0;
+    let through = scene.forward_in_world + scene.right_in_world * u + scene.down_in_world * v;
+    let inverse_length = 1.0 / length(through);
+    let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
+    let toward = through * inverse_length;
+
+    let interval = owned_interval(d);
+    var acc = vec4<f32>(0.0);
+    var k = interval.x;
+    loop {
+        if (k >= interval.y || acc.a >= OPAQUE) {
+            break;
+        }
+        let q = position(k, d) - job.stored_low;
+        var color = classify(fma(field(q), job.table_scale, job.table_offset));
+        if (SHADED) {
+            if (color.a > 0.0) {
+                color = shade(color, q, toward);
+            }
+        }
+        // over, front to back (Porter, Duff 1984)
+        acc += (1.0 - acc.a) * color;
+        k += 1.0;
+    }
+    pixels[id.y * job.width + id.x] = acc;
+}
