@@ -1,0 +1,166 @@
+//! Addresses: how people write them, which can be dialled, which are private.
+//!
+//! Shape of a usable address: `/ip4/A/tcp/PORT` or `/ip6/A/tcp/PORT`, then perhaps `/p2p/ID`.
+//! Not here: names (no DNS), other transports.
+
+use super::NetworkError;
+use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// The address in `text`: a multiaddress, or `IP:PORT` for short.
+///
+/// # Errors
+/// [`NetworkError::BadAddress`].
+pub fn parse(text: &str) -> Result<Multiaddr, NetworkError> {
+    let parsed = match text.parse::<SocketAddr>() {
+        Ok(socket) => Ok(Multiaddr::from(socket.ip()).with(Protocol::Tcp(socket.port()))),
+        Err(_) => text.parse::<Multiaddr>(),
+    };
+    let address = parsed.map_err(|_| NetworkError::BadAddress { text: text.into() })?;
+    check(&address)?;
+    Ok(address)
+}
+
+/// Refuses addresses that this peer's transport cannot use.
+pub(super) fn check(address: &Multiaddr) -> Result<(), NetworkError> {
+    let mut parts = address.iter();
+    let ip = matches!(parts.next(), Some(Protocol::Ip4(_) | Protocol::Ip6(_)));
+    let tcp = matches!(parts.next(), Some(Protocol::Tcp(_)));
+    let peer = matches!(parts.next(), None | Some(Protocol::P2p(_)));
+    if ip && tcp && peer && parts.next().is_none() {
+        return Ok(());
+    }
+    let text = address.to_string();
+    Err(NetworkError::BadAddress { text })
+}
+
+/// The peer that the address names, if it does.
+pub(super) fn peer_of(address: &Multiaddr) -> Option<PeerId> {
+    address.iter().find_map(|part| match part {
+        Protocol::P2p(peer) => Some(peer),
+        _ => None,
+    })
+}
+
+/// The address without the peer.
+pub(super) fn without_peer(address: &Multiaddr) -> Multiaddr {
+    let parts = address.iter();
+    parts
+        .filter(|part| !matches!(part, Protocol::P2p(_)))
+        .collect()
+}
+
+fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
+    address.iter().next().and_then(|part| match part {
+        Protocol::Ip4(ip) => Some(IpAddr::V4(ip)),
+        Protocol::Ip6(ip) => Some(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)),
+        _ => None,
+    })
+}
+
+/// Address and port as the system writes them.
+pub(super) fn socket(address: &Multiaddr) -> Option<SocketAddr> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => IpAddr::V4(ip),
+        Some(Protocol::Ip6(ip)) => IpAddr::V6(ip),
+        _ => return None,
+    };
+    match parts.next() {
+        Some(Protocol::Tcp(port)) => Some(SocketAddr::new(ip, port)),
+        _ => None,
+    }
+}
+
+/// Whether the address belongs to this host's loopback.
+pub(super) fn is_loopback(address: &Multiaddr) -> bool {
+    ip_of(address).is_some_and(|ip| ip.is_loopback())
+}
+
+/// Whether the address belongs to a private network, a link, or this host (RFC 1918, 3927, 4193).
+pub(super) fn is_private(address: &Multiaddr) -> bool {
+    match ip_of(address) {
+        Some(IpAddr::V4(ip)) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
+        Some(IpAddr::V6(ip)) => {
+            ip == Ipv6Addr::LOCALHOST || ip.is_unique_local() || ip.is_unicast_link_local()
+        }
+        None => false,
+    }
+}
+
+/// Whether a peer that says it listens on `claimed` may be dialled there. Loopback addresses are
+/// another host's unless the peer itself came (`seen_at`) over loopback.
+pub(super) fn may_dial(claimed: &Multiaddr, seen_at: Option<&Multiaddr>) -> bool {
+    let specified = ip_of(claimed).is_some_and(|ip| !ip.is_unspecified());
+    check(claimed).is_ok()
+        && specified
+        && (!is_loopback(claimed) || seen_at.is_some_and(is_loopback))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Multiaddr {
+        parse(text).unwrap()
+    }
+
+    #[test]
+    fn both_notations_give_one_address() {
+        assert_eq!(
+            address("192.168.1.5:40"),
+            address("/ip4/192.168.1.5/tcp/40")
+        );
+        assert_eq!(address("[::1]:40"), address("/ip6/::1/tcp/40"));
+    }
+
+    #[test]
+    fn addresses_without_a_transport_are_refused_with_their_text() {
+        for text in [
+            "",
+            "host:1",
+            "/dns4/a/tcp/1",
+            "/ip4/1.2.3.4",
+            "/ip4/1.2.3.4/udp/1/quic-v1",
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_private_networks_are_private() {
+        let private = [
+            "10.0.0.1:1",
+            "172.31.0.1:1",
+            "192.168.0.1:1",
+            "127.0.0.1:1",
+            "169.254.0.1:1",
+        ];
+        for text in private.into_iter().chain([
+            "[::1]:1",
+            "[fd00::1]:1",
+            "[fe80::1]:1",
+            "[::ffff:10.0.0.1]:1",
+        ]) {
+            assert!(is_private(&address(text)), "{text}");
+        }
+        for text in [
+            "8.8.8.8:1",
+            "172.32.0.1:1",
+            "100.64.0.1:1",
+            "[2001:db8::1]:1",
+            "[::ffff:8.8.8.8]:1",
+        ] {
+            assert!(!is_private(&address(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn loopback_of_another_host_is_not_dialled() {
+        let (lo, lan) = (address("127.0.0.1:7"), address("10.0.0.7:7"));
+        assert!(may_dial(&lo, Some(&lo)) && !may_dial(&lo, Some(&lan)) && !may_dial(&lo, None));
+        assert!(may_dial(&lan, Some(&lan)) && may_dial(&lan, None));
+        assert!(!may_dial(&address("0.0.0.0:7"), None));
+    }
+}

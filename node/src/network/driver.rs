@@ -1,0 +1,561 @@
+//! The swarm's loop: learns addresses, dials, starts and ends sessions, asks Kademlia.
+//!
+//! Invariants: the loop never waits for a session or for the program, only they for it. There is
+//! at most one live session per peer. Of two connections to one peer the lower id closes the
+//! newer, so that both sides keep the same one; the streams that the higher may have begun there
+//! are opened again.
+//!
+//! Not here: when to dial (`roster`), bytes (`lane`).
+
+use super::{
+    Multiaddr, NetworkConfig, NetworkError, PeerId as PeerName, address,
+    behaviour::{self, Behaviour, BehaviourEvent, IDENTIFY_PROTOCOL},
+    lane::{self, LANES, Outboxes},
+    peer_name,
+    roster::{Dial, Roster},
+    session::{DOOR_MAX, Session, SessionId},
+    start_error,
+};
+use brickmesh_actors::bus::{BusEvent, Lane};
+use futures::StreamExt;
+use libp2p::{
+    PeerId, Stream, Swarm, identify,
+    identity::Keypair,
+    kad, mdns,
+    multiaddr::Protocol,
+    ping,
+    swarm::{ConnectionId, DialError, SwarmEvent, dial_opts::DialOpts},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::TcpListener,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+/// How often dials and queries that are due are looked for.
+const TICK: Duration = Duration::from_millis(200);
+/// Pause between look-ups of near peers while the roster changes, and when it is quiet.
+const LOOKUP_BUSY: Duration = Duration::from_secs(1);
+const LOOKUP_QUIET: Duration = Duration::from_secs(30);
+/// The roster counts as changing for so long after a change.
+const CHANGING: Duration = Duration::from_secs(20);
+/// Queries for providers under way.
+const QUERIES_MAX: usize = 64;
+/// Sessions that may wait to have their connection closed.
+const ENDED_MAX: usize = 64;
+/// After the first address, others of the same listener follow within this.
+const ADDRESSES_GRACE: Duration = Duration::from_millis(50);
+/// How long connections and sessions may take to end at shutdown.
+const GOODBYE_MAX: Duration = Duration::from_millis(500);
+
+/// What the program asks of the network.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// This peer can give this content.
+    Provide([u8; 32]),
+    /// Who can give this content?
+    FindProviders {
+        digest: [u8; 32],
+        timeout: Duration,
+        reply: oneshot::Sender<Vec<PeerName>>,
+    },
+}
+
+/// What ties the loop to the rest of the program.
+pub(super) struct Links {
+    pub(super) outboxes: Arc<Outboxes>,
+    pub(super) addresses: Arc<RwLock<Vec<Multiaddr>>>,
+    pub(super) events: mpsc::Sender<BusEvent>,
+    pub(super) requests: mpsc::Receiver<Command>,
+    pub(super) stopped: watch::Receiver<bool>,
+}
+
+/// Where streams that peers open are handed to their sessions.
+type Doors = Arc<Mutex<BTreeMap<PeerId, mpsc::Sender<(Lane, Stream)>>>>;
+
+/// A query for providers under way.
+struct Query {
+    id: kad::QueryId,
+    deadline: Instant,
+    found: BTreeSet<PeerName>,
+    reply: oneshot::Sender<Vec<PeerName>>,
+}
+
+pub(super) struct Driver {
+    swarm: Swarm<Behaviour>,
+    links: Links,
+    roster: Roster,
+    doors: Doors,
+    control: libp2p_stream::Control,
+    sessions: BTreeMap<PeerId, (u64, JoinHandle<()>)>,
+    session_count: u64,
+    ended: (mpsc::Sender<SessionId>, mpsc::Receiver<SessionId>),
+    /// Dials of joined addresses under way.
+    joining: BTreeMap<ConnectionId, usize>,
+    /// Where each connected peer was seen.
+    seen_at: BTreeMap<PeerId, Multiaddr>,
+    queries: Vec<Query>,
+    changed: Instant,
+    next_lookup: Instant,
+}
+
+impl Driver {
+    /// Listens, and accepts lanes. Needs a tokio context.
+    pub(super) fn new(
+        config: &NetworkConfig,
+        key: Keypair,
+        links: Links,
+    ) -> Result<Self, NetworkError> {
+        let mut swarm = behaviour::swarm(config, key)?;
+        let default = address::parse(super::LISTEN_DEFAULT)?;
+        let listen = match config.listen.as_slice() {
+            [] => std::slice::from_ref(&default),
+            asked => asked,
+        };
+        for address in listen {
+            listen_on(&mut swarm, address::without_peer(address))?;
+        }
+        let mut control = swarm.behaviour().streams.new_control();
+        let doors = Doors::default();
+        for lane in LANES {
+            let arriving = control
+                .accept(lane::protocol(lane))
+                .map_err(|error| start_error(&error))?;
+            tokio::spawn(hand_over(lane, arriving, Arc::clone(&doors)));
+        }
+        let now = Instant::now();
+        Ok(Self {
+            roster: Roster::new(*swarm.local_peer_id(), &config.join, now),
+            swarm,
+            links,
+            doors,
+            control,
+            sessions: BTreeMap::new(),
+            session_count: 0,
+            ended: mpsc::channel(ENDED_MAX),
+            joining: BTreeMap::new(),
+            seen_at: BTreeMap::new(),
+            queries: Vec::new(),
+            changed: now,
+            next_lookup: now,
+        })
+    }
+
+    /// Runs until this peer listens somewhere.
+    pub(super) async fn first_address(&mut self, max: Duration) {
+        let first = async {
+            while self.addresses().is_empty() {
+                let event = self.swarm.select_next_some().await;
+                self.on_swarm(event);
+            }
+        };
+        if timeout(max, first).await.is_err() {
+            tracing::warn!("this peer listens nowhere yet");
+        }
+        let rest = async {
+            loop {
+                let event = self.swarm.select_next_some().await;
+                self.on_swarm(event);
+            }
+        };
+        timeout(ADDRESSES_GRACE, rest).await.unwrap_or(());
+    }
+
+    /// Runs until the program stops the network.
+    pub(super) async fn run(mut self) {
+        let mut stopped = self.links.stopped.clone();
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = self.swarm.select_next_some() => self.on_swarm(event),
+                Some(id) = self.ended.1.recv() => self.on_session_ended(id),
+                request = self.links.requests.recv() => match request {
+                    Some(command) => self.on_command(command),
+                    None => break,
+                },
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                _ = tick.tick() => self.on_tick(Instant::now()),
+            }
+        }
+        self.goodbye().await;
+    }
+
+    /// Closes connections, so that peers notice at once, and lets sessions end.
+    async fn goodbye(mut self) {
+        lock(&self.doors).clear();
+        let peers: Vec<_> = self.swarm.connected_peers().copied().collect();
+        for peer in peers {
+            self.disconnect(peer);
+        }
+        let Self {
+            mut swarm,
+            sessions,
+            mut ended,
+            ..
+        } = self;
+        let closing = async move {
+            while swarm.connected_peers().next().is_some() {
+                swarm.select_next_some().await;
+            }
+        };
+        let ending = async {
+            for (_, session) in sessions.into_values() {
+                if let Err(error) = session.await {
+                    tracing::error!(%error, "a session panicked");
+                }
+            }
+        };
+        let draining = async { while ended.1.recv().await.is_some() {} };
+        let both = async { tokio::join!(timeout(GOODBYE_MAX, closing), ending) };
+        tokio::select! {
+            done = timeout(GOODBYE_MAX * 2, both) => if done.is_err() {
+                tracing::debug!("sessions did not end in time");
+            },
+            () = draining => {}
+        }
+    }
+
+    fn on_swarm(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        let now = Instant::now();
+        match event {
+            SwarmEvent::Behaviour(event) => self.on_behaviour(event, now),
+            SwarmEvent::NewListenAddr { address, .. } => {
+                let address = address.with(Protocol::P2p(*self.swarm.local_peer_id()));
+                tracing::info!(%address, "listening");
+                self.addresses_mut(|addresses| addresses.push(address));
+            }
+            SwarmEvent::ExpiredListenAddr { address, .. } => {
+                let address = address.with(Protocol::P2p(*self.swarm.local_peer_id()));
+                tracing::debug!(%address, "not listening any more");
+                self.addresses_mut(|addresses| addresses.retain(|other| *other != address));
+            }
+            SwarmEvent::ListenerClosed {
+                reason: Err(error), ..
+            } => tracing::warn!(%error, "a listener closed"),
+            SwarmEvent::ConnectionEstablished {
+                peer_id,
+                connection_id,
+                endpoint,
+                num_established,
+                ..
+            } => {
+                let remote = endpoint.get_remote_address().clone();
+                if let Some(index) = self.joining.remove(&connection_id) {
+                    self.roster.joined(index, peer_id);
+                }
+                self.on_connected(peer_id, connection_id, num_established.get(), remote, now);
+            }
+            SwarmEvent::ConnectionClosed {
+                peer_id,
+                num_established: 0,
+                cause,
+                ..
+            } => self.on_disconnected(peer_id, cause.map(|cause| cause.to_string()), now),
+            SwarmEvent::OutgoingConnectionError {
+                connection_id,
+                error,
+                ..
+            } => self.on_dial_error(connection_id, &error),
+            SwarmEvent::IncomingConnectionError {
+                send_back_addr,
+                error,
+                ..
+            } => tracing::debug!(address = %send_back_addr, %error, "connection refused"),
+            _ => {}
+        }
+    }
+
+    fn on_connected(
+        &mut self,
+        peer: PeerId,
+        connection: ConnectionId,
+        connection_count: u32,
+        remote: Multiaddr,
+        now: Instant,
+    ) {
+        if connection_count > 1 {
+            if *self.swarm.local_peer_id() < peer {
+                tracing::debug!(%peer, "second connection closed");
+                self.swarm.close_connection(connection);
+            }
+            return;
+        }
+        tracing::debug!(%peer, address = %remote, "connection established");
+        self.roster.connected(peer, now);
+        self.seen_at.insert(peer, remote);
+        self.session_count += 1;
+        let (door, arriving) = mpsc::channel(DOOR_MAX);
+        lock(&self.doors).insert(peer, door);
+        let session = Session {
+            id: (peer, self.session_count),
+            name: peer_name(&peer),
+            control: self.control.clone(),
+            door: arriving,
+            outboxes: Arc::clone(&self.links.outboxes),
+            events: self.links.events.clone(),
+            ended: self.ended.0.clone(),
+        };
+        let previous = self.sessions.remove(&peer).map(|(_, task)| task);
+        let task = tokio::spawn(session.run(previous));
+        self.sessions.insert(peer, (self.session_count, task));
+        self.on_roster_change(now);
+    }
+
+    fn on_disconnected(&mut self, peer: PeerId, cause: Option<String>, now: Instant) {
+        tracing::debug!(%peer, cause, "connection closed");
+        // The session sees its door end, and ends.
+        lock(&self.doors).remove(&peer);
+        self.seen_at.remove(&peer);
+        self.roster.disconnected(&peer, now);
+    }
+
+    fn on_session_ended(&mut self, (peer, number): SessionId) {
+        let newest = self.sessions.get(&peer);
+        if newest.is_some_and(|(newest, _)| *newest == number) {
+            self.disconnect(peer);
+        }
+    }
+
+    fn on_dial_error(&mut self, connection: ConnectionId, error: &DialError) {
+        tracing::debug!(%error, "dial failed");
+        if let Some(index) = self.joining.remove(&connection) {
+            let is_self = matches!(error, DialError::LocalPeerId { .. });
+            self.roster.join_failed(index, is_self);
+        }
+    }
+
+    fn on_behaviour(&mut self, event: BehaviourEvent, now: Instant) {
+        match event {
+            BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => {
+                for (peer, address) in found {
+                    self.learn(peer, &address, None, now);
+                }
+            }
+            BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. }) => {
+                self.on_identified(peer_id, &info, now);
+            }
+            BehaviourEvent::Kad(kad::Event::RoutingUpdated { peer, .. }) => {
+                tracing::debug!(%peer, "routing updated");
+                self.on_roster_change(now);
+            }
+            BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed {
+                id, result, step, ..
+            }) => self.on_query(id, result, step.last, now),
+            BehaviourEvent::Ping(ping::Event {
+                peer,
+                connection,
+                result: Err(error),
+            }) => {
+                tracing::debug!(%peer, %error, "ping failed");
+                self.swarm.close_connection(connection);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_identified(&mut self, peer: PeerId, info: &identify::Info, now: Instant) {
+        if info.protocol_version != IDENTIFY_PROTOCOL {
+            let version = &info.protocol_version;
+            tracing::debug!(%peer, version, "peer speaks another protocol");
+            return;
+        }
+        let seen_at = self.seen_at.get(&peer).cloned();
+        for address in &info.listen_addrs {
+            self.learn(peer, address, seen_at.as_ref(), now);
+        }
+    }
+
+    /// Notes an address of a peer, if it makes sense from here.
+    fn learn(
+        &mut self,
+        peer: PeerId,
+        address: &Multiaddr,
+        seen_at: Option<&Multiaddr>,
+        now: Instant,
+    ) {
+        if !address::may_dial(address, seen_at) || !self.roster.learn(peer, address, now) {
+            return;
+        }
+        tracing::debug!(%peer, %address, "address learned");
+        let address = address::without_peer(address);
+        self.swarm.behaviour_mut().kad.add_address(&peer, address);
+        self.on_roster_change(now);
+    }
+
+    fn on_roster_change(&mut self, now: Instant) {
+        self.changed = now;
+        self.next_lookup = self.next_lookup.min(now + LOOKUP_BUSY);
+    }
+
+    fn on_query(&mut self, id: kad::QueryId, result: kad::QueryResult, last: bool, now: Instant) {
+        match result {
+            kad::QueryResult::GetClosestPeers(closest) => {
+                let (Ok(kad::GetClosestPeersOk { peers, .. })
+                | Err(kad::GetClosestPeersError::Timeout { peers, .. })) = closest;
+                for kad::PeerInfo { peer_id, addrs } in peers {
+                    // Kademlia has just reached these peers, so loopback is this host's.
+                    for address in addrs {
+                        self.learn(peer_id, &address, Some(&address), now);
+                    }
+                }
+            }
+            kad::QueryResult::GetProviders(Ok(kad::GetProvidersOk::FoundProviders {
+                providers,
+                ..
+            })) => {
+                if let Some(query) = self.queries.iter_mut().find(|query| query.id == id) {
+                    query.found.extend(providers.iter().map(peer_name));
+                }
+            }
+            _ => {}
+        }
+        if last && let Some(at) = self.queries.iter().position(|query| query.id == id) {
+            answer(self.queries.swap_remove(at));
+        }
+    }
+
+    fn on_command(&mut self, command: Command) {
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        match command {
+            Command::Provide(digest) => {
+                if let Err(error) = kad.start_providing(kad::RecordKey::new(&digest)) {
+                    tracing::warn!(%error, "content cannot be announced");
+                }
+            }
+            Command::FindProviders {
+                digest,
+                timeout,
+                reply,
+            } => {
+                if self.queries.len() >= QUERIES_MAX {
+                    // Dropping the reply answers with nothing.
+                    return;
+                }
+                self.queries.push(Query {
+                    id: kad.get_providers(kad::RecordKey::new(&digest)),
+                    deadline: Instant::now() + timeout,
+                    found: BTreeSet::new(),
+                    reply,
+                });
+            }
+        }
+    }
+
+    fn on_tick(&mut self, now: Instant) {
+        for dial in self.roster.due(now) {
+            self.dial(dial);
+        }
+        for peer in self.roster.forget(now) {
+            tracing::debug!(%peer, "forgotten");
+            self.swarm.behaviour_mut().kad.remove_peer(&peer);
+        }
+        self.sessions.retain(|_, (_, task)| !task.is_finished());
+        for query in self.queries.extract_if(.., |query| query.deadline <= now) {
+            answer(query);
+        }
+        if self.next_lookup <= now {
+            let changing = now.duration_since(self.changed) < CHANGING;
+            self.next_lookup = now + if changing { LOOKUP_BUSY } else { LOOKUP_QUIET };
+            if !self.seen_at.is_empty() {
+                let local = *self.swarm.local_peer_id();
+                self.swarm.behaviour_mut().kad.get_closest_peers(local);
+            }
+        }
+    }
+
+    fn dial(&mut self, dial: Dial) {
+        let (options, join) = match dial {
+            Dial::Peer(peer, addresses) => {
+                let options = DialOpts::peer_id(peer).addresses(addresses);
+                (options.allocate_new_port().build(), None)
+            }
+            Dial::Join(index, address) => (join_options(address), Some(index)),
+        };
+        let connection = options.connection_id();
+        if let Some(index) = join {
+            self.joining.insert(connection, index);
+        }
+        if let Err(error) = self.swarm.dial(options) {
+            self.on_dial_error(connection, &error);
+        }
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        if self.swarm.disconnect_peer_id(peer).is_err() {
+            tracing::debug!(%peer, "was closed already");
+        }
+    }
+
+    fn addresses(&self) -> Vec<Multiaddr> {
+        let addresses = self.links.addresses.read();
+        addresses.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn addresses_mut(&self, change: impl FnOnce(&mut Vec<Multiaddr>)) {
+        let addresses = self.links.addresses.write();
+        change(&mut addresses.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Listens, unless somebody else does: libp2p shares ports (SO_REUSEPORT), so that a second peer
+/// on the same port would start, and get some of the first one's connections.
+fn listen_on(swarm: &mut Swarm<Behaviour>, address: Multiaddr) -> Result<(), NetworkError> {
+    let refused = |reason: String| NetworkError::Listen {
+        address: address.clone(),
+        reason,
+    };
+    if let Some(socket) = address::socket(&address) {
+        TcpListener::bind(socket).map_err(|error| refused(error.to_string()))?;
+    }
+    swarm
+        .listen_on(address.clone())
+        .map_err(|error| refused(error.to_string()))?;
+    Ok(())
+}
+
+/// A new port, because two ends that dial each other from their listening ports collide.
+fn join_options(address: Multiaddr) -> DialOpts {
+    match address::peer_of(&address) {
+        Some(peer) => DialOpts::peer_id(peer)
+            .addresses(vec![address::without_peer(&address)])
+            .allocate_new_port()
+            .build(),
+        None => DialOpts::unknown_peer_id()
+            .address(address)
+            .allocate_new_port()
+            .build(),
+    }
+}
+
+fn answer(query: Query) {
+    if query.reply.send(query.found.into_iter().collect()).is_err() {
+        tracing::debug!("nobody waited for the providers");
+    }
+}
+
+/// Hands inbound streams of one lane to their peers' sessions, at once: libp2p-stream drops what
+/// comes while this does not look. A stream without a session is dropped; its opener tries again.
+async fn hand_over(lane: Lane, mut arriving: libp2p_stream::IncomingStreams, doors: Doors) {
+    while let Some((peer, stream)) = arriving.next().await {
+        let taken = match lock(&doors).get(&peer) {
+            Some(door) => door.try_send((lane, stream)).is_ok(),
+            None => false,
+        };
+        if !taken {
+            tracing::trace!(%peer, ?lane, "stream without a session");
+        }
+    }
+}
+
+fn lock(
+    doors: &Doors,
+) -> std::sync::MutexGuard<'_, BTreeMap<PeerId, mpsc::Sender<(Lane, Stream)>>> {
+    doors.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,281 @@
+//! Whom to dial when, so that every peer is connected to every other.
+//!
+//! Two peers that dial each other at once get two connections, or with one port at both ends
+//! none; so the lower id dials at once, the higher only if nothing came for a while. Every dial
+//! doubles the wait until the next one; a session that held for a while resets it.
+//!
+//! Invariants: at most [`PEERS_MAX`] peers with [`ADDRESSES_MAX`] addresses each; joined
+//! addresses are dialled for ever, learned peers until [`FORGET_AFTER`]. No clock is read here.
+//! Not here: sockets.
+
+use super::address;
+use libp2p::{Multiaddr, PeerId};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// Peers that are remembered; a full mesh of more would need too many connections.
+pub(super) const PEERS_MAX: usize = 256;
+/// Addresses of one peer: a few interfaces, two families.
+const ADDRESSES_MAX: usize = 8;
+/// How long the higher id waits for the lower one to dial.
+const YIELD: Duration = Duration::from_secs(3);
+/// First and last wait between two dials.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A connection that held this long was a good one: the next loss is dialled soon again.
+const GOOD_AFTER: Duration = Duration::from_secs(10);
+/// A learned peer that was not connected for so long has left.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+/// What to dial now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Dial {
+    /// A peer whose identity is known.
+    Peer(PeerId, Vec<Multiaddr>),
+    /// Joined address number so much.
+    Join(usize, Multiaddr),
+}
+
+/// When to try again.
+#[derive(Debug)]
+struct Retry {
+    due: Instant,
+    backoff: Duration,
+}
+
+impl Retry {
+    fn new(due: Instant) -> Self {
+        let backoff = BACKOFF_MIN;
+        Self { due, backoff }
+    }
+
+    /// Whether to try now; then the next time is later.
+    fn take(&mut self, now: Instant) -> bool {
+        let due = self.due <= now;
+        if due {
+            self.due = now + self.backoff;
+            self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+        }
+        due
+    }
+}
+
+#[derive(Debug)]
+struct Candidate {
+    addresses: Vec<Multiaddr>,
+    retry: Retry,
+    connected: Option<Instant>,
+    seen: Instant,
+}
+
+#[derive(Debug)]
+struct Join {
+    address: Multiaddr,
+    peer: Option<PeerId>,
+    dialling: bool,
+    is_self: bool,
+    retry: Retry,
+}
+
+/// Peers that are known, and addresses to join.
+#[derive(Debug)]
+pub(super) struct Roster {
+    local: PeerId,
+    peers: BTreeMap<PeerId, Candidate>,
+    joins: Vec<Join>,
+}
+
+impl Roster {
+    pub(super) fn new(local: PeerId, joins: &[Multiaddr], now: Instant) -> Self {
+        let joins = joins.iter().map(|address| Join {
+            address: address.clone(),
+            peer: address::peer_of(address),
+            dialling: false,
+            is_self: address::peer_of(address) == Some(local),
+            retry: Retry::new(now),
+        });
+        Self {
+            local,
+            peers: BTreeMap::new(),
+            joins: joins.collect(),
+        }
+    }
+
+    /// Notes that the peer may listen at `address`. Returns whether that is news.
+    pub(super) fn learn(&mut self, peer: PeerId, address: &Multiaddr, now: Instant) -> bool {
+        if !self.has_room_for(&peer) {
+            return false;
+        }
+        let address = address::without_peer(address);
+        let candidate = self.candidate(peer, now);
+        candidate.seen = now;
+        let is_new = !candidate.addresses.contains(&address);
+        if is_new {
+            // The newest first: a peer that moved answers there.
+            candidate.addresses.insert(0, address);
+            candidate.addresses.truncate(ADDRESSES_MAX);
+        }
+        is_new
+    }
+
+    fn has_room_for(&self, peer: &PeerId) -> bool {
+        *peer != self.local && (self.peers.contains_key(peer) || self.peers.len() < PEERS_MAX)
+    }
+
+    fn candidate(&mut self, peer: PeerId, now: Instant) -> &mut Candidate {
+        let lower = self.local < peer;
+        self.peers.entry(peer).or_insert_with(|| Candidate {
+            addresses: Vec::new(),
+            retry: Retry::new(if lower { now } else { now + YIELD }),
+            connected: None,
+            seen: now,
+        })
+    }
+
+    pub(super) fn connected(&mut self, peer: PeerId, now: Instant) {
+        if self.has_room_for(&peer) {
+            self.candidate(peer, now).connected.get_or_insert(now);
+        }
+    }
+
+    /// The last connection to the peer is closed.
+    pub(super) fn disconnected(&mut self, peer: &PeerId, now: Instant) {
+        let lower = self.local < *peer;
+        let Some(candidate) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let since = candidate.connected.take();
+        if since.is_some_and(|since| now.duration_since(since) >= GOOD_AFTER) {
+            candidate.retry.backoff = BACKOFF_MIN;
+        }
+        candidate.seen = now;
+        let patience = if lower { Duration::ZERO } else { YIELD };
+        candidate.retry.due = now + candidate.retry.backoff + patience;
+        let backoff = candidate.retry.backoff;
+        for join in self
+            .joins
+            .iter_mut()
+            .filter(|join| join.peer == Some(*peer))
+        {
+            join.retry.backoff = backoff;
+            join.retry.due = now + backoff;
+        }
+    }
+
+    /// The dial of a joined address reached this peer.
+    pub(super) fn joined(&mut self, index: usize, peer: PeerId) {
+        if let Some(join) = self.joins.get_mut(index) {
+            join.dialling = false;
+            join.peer = Some(peer);
+        }
+    }
+
+    /// The dial of a joined address failed; `is_self`: it is this peer's own address.
+    pub(super) fn join_failed(&mut self, index: usize, is_self: bool) {
+        if let Some(join) = self.joins.get_mut(index) {
+            join.dialling = false;
+            join.is_self |= is_self;
+        }
+    }
+
+    /// What to dial at `now`, joined addresses first, then peers in order of id.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Dial> {
+        let mut dials = Vec::new();
+        for (index, join) in self.joins.iter_mut().enumerate() {
+            let peer = join.peer.and_then(|peer| self.peers.get(&peer));
+            let connected = peer.is_some_and(|peer| peer.connected.is_some());
+            if !connected && !join.dialling && !join.is_self && join.retry.take(now) {
+                join.dialling = true;
+                dials.push(Dial::Join(index, join.address.clone()));
+            }
+        }
+        for (peer, candidate) in &mut self.peers {
+            let idle = candidate.connected.is_none() && !candidate.addresses.is_empty();
+            if idle && candidate.retry.take(now) {
+                dials.push(Dial::Peer(*peer, candidate.addresses.clone()));
+            }
+        }
+        dials
+    }
+
+    /// Forgets peers that left long ago, and names them.
+    pub(super) fn forget(&mut self, now: Instant) -> Vec<PeerId> {
+        let old = self.peers.extract_if(.., |_, candidate| {
+            candidate.connected.is_none() && now.duration_since(candidate.seen) > FORGET_AFTER
+        });
+        old.map(|(peer, _)| peer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Multiaddr {
+        address::parse(text).unwrap()
+    }
+
+    fn ordered_pair() -> (PeerId, PeerId) {
+        let (a, b) = (PeerId::random(), PeerId::random());
+        (a.min(b), a.max(b))
+    }
+
+    #[test]
+    fn the_lower_id_dials_at_once_and_the_higher_after_a_while() {
+        let ((low, high), now) = (ordered_pair(), Instant::now());
+        let mut of_low = Roster::new(low, &[], now);
+        let mut of_high = Roster::new(high, &[], now);
+        assert!(of_low.learn(high, &at("10.0.0.2:2"), now));
+        assert!(of_high.learn(low, &at("10.0.0.1:1"), now));
+        assert_eq!(of_low.due(now), [Dial::Peer(high, vec![at("10.0.0.2:2")])]);
+        assert_eq!(of_high.due(now), []);
+        assert_eq!(of_high.due(now + YIELD).len(), 1);
+        of_low.connected(high, now);
+        assert_eq!(of_low.due(now + BACKOFF_MAX), []);
+    }
+
+    #[test]
+    fn a_joined_address_is_dialled_for_ever_with_growing_waits() {
+        let now = Instant::now();
+        let mut roster = Roster::new(PeerId::random(), &[at("10.0.0.1:1")], now);
+        let mut dials = 0;
+        for second in 0..3600 {
+            dials += roster.due(now + Duration::from_secs(second)).len();
+            roster.join_failed(0, false);
+        }
+        assert!((120..130).contains(&dials), "{dials}");
+        roster.join_failed(0, true);
+        assert_eq!(roster.due(now + FORGET_AFTER * 99), []);
+    }
+
+    #[test]
+    fn learned_peers_are_bounded_and_forgotten() {
+        let now = Instant::now();
+        let mut roster = Roster::new(PeerId::random(), &[], now);
+        for port in 1..=PEERS_MAX + 9 {
+            roster.learn(PeerId::random(), &at(&format!("10.0.0.1:{port}")), now);
+        }
+        assert_eq!(roster.peers.len(), PEERS_MAX);
+        let later = now + FORGET_AFTER + BACKOFF_MIN;
+        assert_eq!(roster.forget(later).len(), PEERS_MAX);
+    }
+
+    #[test]
+    fn sessions_that_break_at_once_do_not_dial_faster_and_faster() {
+        let ((low, high), now) = (ordered_pair(), Instant::now());
+        let mut roster = Roster::new(low, &[], now);
+        roster.learn(high, &at("10.0.0.2:2"), now);
+        let mut dials = 0;
+        for second in 0..600 {
+            let now = now + Duration::from_secs(second);
+            if !roster.due(now).is_empty() {
+                dials += 1;
+                roster.connected(high, now);
+                roster.disconnected(&high, now);
+            }
+        }
+        assert!(dials < 30, "{dials}");
+    }
+}
