@@ -243,7 +243,10 @@ impl Pixels {
         } else {
             values.iter().flat_map(|v| v.to_le_bytes()).collect()
         };
-        Self { rect: image.rect(), bytes }
+        Self {
+            rect: image.rect(),
+            bytes,
+        }
     }
 
     /// The sub-image of these bytes; `None` where their length is not the rectangle's, or a value

@@ -3,5 +3,18 @@
 //! Invariant: no decision about bricks, jobs or peers is made here (topology does), no kernel is
 //! written here (shaders).
 
+pub mod args;
+pub mod brick_store;
+pub mod camera_choice;
+pub mod commands;
+pub mod device_choice;
+pub mod formula;
 pub mod network;
+pub mod picture;
+pub mod progress;
+pub mod session;
+pub mod stats;
+pub mod stop;
+pub mod transfer;
 pub mod volume_file;
+pub mod window;

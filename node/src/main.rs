@@ -1,2 +1,30 @@
-//! x
-fn main() {}
+//! The program: reads the command line, starts the log, runs the command, turns its error into
+//! text. No logic here.
+
+use brickmesh_node::{args::Cli, commands, stop::Stop};
+use clap::Parser;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.verbose);
+    match commands::run(cli.command, Stop::on_signals()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("brickmesh: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_log(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "warn,brickmesh=info",
+        2 => "info,brickmesh=debug",
+        _ => "debug,brickmesh=trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -83,7 +83,11 @@ impl Holding {
         let bricks = self.manifest.grid().brick_count();
         let capacities = shares(bricks, &rooms, self.redundancy);
         let name = self.manifest.digest();
-        let seed = name.as_bytes().iter().take(8).fold(0, |s, &b| s << 8 | u64::from(b));
+        let seed = name
+            .as_bytes()
+            .iter()
+            .take(8)
+            .fold(0, |s, &b| s << 8 | u64::from(b));
         let placed = deal(bricks, &capacities, seed).into_iter();
         let mine = taking_part
             .iter()

@@ -1,0 +1,399 @@
+//! The command line: what there is to say, and what it means.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// One volume renderer out of all machines in the room.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brickmesh", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// More in the log: -v what happens, -vv every message, -vvv every job. RUST_LOG overrides
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// A small mesh in this process renders a built-in volume: no files, no network, no GPU needed
+    Demo(DemoArgs),
+    /// Render pictures of a volume without a window
+    Render(Box<RenderArgs>),
+    /// Run a headless peer until it is told to stop
+    Peer(PeerArgs),
+    /// Show a volume in a window that turns with the mouse
+    View(Box<ViewArgs>),
+    /// Cut a volume into a .brickmesh folder, in bounded memory
+    Import(ImportArgs),
+    /// Say what a file or .brickmesh folder holds
+    Info(InfoArgs),
+    /// Say what this machine can render on, and which device is taken
+    Devices(JsonArgs),
+    /// Say who is in the mesh and what each holds
+    Status(StatusArgs),
+    /// Decisions and experiments on a virtual mesh: JSON in, JSON out
+    Sim(SimArgs),
+}
+
+/// `demo`
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Picture to write
+    #[arg(long, default_value = "brickmesh-demo.png")]
+    pub out: PathBuf,
+    /// Peers in this process
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub peers: u32,
+    /// Device of every peer
+    #[arg(long, default_value = "auto", value_parser = parse_device)]
+    pub device: DeviceChoice,
+}
+
+/// What a picture shows; shared by `render` and `view`.
+#[derive(Clone, Debug, Args)]
+pub struct PictureArgs {
+    /// Picture size in pixels
+    #[arg(long, default_value = "512x512", value_parser = parse_size)]
+    pub size: (u32, u32),
+    /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default
+    #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
+    pub camera: Option<CameraArg>,
+    /// Camera around the volume's centre: azimuth,elevation[,zoom] in degrees
+    #[arg(long, value_parser = parse_orbit, allow_hyphen_values = true)]
+    pub orbit: Option<Orbit>,
+    /// Transfer function: brickmesh JSON or a ParaView colour-map preset [default: from the histogram]
+    #[arg(long)]
+    pub transfer: Option<PathBuf>,
+    /// Sample distance in multiples of the smallest spacing
+    #[arg(long, default_value_t = 0.5, value_parser = parse_step)]
+    pub step: f64,
+    /// Headlight shading
+    #[arg(long, value_enum, default_value = "off")]
+    pub shade: Shade,
+    /// How samples become a pixel
+    #[arg(long, value_enum, default_value = "dvr")]
+    pub mode: Mode,
+    /// Background colour, 0 to 1 each
+    #[arg(long, default_value = "0,0,0", value_parser = parse_color)]
+    pub background: [f32; 3],
+}
+
+/// Who renders; shared by `render` and `view`.
+#[derive(Clone, Debug, Args)]
+pub struct MeshArgs {
+    /// Device of every peer of this process: auto, cpu, vulkan or vulkan:N
+    #[arg(long, default_value = "auto", value_parser = parse_device)]
+    pub device: DeviceChoice,
+    /// Peers in this process
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub peers: u32,
+    /// Render with the peers that this machine finds
+    #[arg(long, conflicts_with = "peers")]
+    pub mesh: bool,
+    /// With --mesh: wait until this many other peers are there
+    #[arg(long, default_value_t = 1, requires = "mesh")]
+    pub wait_peers: u32,
+    /// Copies of each brick in the mesh [default: 2, or 1 with one peer]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub redundancy: Option<u32>,
+    /// Edge of a brick in voxels [default: 256 with one peer, else 64]
+    #[arg(long)]
+    pub brick: Option<u32>,
+    /// Memory that the bricks of each peer of this process may take: bytes, or 512M, 4G [default: half of what is free]
+    #[arg(long, value_parser = parse_bytes)]
+    pub memory: Option<u64>,
+    #[command(flatten)]
+    /// How to find others.
+    pub network: NetworkArgs,
+}
+
+/// How to find other peers.
+#[derive(Clone, Debug, Default, Args)]
+pub struct NetworkArgs {
+    /// Address of a peer to join, as it prints it: /ip4/A.B.C.D/tcp/PORT; may be repeated. Not needed where multicast works
+    #[arg(long)]
+    pub join: Vec<String>,
+    /// Address to listen on [default: any port on all interfaces, private addresses only]
+    #[arg(long)]
+    pub listen: Vec<String>,
+    /// File with this peer's key; made if it is not there [default: a new key each time]
+    #[arg(long)]
+    pub key: Option<PathBuf>,
+}
+
+/// `render`
+#[derive(Clone, Debug, Args)]
+pub struct RenderArgs {
+    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder
+    pub volume: PathBuf,
+    /// PNG to write; with --frames, P.png becomes P-0000.png …
+    #[arg(long)]
+    pub out: PathBuf,
+    #[command(flatten)]
+    /// The picture.
+    pub picture: PictureArgs,
+    #[command(flatten)]
+    /// Who renders.
+    pub mesh: MeshArgs,
+    /// Pictures of a turn around the volume
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub frames: u32,
+    /// Degrees that the camera turns from frame to frame [default: 360 / frames]
+    #[arg(long, allow_hyphen_values = true)]
+    pub spin: Option<f64>,
+    /// JSON with who rendered what, and how long it took
+    #[arg(long)]
+    pub stats: Option<PathBuf>,
+}
+
+/// `view`
+#[derive(Clone, Debug, Args)]
+pub struct ViewArgs {
+    /// Volume, as for render
+    pub volume: PathBuf,
+    #[command(flatten)]
+    /// The picture.
+    pub picture: PictureArgs,
+    #[command(flatten)]
+    /// Who renders.
+    pub mesh: MeshArgs,
+}
+
+/// `peer`
+#[derive(Clone, Debug, Args)]
+pub struct PeerArgs {
+    #[command(flatten)]
+    /// How to find others.
+    pub network: NetworkArgs,
+    /// Device: auto, cpu, vulkan or vulkan:N
+    #[arg(long, default_value = "auto", value_parser = parse_device)]
+    pub device: DeviceChoice,
+    /// Memory that bricks may take: bytes, or 512M, 4G [default: half of what is free]
+    #[arg(long, value_parser = parse_bytes)]
+    pub memory: Option<u64>,
+    /// .brickmesh folder to offer to the mesh
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// Name for people [default: this machine's]
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+/// `import`
+#[derive(Clone, Debug, Args)]
+pub struct ImportArgs {
+    /// Volume, as for render
+    pub volume: PathBuf,
+    /// Folder to make
+    #[arg(long)]
+    pub out: PathBuf,
+    /// Edge of a brick in voxels
+    #[arg(long, default_value_t = 64)]
+    pub brick: u32,
+}
+
+/// `info`
+#[derive(Clone, Debug, Args)]
+pub struct InfoArgs {
+    /// Volume, as for render
+    pub volume: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `devices`
+#[derive(Clone, Debug, Args)]
+pub struct JsonArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `status`
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Seconds to look for peers
+    #[arg(long, default_value_t = 3.0)]
+    pub seconds: f64,
+    #[command(flatten)]
+    /// How to find others.
+    pub network: NetworkArgs,
+}
+
+/// `sim`
+#[derive(Clone, Debug, Args)]
+pub struct SimArgs {
+    /// placement or schedule
+    pub what: String,
+    /// JSON input; - for standard input
+    pub file: PathBuf,
+}
+
+/// Which device to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The best there is.
+    Auto,
+    /// The processor.
+    Cpu,
+    /// A Vulkan device, by index or the best.
+    Vulkan(Option<usize>),
+}
+
+/// Shading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shade {
+    /// Emission and absorption only.
+    Off,
+    /// Headlight Blinn-Phong.
+    On,
+}
+
+/// How samples become a pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Direct volume rendering: emission and absorption, front to back.
+    Dvr,
+}
+
+/// `--camera`, with what was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CameraArg {
+    /// Eye.
+    pub eye: Option<[f64; 3]>,
+    /// Target.
+    pub at: Option<[f64; 3]>,
+    /// Up.
+    pub up: Option<[f64; 3]>,
+    /// Vertical field of view in degrees.
+    pub fov: Option<f64>,
+}
+
+/// `--orbit`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Orbit {
+    /// Degrees around the vertical axis.
+    pub azimuth: f64,
+    /// Degrees above the horizon.
+    pub elevation: f64,
+    /// 2 halves the distance.
+    pub zoom: f64,
+}
+
+fn parse_device(text: &str) -> Result<DeviceChoice, String> {
+    match text.split_once(':') {
+        None if text == "auto" => Ok(DeviceChoice::Auto),
+        None if text == "cpu" => Ok(DeviceChoice::Cpu),
+        None if text == "vulkan" => Ok(DeviceChoice::Vulkan(None)),
+        Some(("vulkan", index)) => {
+            let index = index.parse().map_err(|_| format!("{index:?} is no device number"))?;
+            Ok(DeviceChoice::Vulkan(Some(index)))
+        }
+        _ => Err("it must be auto, cpu, vulkan or vulkan:N".to_owned()),
+    }
+}
+
+fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || "it must be WIDTHxHEIGHT in pixels, such as 512x512".to_owned();
+    let (w, h) = text.split_once('x').ok_or_else(wrong)?;
+    let size = (w.parse().map_err(|_| wrong())?, h.parse().map_err(|_| wrong())?);
+    let max = brickmesh_topology::camera::PICTURE_EDGE_MAX;
+    if [size.0, size.1].iter().all(|n| (1..=max).contains(n)) {
+        Ok(size)
+    } else {
+        Err(format!("each edge must be 1 to {max} pixels"))
+    }
+}
+
+fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
+    let parsed: Result<Vec<f64>, _> = text.split(',').map(|n| n.trim().parse::<f64>()).collect();
+    let values = parsed.map_err(|e| format!("{text:?}: {e}"))?;
+    if values.iter().any(|v| !v.is_finite()) {
+        return Err(format!("{text:?}: numbers must be finite"));
+    }
+    values.try_into().map_err(|v: Vec<f64>| format!("{text:?}: {} numbers, expected {N}", v.len()))
+}
+
+fn parse_camera(text: &str) -> Result<CameraArg, String> {
+    let mut camera = CameraArg::default();
+    for part in text.split_whitespace() {
+        match part.split_once('=') {
+            Some(("eye", v)) => camera.eye = Some(numbers(v)?),
+            Some(("at", v)) => camera.at = Some(numbers(v)?),
+            Some(("up", v)) => camera.up = Some(numbers(v)?),
+            Some(("fov", v)) => camera.fov = Some(numbers::<1>(v)?[0]),
+            _ => return Err(format!("{part:?}: expected eye=, at=, up= or fov=")),
+        }
+    }
+    Ok(camera)
+}
+
+fn parse_orbit(text: &str) -> Result<Orbit, String> {
+    let [azimuth, elevation, zoom] =
+        numbers::<3>(text).or_else(|_| numbers::<2>(text).map(|[a, e]| [a, e, 1.0]))?;
+    if zoom > 0.0 {
+        Ok(Orbit { azimuth, elevation, zoom })
+    } else {
+        Err(format!("zoom is {zoom}; it must be above 0"))
+    }
+}
+
+fn parse_step(text: &str) -> Result<f64, String> {
+    let [step] = numbers::<1>(text)?;
+    if (1e-3..=1e3).contains(&step) { Ok(step) } else { Err("it must be 0.001 to 1000".to_owned()) }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "colours are f32")]
+fn parse_color(text: &str) -> Result<[f32; 3], String> {
+    let color = numbers::<3>(text)?;
+    if color.iter().all(|c| (0.0..=1.0).contains(c)) {
+        Ok(color.map(|c| c as f32))
+    } else {
+        Err("each must be 0 to 1".to_owned())
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let upper = text.trim().to_ascii_uppercase();
+    let digits = upper.trim_end_matches(['B', 'I']);
+    let (number, shift) = match digits.char_indices().last() {
+        Some((at, 'K')) => (&digits[..at], 10),
+        Some((at, 'M')) => (&digits[..at], 20),
+        Some((at, 'G')) => (&digits[..at], 30),
+        Some((at, 'T')) => (&digits[..at], 40),
+        _ => (digits, 0),
+    };
+    let n: u64 = number.parse().map_err(|_| "it must be bytes, or a number with K, M, G or T".to_owned())?;
+    n.checked_mul(1 << shift).ok_or_else(|| "it is too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn values_are_read() {
+        assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_bytes("512M"), Ok(512 << 20));
+        assert!(parse_bytes("many").is_err());
+        assert_eq!(parse_device("vulkan:1"), Ok(DeviceChoice::Vulkan(Some(1))));
+        assert!(parse_device("gpu").is_err());
+        assert_eq!(parse_orbit("30,-10").map(|o| (o.elevation, o.zoom)), Ok((-10.0, 1.0)));
+        assert_eq!(parse_camera("eye=1,2,3 fov=20").map(|c| (c.eye, c.fov)), Ok((Some([1.0, 2.0, 3.0]), Some(20.0))));
+        assert!(parse_camera("eye=1,2").is_err());
+        assert!(parse_size("0x5").is_err());
+    }
+}

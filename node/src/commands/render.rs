@@ -1,0 +1,177 @@
+//! `render` and `demo`: pictures without a window.
+
+use super::CommandResult;
+use crate::{
+    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs},
+    brick_store,
+    camera_choice::camera,
+    formula::FormulaVolume,
+    picture::{numbered, write_png},
+    progress::Progress,
+    session::Session,
+    stats::Stats,
+    stop::Stop,
+    transfer,
+};
+use brickmesh_actors::{
+    data_set::BrickSource,
+    requester::{AskFrame, Frame},
+};
+use brickmesh_topology::{Camera, Manifest, TransferFunction};
+use std::{collections::VecDeque, path::Path, sync::Arc};
+use tokio::task::JoinHandle;
+
+/// Voxels on an axis of the demo's volume.
+const DEMO_EDGE: u32 = 128;
+/// Edge of its bricks.
+const DEMO_BRICK: u32 = 32;
+/// Frames asked for before the first of them is awaited.
+const FRAMES_AHEAD: usize = 2;
+/// Edge of a brick where one peer renders alone: few jobs, little overhead.
+pub(crate) const BRICK_ALONE: u32 = 256;
+/// Edge of a brick where several share the work.
+pub(crate) const BRICK_SHARED: u32 = 64;
+
+/// The pictures of a turn.
+struct Turn<'a> {
+    cameras: Vec<Camera>,
+    size: (u32, u32),
+    transfer: TransferFunction,
+    step: f64,
+    shade: bool,
+    background: [f32; 3],
+    out: &'a Path,
+}
+
+pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
+    let source = Arc::new(FormulaVolume::new(DEMO_EDGE, DEMO_BRICK)?);
+    let volume = source.manifest().volume().clone();
+    let turn = Turn {
+        cameras: vec![Camera::whole(&volume)],
+        size: (512, 512),
+        transfer: FormulaVolume::transfer(),
+        step: 0.5 * volume.min_spacing(),
+        shade: true,
+        background: [0.0; 3],
+        out: &args.out,
+    };
+    let mesh = MeshArgs {
+        device: args.device,
+        peers: args.peers,
+        mesh: false,
+        wait_peers: 0,
+        redundancy: None,
+        brick: None,
+        memory: None,
+        network: NetworkArgs::default(),
+    };
+    println!(
+        "a mesh of {} peers in this process renders a built-in volume of {DEMO_EDGE}³ voxels",
+        args.peers
+    );
+    let stats = run_session(source, &mesh, &turn, stop)?;
+    println!("{}\nwrote {}", stats.table(), args.out.display());
+    Ok(())
+}
+
+pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
+    let source = open_source(&args.volume, &args.mesh)?;
+    let manifest = source.manifest().clone();
+    let picture = &args.picture;
+    let first = camera(picture, manifest.volume());
+    let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
+    let turn = Turn {
+        cameras: (0..args.frames).map(|n| first.spun(spin * f64::from(n))).collect(),
+        size: picture.size,
+        transfer: transfer_of(picture.transfer.as_deref(), &manifest)?,
+        step: picture.step * manifest.volume().min_spacing(),
+        shade: picture.shade == crate::args::Shade::On,
+        background: picture.background,
+        out: &args.out,
+    };
+    first.view(turn.size.0, turn.size.1)?;
+    let stats = run_session(source, &args.mesh, &turn, stop)?;
+    if let Some(path) = &args.stats {
+        stats.write(path)?;
+    }
+    println!("{}", stats.table());
+    Ok(())
+}
+
+/// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder.
+pub(crate) fn open_source(
+    volume: &Path,
+    mesh: &MeshArgs,
+) -> Result<Arc<dyn BrickSource>, Box<dyn std::error::Error>> {
+    let alone = mesh.peers == 1 && !mesh.mesh;
+    let edge = mesh.brick.unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
+    let mut progress = Progress::new("reading the volume");
+    Ok(brick_store::open_source(volume, edge, &mut |done, total| progress.show(done, total))?)
+}
+
+/// The transfer function asked for, or one from the histogram.
+pub(crate) fn transfer_of(
+    file: Option<&Path>,
+    manifest: &Manifest,
+) -> Result<TransferFunction, transfer::TransferFileError> {
+    let [low, high] = manifest.range().map(|v| manifest.volume().value(v));
+    match file {
+        Some(path) => transfer::load(path, [low.min(high), low.max(high)]),
+        None => Ok(transfer::from_histogram(manifest)),
+    }
+}
+
+fn run_session(
+    source: Arc<dyn BrickSource>,
+    mesh: &MeshArgs,
+    turn: &Turn<'_>,
+    stop: Stop,
+) -> Result<Stats, Box<dyn std::error::Error>> {
+    actix::System::new().block_on(async {
+        let session = Arc::new(Session::open(source, mesh, stop).await?);
+        let mut stats = Stats::new(session.manifest(), &session.status().await?);
+        let result = render_turn(&session, turn, &mut stats).await;
+        if let Ok(session) = Arc::try_unwrap(session) {
+            session.close().await;
+        }
+        result.map(|()| stats)
+    })
+}
+
+type Asked = JoinHandle<Result<Frame, crate::session::SessionError>>;
+
+/// Renders all frames, a few of them under way at a time.
+async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats) -> CommandResult {
+    let mut progress = Progress::new("rendering");
+    let total = turn.cameras.len() as u64;
+    let mut ahead: VecDeque<Asked> = VecDeque::new();
+    let mut cameras = turn.cameras.iter();
+    let mut done = 0_u32;
+    loop {
+        while ahead.len() < FRAMES_AHEAD
+            && let Some(camera) = cameras.next()
+        {
+            let view = camera.view(turn.size.0, turn.size.1)?;
+            let ask = AskFrame {
+                data_set: session.data_set(),
+                view,
+                transfer: turn.transfer.clone(),
+                step: turn.step,
+                shade: turn.shade,
+            };
+            let session = Arc::clone(session);
+            ahead.push_back(actix::spawn(async move { session.frame(ask).await }));
+        }
+        let Some(asked) = ahead.pop_front() else { return Ok(()) };
+        let frame = asked.await.map_err(|_| crate::session::SessionError::Ended)??;
+        stats.add(session, &frame.stats);
+        if !frame.stats.missing.is_empty() {
+            eprintln!("brickmesh: frame {done}: {} boxes are missing: nobody holds them", frame.stats.missing.len());
+        }
+        let rect = frame.image.rect();
+        let path = if total == 1 { turn.out.to_owned() } else { numbered(turn.out, done) };
+        write_png(&path, rect.width, rect.height, &frame.image.to_rgba8(turn.background))?;
+        done += 1;
+        progress.show(u64::from(done), total);
+    }
+}

@@ -1,0 +1,88 @@
+//! `status`: who is in the mesh and what each holds.
+
+use super::CommandResult;
+use crate::{args::StatusArgs, session::start_network_peer, stop::Stop};
+use brickmesh_actors::{
+    PeerConfig,
+    brick_owner::{AskStatus, MeshStatus},
+};
+use brickmesh_shaders::device::cpu::CpuDevice;
+use brickmesh_topology::brick_set::BrickSet;
+use serde_json::{Value, json};
+use std::{num::NonZeroUsize, time::Duration};
+
+pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
+    if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
+        return Err(format!("--seconds is {}; it must be above 0, at most 3600", args.seconds).into());
+    }
+    actix::System::new().block_on(async {
+        // One that looks on: no memory, so that nobody gives it bricks.
+        let config = PeerConfig { name: "status".to_owned(), memory_bytes: 0, keep_copies: false };
+        let device = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
+        let (peer, network) = start_network_peer(config, device, &args.network)?;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs_f64(args.seconds)) => {}
+            () = stop.said() => {}
+        }
+        let status = peer.owner.send(AskStatus).await?;
+        network.shutdown();
+        let json = to_json(&status);
+        if args.json {
+            println!("{}", serde_json::to_string_pretty(&json)?);
+        } else {
+            print(&json);
+        }
+        Ok(())
+    })
+}
+
+fn to_json(status: &MeshStatus) -> Value {
+    let peers: Vec<Value> = status
+        .peers
+        .iter()
+        .filter(|(_, h)| h.memory_bytes > 0)
+        .map(|(p, h)| {
+            json!({ "peer": p.as_str(), "name": h.name, "device": h.device,
+                "memory_bytes": h.memory_bytes, "version": h.version })
+        })
+        .collect();
+    let data_sets: Vec<Value> = status
+        .data_sets
+        .iter()
+        .map(|d| {
+            let holders = d.residency.iter().filter(|(_, r)| !r.bricks.is_empty());
+            let held: Vec<Value> = holders
+                .map(|(p, r)| json!({ "peer": p.as_str(), "bricks": r.bricks.len(), "settled": r.settled }))
+                .collect();
+            let sets: Vec<&BrickSet> = d.residency.values().map(|r| &r.bricks).collect();
+            let copies = |b| sets.iter().filter(|s| s.contains(b)).count();
+            let all: Vec<usize> = d.manifest.grid().bricks().map(copies).collect();
+            let mean = all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
+            json!({ "data_set": d.manifest.digest().to_string(), "source": d.manifest.source(),
+                "bricks": all.len(), "redundancy_min": all.iter().min(), "redundancy_mean": mean,
+                "holders": held })
+        })
+        .collect();
+    json!({ "peers": peers, "data_sets": data_sets })
+}
+
+fn print(status: &Value) {
+    let list = |v: &Value| v.as_array().cloned().unwrap_or_default();
+    let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
+    let peers = list(&status["peers"]);
+    println!("{} peers", peers.len());
+    for p in &peers {
+        let mib = p["memory_bytes"].as_u64().unwrap_or(0) >> 20;
+        println!("  {:<16} {:>8} MiB  {}  {}", text(&p["name"]), mib, text(&p["device"]), text(&p["peer"]));
+    }
+    for d in list(&status["data_sets"]) {
+        println!(
+            "data set {} ({}): {} bricks, copies at least {}, on average {:.2}",
+            text(&d["data_set"]), text(&d["source"]), d["bricks"], d["redundancy_min"],
+            d["redundancy_mean"].as_f64().unwrap_or(0.0)
+        );
+        for h in list(&d["holders"]) {
+            println!("  {} holds {} bricks", text(&h["peer"]), h["bricks"]);
+        }
+    }
+}

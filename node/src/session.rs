@@ -1,0 +1,280 @@
+//! A session: this process's peers, a data set that is open among them and whoever they find, and
+//! frames of it.
+
+use crate::{
+    args::{MeshArgs, NetworkArgs},
+    device_choice,
+    network::{Network, NetworkConfig, NetworkError},
+    progress::Progress,
+    stop::Stop,
+};
+use brickmesh_actors::{
+    Peer, PeerConfig,
+    brick_owner::{AskStatus, CloseSource, DataSetStatus, MeshStatus, OpenSource},
+    data_set::BrickSource,
+    local_bus::LocalHub,
+    requester::{AskFrame, Frame, FrameError},
+};
+use brickmesh_shaders::DeviceError;
+use brickmesh_topology::{Digest, Manifest, PeerId};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How often the state of the mesh is looked at while waiting.
+const POLL: Duration = Duration::from_millis(20);
+/// How long peers are waited for with `--mesh`.
+const PEERS_WAIT: Duration = Duration::from_secs(30);
+/// How long bricks may make no progress.
+const STALL: Duration = Duration::from_secs(60);
+
+/// A session that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// No device.
+    #[error("device: {0}")]
+    Device(#[from] DeviceError),
+    /// No network.
+    #[error("network: {0}")]
+    Network(#[from] NetworkError),
+    /// Too few peers came.
+    #[error("{found} other peers were found within {seconds} s, {wanted} were asked for; start them with `brickmesh peer`, or give --join ADDR where multicast does not reach")]
+    Peers {
+        /// Peers found.
+        found: usize,
+        /// Peers asked for.
+        wanted: u32,
+        /// Seconds waited.
+        seconds: u64,
+    },
+    /// The mesh is too small for the data set.
+    #[error("{missing} of {bricks} bricks have no place: the mesh offers too little memory ({rooms}); start more peers, or give more with --memory")]
+    TooSmall {
+        /// Bricks without a holder.
+        missing: u32,
+        /// Bricks of the data set.
+        bricks: u32,
+        /// Memory by peer, for people.
+        rooms: String,
+    },
+    /// Bricks do not arrive.
+    #[error("no brick has arrived for {} s; {missing} of {bricks} are missing", STALL.as_secs())]
+    Stalled {
+        /// Bricks without a holder.
+        missing: u32,
+        /// Bricks of the data set.
+        bricks: u32,
+    },
+    /// A frame that did not come.
+    #[error("frame: {0}")]
+    Frame(#[from] FrameError),
+    /// Ctrl-C.
+    #[error("stopped")]
+    Stopped,
+    /// A bug: an actor is gone.
+    #[error("a part of this peer has ended; please report this with the log (-vv)")]
+    Ended,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Session {
+    peers: Vec<Peer>,
+    network: Option<Network>,
+    manifest: Arc<Manifest>,
+    names: BTreeMap<PeerId, String>,
+    stop: Stop,
+}
+
+/// Starts the peer of this process on the network; returns it with its network.
+///
+/// # Errors
+/// [`SessionError::Device`], [`SessionError::Network`].
+pub fn start_network_peer(
+    config: PeerConfig,
+    device: Box<dyn brickmesh_shaders::RenderDevice>,
+    network: &NetworkArgs,
+) -> Result<(Peer, Network), SessionError> {
+    let (network, events) = Network::start(NetworkConfig::from_args(network)?)?;
+    let peer = Peer::start(config, device, network.bus(), events);
+    Ok((peer, network))
+}
+
+/// What this machine is called.
+#[must_use]
+pub fn machine_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "peer".to_owned() } else { name.to_owned() }
+}
+
+impl Session {
+    /// Starts peers, opens the data set, and waits until every peer holds its share.
+    ///
+    /// # Errors
+    /// [`SessionError`], any but a frame's.
+    pub async fn open(
+        source: Arc<dyn BrickSource>,
+        args: &MeshArgs,
+        stop: Stop,
+    ) -> Result<Self, SessionError> {
+        let alone = args.peers == 1 && !args.mesh;
+        let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
+        let manifest = Arc::new(source.manifest().clone());
+        let (peers, network) = start_peers(args, alone)?;
+        let mut session = Self { peers, network, manifest, names: BTreeMap::new(), stop };
+        if args.mesh {
+            session.wait_for_peers(args.wait_peers).await?;
+        }
+        let open = OpenSource { source: Arc::clone(&source), redundancy };
+        session.peers[0].owner.send(open).await.map_err(|_| SessionError::Ended)?;
+        session.wait_for_bricks().await?;
+        if alone {
+            // Nobody else can ask for bricks: what the device has need not be kept twice.
+            source.release();
+        }
+        Ok(session)
+    }
+
+    /// The data set.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Name of the data set.
+    #[must_use]
+    pub fn data_set(&self) -> Digest {
+        self.manifest.digest()
+    }
+
+    /// A peer's name for people.
+    #[must_use]
+    pub fn name(&self, peer: &PeerId) -> String {
+        self.names.get(peer).cloned().unwrap_or_else(|| peer.short().to_owned())
+    }
+
+    /// Renders a frame.
+    ///
+    /// # Errors
+    /// [`SessionError::Frame`], [`SessionError::Stopped`].
+    pub async fn frame(&self, ask: AskFrame) -> Result<Frame, SessionError> {
+        let mut stop = self.stop.clone();
+        let frame = self.peers[0].requester.send(ask);
+        tokio::select! {
+            frame = frame => Ok(frame.map_err(|_| SessionError::Ended)??),
+            () = stop.said() => Err(SessionError::Stopped),
+        }
+    }
+
+    /// Who is in the mesh and what each holds.
+    ///
+    /// # Errors
+    /// [`SessionError::Ended`].
+    pub async fn status(&self) -> Result<MeshStatus, SessionError> {
+        self.peers[0].owner.send(AskStatus).await.map_err(|_| SessionError::Ended)
+    }
+
+    /// Closes the data set and leaves the mesh.
+    pub async fn close(mut self) {
+        let close = CloseSource { data_set: self.data_set() };
+        if self.peers[0].owner.send(close).await.is_err() {
+            tracing::debug!("the peer has ended before");
+        }
+        if let Some(network) = self.network.take() {
+            network.shutdown();
+        }
+    }
+
+    async fn pause(&mut self) -> Result<(), SessionError> {
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => Ok(()),
+            () = self.stop.said() => Err(SessionError::Stopped),
+        }
+    }
+
+    async fn wait_for_peers(&mut self, wanted: u32) -> Result<(), SessionError> {
+        let start = Instant::now();
+        let mut progress = Progress::new("looking for peers");
+        loop {
+            let status = self.status().await?;
+            let others = status.peers.values().filter(|h| h.memory_bytes > 0).count().saturating_sub(1);
+            if others >= wanted as usize {
+                return Ok(());
+            }
+            if start.elapsed() > PEERS_WAIT {
+                let seconds = PEERS_WAIT.as_secs();
+                return Err(SessionError::Peers { found: others, wanted, seconds });
+            }
+            progress.show(others as u64, u64::from(wanted));
+            self.pause().await?;
+        }
+    }
+
+    /// Waits until every peer with memory holds what its placement asks for.
+    async fn wait_for_bricks(&mut self) -> Result<(), SessionError> {
+        let mut progress = Progress::new("loading bricks");
+        let (mut last_change, mut last_held) = (Instant::now(), 0);
+        loop {
+            let status = self.status().await?;
+            self.names = status.peers.iter().map(|(p, h)| (p.clone(), h.name.clone())).collect();
+            let data_set = status.data_sets.iter().find(|d| d.manifest.digest() == self.data_set());
+            let data_set = data_set.ok_or(SessionError::Ended)?;
+            let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
+            let settled = holding
+                .clone()
+                .all(|(p, _)| data_set.residency.get(p).is_some_and(|r| r.settled));
+            let bricks = data_set.manifest.grid().brick_count();
+            let missing = data_set.missing_bricks();
+            if settled && missing == 0 {
+                return Ok(());
+            }
+            if settled {
+                return Err(SessionError::TooSmall { missing, bricks, rooms: rooms(&status) });
+            }
+            let held = held(data_set);
+            if held != last_held {
+                (last_change, last_held) = (Instant::now(), held);
+            }
+            if last_change.elapsed() > STALL {
+                return Err(SessionError::Stalled { missing, bricks });
+            }
+            progress.show(u64::from(bricks - missing), u64::from(bricks));
+            self.pause().await?;
+        }
+    }
+}
+
+fn held(data_set: &DataSetStatus) -> u64 {
+    data_set.residency.values().map(|r| u64::from(r.bricks.len())).sum()
+}
+
+fn rooms(status: &MeshStatus) -> String {
+    let each = status.peers.values().map(|h| format!("{} {} MiB", h.name, h.memory_bytes >> 20));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// The peers of this process: one on the network, or several on a hub.
+fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Network>), SessionError> {
+    let memory_bytes = args.memory.unwrap_or_else(|| device_choice::default_memory_bytes(args.peers));
+    let config = |name| PeerConfig { name, memory_bytes, keep_copies: !alone };
+    if args.mesh {
+        let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
+        tracing::info!(device = chosen.device.info().name, reason = chosen.reason, "device");
+        let (peer, network) = start_network_peer(config(machine_name()), chosen.device, &args.network)?;
+        return Ok((vec![peer], Some(network)));
+    }
+    let hub = LocalHub::new();
+    let mut peers = Vec::new();
+    for n in 1..=args.peers {
+        let name = format!("peer-{n:02}");
+        let chosen = device_choice::choose(args.device, args.peers, memory_bytes)?;
+        tracing::info!(peer = name, device = chosen.device.info().name, reason = chosen.reason, "device");
+        let (bus, events) = hub.join(&PeerId::new(&name));
+        peers.push(Peer::start(config(name), chosen.device, bus, events));
+    }
+    Ok((peers, None))
+}

@@ -1,0 +1,40 @@
+//! Ctrl-C and SIGTERM: said once, heard by everything that waits.
+
+use tokio::sync::watch;
+
+/// Hears that the program is to stop. Clones hear the same.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<bool>);
+
+/// The second Ctrl-C ends the program at once, with the status that shells expect.
+const STATUS_INTERRUPTED: i32 = 130;
+
+impl Stop {
+    /// Installs the handler of this process; the second signal ends it at once.
+    #[must_use]
+    pub fn on_signals() -> Self {
+        let (sender, receiver) = watch::channel(false);
+        let installed = ctrlc::set_handler(move || {
+            if sender.send_replace(true) {
+                std::process::exit(STATUS_INTERRUPTED);
+            }
+        });
+        if let Err(error) = installed {
+            tracing::warn!(%error, "Ctrl-C ends the program without tidying up");
+        }
+        Self(receiver)
+    }
+
+    /// Whether it has been said.
+    #[must_use]
+    pub fn is_said(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is said; for ever where nobody can say it.
+    pub async fn said(&mut self) {
+        if self.0.wait_for(|said| *said).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The window of a viewer peer: shows the mesh's frames; drag turns, right drag pans, the wheel
+//! zooms, Esc closes.
+//!
+//! Threads: the window's event loop needs the main thread; the peer's actix system runs on
+//! another. Between them: a slot for the camera that is wanted next (only the latest counts) and
+//! a slot for the latest frame, so neither waits for the other.
+
+mod orbit_control;
+
+use crate::{
+    args::{PictureArgs, Shade, ViewArgs},
+    camera_choice::camera,
+    commands::{CommandResult, open_source, transfer_of},
+    session::{Session, SessionError},
+    stop::Stop,
+};
+use brickmesh_actors::{data_set::BrickSource, requester::AskFrame};
+use brickmesh_topology::{Camera, TransferFunction};
+use orbit_control::OrbitControl;
+use softbuffer::{Context, Surface};
+use std::{
+    num::NonZeroU32,
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+use tokio::sync::watch;
+use winit::{
+    application::ApplicationHandler,
+    dpi::PhysicalSize,
+    event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent},
+    event_loop::{ActiveEventLoop, EventLoop, EventLoopProxy, OwnedDisplayHandle},
+    keyboard::{Key, NamedKey},
+    window::{Window, WindowId},
+};
+
+/// While the camera moves, pictures are this many times smaller on each edge.
+const MOVING_SCALE: u32 = 2;
+/// Pixels that a notch of the wheel counts for.
+const NOTCH_PIXELS: f64 = 40.0;
+
+/// What the window wants to see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Wanted {
+    camera: Camera,
+    width: u32,
+    height: u32,
+    /// A smaller picture does, while the camera moves.
+    moving: bool,
+}
+
+/// A picture for the window: 0x00RRGGBB, row by row.
+#[derive(Debug)]
+struct Shown {
+    width: u32,
+    height: u32,
+    pixels: Vec<u32>,
+}
+
+/// What the peer's thread tells the window.
+#[derive(Debug)]
+enum Told {
+    /// A new frame is in the slot.
+    Frame,
+    /// The peer has ended.
+    Ended(Option<String>),
+}
+
+type Slot = Arc<Mutex<Option<Shown>>>;
+
+/// What all frames of a view have in common.
+struct Look {
+    transfer: TransferFunction,
+    step: f64,
+    shade: bool,
+    background: [f32; 3],
+}
+
+/// Runs `view` until the window is closed.
+///
+/// # Errors
+/// Where the volume cannot be opened, there is no display, or the mesh fails.
+pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
+    let source = open_source(&args.volume, &args.mesh)?;
+    let manifest = source.manifest().clone();
+    let look = look(&args.picture, &manifest)?;
+    let event_loop = EventLoop::<Told>::with_user_event()
+        .build()
+        .map_err(|e| format!("no window can be opened ({e}); on a machine without a display use `brickmesh render`"))?;
+    let start = camera(&args.picture, manifest.volume());
+    let (width, height) = args.picture.size;
+    let wanted = Wanted { camera: start, width, height, moving: false };
+    let (want, wanted) = watch::channel(wanted);
+    let slot = Slot::default();
+    let proxy = event_loop.create_proxy();
+    let mesh = args.mesh.clone();
+    let peer = {
+        let (slot, proxy) = (Arc::clone(&slot), proxy.clone());
+        thread::Builder::new().name("peer".to_owned()).spawn(move || {
+            let result = actix::System::new().block_on(async {
+                let session = Session::open(source, &mesh, stop).await?;
+                let result = show_frames(&session, &look, wanted, &slot, &proxy).await;
+                session.close().await;
+                result
+            });
+            let why = result.err().filter(|e| !matches!(e, SessionError::Stopped));
+            tell(&proxy, Told::Ended(why.map(|e| e.to_string())));
+        })?
+    };
+    let mut app = App::new(want, slot, OrbitControl::new(start), (width, height), event_loop.owned_display_handle());
+    event_loop.run_app(&mut app)?;
+    // The peer's thread hears that nobody wants frames any more and ends.
+    let failed = app.failed.take();
+    drop(app);
+    if peer.join().is_err() {
+        return Err("the peer's thread has failed".into());
+    }
+    failed.map_or(Ok(()), |why| Err(why.into()))
+}
+
+fn look(
+    picture: &PictureArgs,
+    manifest: &brickmesh_topology::Manifest,
+) -> Result<Look, crate::transfer::TransferFileError> {
+    Ok(Look {
+        transfer: transfer_of(picture.transfer.as_deref(), manifest)?,
+        step: picture.step * manifest.volume().min_spacing(),
+        shade: picture.shade == Shade::On,
+        background: picture.background,
+    })
+}
+
+fn tell(proxy: &EventLoopProxy<Told>, told: Told) {
+    if proxy.send_event(told).is_err() {
+        tracing::debug!("the window is closed");
+    }
+}
+
+/// Renders what is wanted, always the latest, until the window is gone.
+async fn show_frames(
+    session: &Session,
+    look: &Look,
+    mut wanted: watch::Receiver<Wanted>,
+    slot: &Slot,
+    proxy: &EventLoopProxy<Told>,
+) -> Result<(), SessionError> {
+    loop {
+        let now = *wanted.borrow_and_update();
+        let scale = if now.moving { MOVING_SCALE } else { 1 };
+        let view = now.camera.view((now.width / scale).max(1), (now.height / scale).max(1));
+        match view {
+            Ok(view) => {
+                let ask = AskFrame {
+                    data_set: session.data_set(),
+                    view,
+                    transfer: look.transfer.clone(),
+                    step: look.step,
+                    shade: look.shade,
+                };
+                let frame = session.frame(ask).await?;
+                let rect = frame.image.rect();
+                let rgba = frame.image.to_rgba8(look.background);
+                let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
+                let pixels = rgba.chunks_exact(4).map(pixel).collect();
+                let shown = Shown { width: rect.width, height: rect.height, pixels };
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+                tell(proxy, Told::Frame);
+            }
+            Err(error) => tracing::debug!(%error, "a camera that shows nothing"),
+        }
+        if wanted.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+type Pixels = Surface<OwnedDisplayHandle, Rc<Window>>;
+
+struct App {
+    want: watch::Sender<Wanted>,
+    slot: Slot,
+    control: OrbitControl,
+    size: (u32, u32),
+    display: OwnedDisplayHandle,
+    window: Option<(Rc<Window>, Pixels)>,
+    shown: Option<Shown>,
+    failed: Option<String>,
+}
+
+impl App {
+    fn new(
+        want: watch::Sender<Wanted>,
+        slot: Slot,
+        control: OrbitControl,
+        size: (u32, u32),
+        display: OwnedDisplayHandle,
+    ) -> Self {
+        Self { want, slot, control, size, display, window: None, shown: None, failed: None }
+    }
+
+    fn open(&mut self, event_loop: &ActiveEventLoop) -> Result<(), String> {
+        let size = PhysicalSize::new(self.size.0, self.size.1);
+        let attributes = Window::default_attributes().with_title("brickmesh").with_inner_size(size);
+        let window = Rc::new(event_loop.create_window(attributes).map_err(|e| e.to_string())?);
+        let context = Context::new(self.display.clone()).map_err(|e| e.to_string())?;
+        let surface = Surface::new(&context, Rc::clone(&window)).map_err(|e| e.to_string())?;
+        window.request_redraw();
+        self.window = Some((window, surface));
+        Ok(())
+    }
+
+    fn want(&self, moving: bool) {
+        let (width, height) = self.size;
+        let wanted = Wanted { camera: self.control.camera(), width, height, moving };
+        self.want.send_if_modified(|w| {
+            let new = *w != wanted;
+            *w = wanted;
+            new
+        });
+    }
+
+    /// Draws the latest frame, scaled to the window by nearest pixels.
+    fn draw(&mut self) -> Result<(), String> {
+        let Some((_, surface)) = &mut self.window else { return Ok(()) };
+        let (Some(width), Some(height)) = (NonZeroU32::new(self.size.0), NonZeroU32::new(self.size.1)) else {
+            return Ok(());
+        };
+        surface.resize(width, height).map_err(|e| e.to_string())?;
+        let mut buffer = surface.buffer_mut().map_err(|e| e.to_string())?;
+        match &self.shown {
+            None => buffer.fill(0),
+            Some(shown) => {
+                let (w, h) = (width.get(), height.get());
+                for (y, row) in (0_u64..).zip(buffer.chunks_exact_mut(w as usize)) {
+                    let from = (y * u64::from(shown.height) / u64::from(h)) as usize * shown.width as usize;
+                    for (x, pixel) in (0_u64..).zip(row) {
+                        let column = (x * u64::from(shown.width) / u64::from(w)) as usize;
+                        *pixel = shown.pixels[from + column];
+                    }
+                }
+            }
+        }
+        buffer.present().map_err(|e| e.to_string())
+    }
+
+    fn fail(&mut self, why: String, event_loop: &ActiveEventLoop) {
+        self.failed = Some(format!("window: {why}"));
+        event_loop.exit();
+    }
+}
+
+impl ApplicationHandler<Told> for App {
+    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
+        if self.window.is_none()
+            && let Err(why) = self.open(event_loop)
+        {
+            self.fail(why, event_loop);
+        }
+    }
+
+    fn user_event(&mut self, event_loop: &ActiveEventLoop, told: Told) {
+        match told {
+            Told::Frame => {
+                let new = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+                self.shown = new.or(self.shown.take());
+                if let Some((window, _)) = &self.window {
+                    window.request_redraw();
+                }
+            }
+            Told::Ended(why) => {
+                self.failed = why;
+                event_loop.exit();
+            }
+        }
+    }
+
+    fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
+        match event {
+            WindowEvent::CloseRequested => event_loop.exit(),
+            WindowEvent::KeyboardInput { event, .. } if event.logical_key == Key::Named(NamedKey::Escape) => {
+                event_loop.exit();
+            }
+            WindowEvent::Resized(size) => {
+                self.size = (size.width.max(1), size.height.max(1));
+                self.want(false);
+            }
+            WindowEvent::MouseInput { state, button, .. } => {
+                let pressed = state == ElementState::Pressed;
+                match button {
+                    MouseButton::Left => self.control.turning = pressed,
+                    MouseButton::Right | MouseButton::Middle => self.control.panning = pressed,
+                    _ => {}
+                }
+                self.want(pressed);
+            }
+            WindowEvent::CursorMoved { position, .. } => {
+                if self.control.moved(position.x, position.y, f64::from(self.size.1)) {
+                    self.want(true);
+                }
+            }
+            WindowEvent::MouseWheel { delta, .. } => {
+                let pixels = match delta {
+                    MouseScrollDelta::LineDelta(_, y) => f64::from(y) * NOTCH_PIXELS,
+                    MouseScrollDelta::PixelDelta(p) => p.y,
+                };
+                self.control.zoom(pixels);
+                self.want(false);
+            }
+            WindowEvent::RedrawRequested => {
+                if let Err(why) = self.draw() {
+                    self.fail(why, event_loop);
+                }
+            }
+            _ => {}
+        }
+    }
+}

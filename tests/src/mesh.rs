@@ -1,0 +1,170 @@
+//! Meshes of peers in one process, for tests: every message is encoded, every wait ends.
+
+use crate::reference::Look;
+use brickmesh_actors::{
+    Peer, PeerConfig,
+    brick_owner::{AskStatus, OpenSource},
+    data_set::BrickSource,
+    local_bus::LocalHub,
+    requester::{AskFrame, Frame, FrameError},
+};
+use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
+use brickmesh_topology::{PeerId, View};
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long a mesh may take to settle.
+const SETTLE: Duration = Duration::from_secs(60);
+/// Memory of each peer.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// A mesh of this process.
+#[derive(Debug)]
+pub struct Mesh {
+    /// Its peers, the opener first.
+    pub peers: Vec<Peer>,
+    /// What they are connected by.
+    pub hub: LocalHub,
+    source: Arc<dyn BrickSource>,
+}
+
+/// Makes the device of a peer.
+pub type MakeDevice<'a> = &'a dyn Fn() -> Box<dyn RenderDevice>;
+
+/// A CPU device with one thread.
+///
+/// # Panics
+/// Where threads cannot be started.
+#[must_use]
+pub fn cpu() -> Box<dyn RenderDevice> {
+    Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), MEMORY_BYTES).expect("a CPU device"))
+}
+
+/// The id of the n-th peer.
+#[must_use]
+pub fn peer_id(n: usize) -> PeerId {
+    PeerId::new(&format!("peer-{n}"))
+}
+
+impl Mesh {
+    /// Starts peers in the current actix system, opens the data set in the first, and waits until
+    /// all hold their share.
+    ///
+    /// # Panics
+    /// Where that takes too long.
+    pub async fn start(
+        count: usize,
+        redundancy: u32,
+        source: Arc<dyn BrickSource>,
+        device: MakeDevice<'_>,
+    ) -> Self {
+        let hub = LocalHub::new();
+        let mut peers = Vec::new();
+        for n in 0..count {
+            let (bus, events) = hub.join(&peer_id(n));
+            let config = PeerConfig {
+                name: format!("peer-{n}"),
+                memory_bytes: MEMORY_BYTES,
+                keep_copies: true,
+            };
+            peers.push(Peer::start(config, device(), bus, events));
+        }
+        let mesh = Self {
+            peers,
+            hub,
+            source: Arc::clone(&source),
+        };
+        let open = OpenSource { source, redundancy };
+        mesh.peers[0]
+            .owner
+            .send(open)
+            .await
+            .expect("the opener lives");
+        mesh.settle(count).await;
+        mesh
+    }
+
+    /// Waits until `count` peers hold their share.
+    ///
+    /// # Panics
+    /// Where that takes too long.
+    pub async fn settle(&self, count: usize) {
+        let start = Instant::now();
+        loop {
+            let status = self.peers[0]
+                .owner
+                .send(AskStatus)
+                .await
+                .expect("the opener lives");
+            let data_set = &status.data_sets[0];
+            let settled = data_set.residency.values().filter(|r| r.settled).count();
+            if status.peers.len() == count && settled == count && data_set.missing_bricks() == 0 {
+                return;
+            }
+            assert!(
+                start.elapsed() < SETTLE,
+                "the mesh did not settle: {status:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Asks peer `n` for a frame.
+    ///
+    /// # Errors
+    /// Where it did not come.
+    ///
+    /// # Panics
+    /// Where the peer has ended.
+    pub async fn frame_from(&self, n: usize, view: View, look: &Look) -> Result<Frame, FrameError> {
+        let ask = AskFrame {
+            data_set: self.source.manifest().digest(),
+            view,
+            transfer: look.transfer.clone(),
+            step: look.step,
+            shade: look.shade,
+        };
+        self.peers[n]
+            .requester
+            .send(ask)
+            .await
+            .expect("the peer lives")
+    }
+
+    /// A frame over black, as RGBA.
+    ///
+    /// # Panics
+    /// Where it did not come whole.
+    pub async fn picture(&self, view: View, look: &Look) -> Vec<u8> {
+        let frame = self.frame_from(0, view, look).await.expect("a frame");
+        assert!(frame.stats.missing.is_empty(), "boxes are missing");
+        frame.image.to_rgba8([0.0; 3])
+    }
+}
+
+/// The picture of a source by a mesh of `peers` peers.
+///
+/// # Panics
+/// Where it did not come whole.
+#[must_use]
+pub fn picture(
+    source: Arc<dyn BrickSource>,
+    peers: usize,
+    device: MakeDevice<'_>,
+    view: View,
+    look: &Look,
+) -> Vec<u8> {
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(
+            peers,
+            2.min(u32::try_from(peers).unwrap_or(2)),
+            source,
+            device,
+        )
+        .await;
+        mesh.picture(view, look).await
+    })
+}

@@ -1,0 +1,138 @@
+//! The reference: a float64 raycaster, one sample after another, written from the conventions of
+//! the project and from nothing in `shaders`. Slow on purpose.
+//!
+//! Samples stand at multiples of the step from the eye, in world units; the field is trilinear
+//! between sample centres and ends at the last ones; interpolate first, classify after; a step
+//! `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied.
+
+use brickmesh_topology::{TransferFunction, View, VolumeDescription};
+use glam::{DMat3, DVec3};
+
+/// A volume with its voxels as stored numbers, x fastest.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// What it is.
+    pub volume: VolumeDescription,
+    /// Stored numbers.
+    pub stored: Vec<f64>,
+}
+
+/// How samples become a picture.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Data value → colour and opacity.
+    pub transfer: TransferFunction,
+    /// World units between samples.
+    pub step: f64,
+    /// Headlight Blinn-Phong: ambient 0.2, diffuse 0.7, specular 0.2, exponent 10.
+    pub shade: bool,
+}
+
+impl Field {
+    /// The data value at voxel (i,j,k), clamped to the volume.
+    fn voxel(&self, at: [i64; 3]) -> f64 {
+        let dims = self.volume.dims.map(i64::from);
+        let c: [i64; 3] = std::array::from_fn(|a| at[a].clamp(0, dims[a] - 1));
+        let index = (c[2] * dims[1] + c[1]) * dims[0] + c[0];
+        let stored = self.stored[usize::try_from(index).expect("indices are clamped")];
+        stored * self.volume.value_scale + self.volume.value_offset
+    }
+
+    /// The data value at a point of the grid, or `None` outside of the field.
+    #[must_use]
+    pub fn value(&self, p: DVec3) -> Option<f64> {
+        let last = self.volume.dims.map(|n| f64::from(n - 1));
+        (0..3)
+            .all(|a| p[a] >= 0.0 && p[a] <= last[a])
+            .then(|| self.interpolate(p))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "points inside the volume")]
+    fn interpolate(&self, p: DVec3) -> f64 {
+        let low = p.floor();
+        let f = p - low;
+        let i = low.to_array().map(|v| v as i64);
+        let mut sum = 0.0;
+        for corner in 0..8_i64 {
+            let bit = |a: i64| corner >> a & 1;
+            let weight = |a: usize, b: i64| if b == 1 { f[a] } else { 1.0 - f[a] };
+            let w = weight(0, bit(0)) * weight(1, bit(1)) * weight(2, bit(2));
+            sum += w * self.voxel([i[0] + bit(0), i[1] + bit(1), i[2] + bit(2)]);
+        }
+        sum
+    }
+
+    /// Gradient in data units per world unit: central differences over one voxel either side,
+    /// positions clamped to the field.
+    fn gradient(&self, p: DVec3) -> DVec3 {
+        let last = DVec3::from_array(self.volume.dims.map(|n| f64::from(n - 1)));
+        let difference = |axis: DVec3| {
+            let above = self.interpolate((p + axis).min(last));
+            let below = self.interpolate((p - axis).max(DVec3::ZERO));
+            (above - below) * 0.5
+        };
+        let in_grid = DVec3::new(
+            difference(DVec3::X),
+            difference(DVec3::Y),
+            difference(DVec3::Z),
+        );
+        let world_from_grid: DMat3 = self.volume.world_from_grid().matrix3;
+        world_from_grid.inverse().transpose() * in_grid
+    }
+}
+
+/// The picture of a field: premultiplied linear RGBA, row by row from the top.
+#[must_use]
+pub fn render(field: &Field, view: &View, look: &Look) -> Vec<[f64; 4]> {
+    let mut pixels = Vec::new();
+    for y in 0..view.height {
+        for x in 0..view.width {
+            let through = view.direction_through(f64::from(x) + 0.5, f64::from(y) + 0.5);
+            pixels.push(ray(field, view.eye, through.normalize(), look));
+        }
+    }
+    pixels
+}
+
+fn ray(field: &Field, eye: DVec3, direction: DVec3, look: &Look) -> [f64; 4] {
+    let grid_from_world = field.volume.grid_from_world();
+    let unit = look
+        .transfer
+        .unit_distance
+        .unwrap_or_else(|| field.volume.min_spacing());
+    let reach = (field.volume.center_in_world() - eye).length() + field.volume.diagonal();
+    let mut acc = [0.0; 4];
+    let mut k = 0_u32;
+    loop {
+        let t = f64::from(k) * look.step;
+        k += 1;
+        if t > reach {
+            return acc;
+        }
+        let p = grid_from_world.transform_point3(eye + direction * t);
+        let Some(value) = field.value(p) else {
+            continue;
+        };
+        let (mut color, opacity) = look.transfer.classify(value);
+        let alpha = 1.0 - (1.0 - opacity).powf(look.step / unit);
+        if alpha <= 0.0 {
+            continue;
+        }
+        if look.shade {
+            color = shaded(color, field.gradient(p), direction);
+        }
+        let through = 1.0 - acc[3];
+        for c in 0..3 {
+            acc[c] += through * alpha * color[c];
+        }
+        acc[3] += through * alpha;
+    }
+}
+
+/// Light, eye and half vector are one direction: the ray's.
+fn shaded(color: [f64; 3], gradient: DVec3, direction: DVec3) -> [f64; 3] {
+    let facing = gradient
+        .try_normalize()
+        .map_or(0.0, |n| n.dot(direction).abs());
+    color.map(|c| c * (0.2 + 0.7 * facing) + 0.2 * facing.powi(10))
+}

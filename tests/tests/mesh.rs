@@ -1,0 +1,129 @@
+//! Meshes of peers in one process: frames are whole whoever dies, times come back, costs balance.
+
+use brickmesh_actors::requester::FrameError;
+use brickmesh_tests::{
+    compare::compare,
+    mesh::{Mesh, cpu, peer_id},
+    reference::Look,
+    volumes::{Bricks, waves},
+};
+use brickmesh_topology::{Camera, TransferFunction, VoxelType};
+use std::sync::Arc;
+
+fn field_and_look() -> (brickmesh_tests::reference::Field, Look) {
+    let field = waves([60, 50, 40], VoxelType::U16, false);
+    let transfer = TransferFunction::ramp(20_000.0, 60_000.0);
+    (
+        field,
+        Look {
+            transfer,
+            step: 0.5,
+            shade: false,
+        },
+    )
+}
+
+#[test]
+fn a_peer_that_dies_leaves_no_hole_and_frames_go_on() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(4, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        let before = mesh.picture(view, &look).await;
+        mesh.hub.cut(&peer_id(3));
+        let after = mesh.picture(view, &look).await;
+        assert_eq!(
+            compare(&before, &after).max,
+            0,
+            "the same bits by other peers"
+        );
+        mesh.settle(3).await;
+        assert_eq!(compare(&before, &mesh.picture(view, &look).await).max, 0);
+    });
+}
+
+#[test]
+fn every_job_is_timed_and_rendered_by_a_holder() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        let first = mesh.frame_from(0, view, &look).await.unwrap().stats;
+        assert!(first.jobs.iter().all(|j| j.measured_micros.is_some()));
+        let second = mesh.frame_from(0, view, &look).await.unwrap().stats;
+        for (a, b) in first.jobs.iter().zip(&second.jobs) {
+            assert_eq!(
+                Some(b.estimate_micros),
+                a.measured_micros,
+                "the last frame's times are the next costs"
+            );
+        }
+        let peers: std::collections::BTreeSet<_> = second.jobs.iter().map(|j| &j.peer).collect();
+        assert_eq!(peers.len(), 3, "all take part");
+        assert!(second.bytes_sent > 0);
+    });
+}
+
+#[test]
+fn two_requesters_share_the_bricks_each_with_its_own_camera() {
+    let (field, look) = field_and_look();
+    let here = Camera::orbit(&field.volume, 20.0, 10.0, 1.0)
+        .view(48, 48)
+        .unwrap();
+    let there = Camera::orbit(&field.volume, 200.0, -30.0, 1.0)
+        .view(40, 56)
+        .unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        let alone = mesh.frame_from(0, here, &look).await.unwrap();
+        // The other peer's roster comes with its residency messages; all are settled by now.
+        let (a, b) = tokio::join!(
+            mesh.frame_from(0, here, &look),
+            mesh.frame_from(1, there, &look)
+        );
+        assert_eq!(a.unwrap().image, alone.image);
+        assert_eq!(b.unwrap().image.rect().width, 40);
+    });
+}
+
+#[test]
+fn more_frames_than_may_be_under_way_are_refused_not_queued() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 64)), &cpu).await;
+        let frame = || mesh.frame_from(0, view, &look);
+        let (a, b, c, d, e) = tokio::join!(frame(), frame(), frame(), frame(), frame());
+        let all = [a, b, c, d, e];
+        assert_eq!(
+            all.iter()
+                .filter(|f| matches!(f, Err(FrameError::TooMany)))
+                .count(),
+            1
+        );
+        assert_eq!(all.iter().filter(|f| f.is_ok()).count(), 4);
+    });
+}
+
+#[test]
+fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(8, 8).unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(2, 1, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
+        let ask = brickmesh_actors::requester::AskFrame {
+            data_set: brickmesh_topology::Digest::of(b"another"),
+            view,
+            transfer: look.transfer,
+            step: 1.0,
+            shade: false,
+        };
+        let error = mesh.peers[0]
+            .requester
+            .send(ask)
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert!(matches!(error, FrameError::NobodyHolds { .. }), "{error}");
+    });
+}

@@ -1,0 +1,332 @@
+//! Pictures across rooms: bricks and peers make no difference, and the CPU device agrees with a
+//! slow float64 reference and with closed forms. Each test says which limit it holds; the tests
+//! at the end break the product on purpose and demand that the difference is seen.
+
+use brickmesh_actors::data_set::BrickSource;
+use brickmesh_shaders::{
+    BrickKey, BrickVoxels, Job, RenderDevice, Scene, SubImage, device::cpu::CpuDevice,
+};
+use brickmesh_tests::{
+    compare::{compare, to_rgba8},
+    mesh::{cpu, picture},
+    reference::{self, Field, Look},
+    volumes::{Bricks, limits, waves},
+};
+use brickmesh_topology::{
+    Camera, TransferFunction, View, VoxelBox, VoxelType, transfer_function::TransferPoint,
+    visibility::front_to_back,
+};
+use glam::DVec3;
+use std::{num::NonZeroUsize, sync::Arc};
+
+fn transfer(voxel: VoxelType) -> TransferFunction {
+    let (low, high) = limits(voxel);
+    let p = |f: f64, color, opacity| TransferPoint {
+        value: low + (high - low) * f,
+        color,
+        opacity,
+    };
+    TransferFunction {
+        unit_distance: None,
+        points: vec![
+            p(0.0, [0.0, 0.0, 0.4], 0.0),
+            p(0.35, [0.1, 0.3, 0.9], 0.0),
+            p(0.5, [0.2, 0.9, 0.4], 0.08),
+            p(0.65, [0.9, 0.7, 0.1], 0.02),
+            p(1.0, [1.0, 0.3, 0.2], 0.35),
+        ],
+    }
+}
+
+fn look(field: &Field, shade: bool) -> Look {
+    Look {
+        transfer: transfer(field.volume.voxel),
+        step: 0.5 * field.volume.min_spacing(),
+        shade,
+    }
+}
+
+/// Eyes outside and inside of the volume.
+fn views(field: &Field) -> Vec<(&'static str, View)> {
+    let outside = Camera::orbit(&field.volume, 30.0, 25.0, 1.1);
+    let below = Camera::orbit(&field.volume, -110.0, -40.0, 1.6);
+    let center = field.volume.center_in_world();
+    let inside = Camera {
+        eye: center + DVec3::new(0.7, -0.9, 0.4),
+        at: center + DVec3::new(6.0, 5.0, -3.0),
+        up: DVec3::Z,
+        fov_degrees: 75.0,
+    };
+    [("outside", outside), ("below", below), ("inside", inside)]
+        .map(|(name, camera)| (name, camera.view(72, 60).unwrap()))
+        .into()
+}
+
+fn fields() -> Vec<(&'static str, Field)> {
+    vec![
+        ("u8 isotropic", waves([70, 65, 41], VoxelType::U8, false)),
+        ("i16 skewed", waves([67, 40, 53], VoxelType::I16, true)),
+        ("f32 skewed", waves([45, 38, 66], VoxelType::F32, true)),
+    ]
+}
+
+#[test]
+fn one_peer_with_one_brick_and_five_peers_with_bricks_of_32_differ_by_at_most_1() {
+    for (name, field) in fields() {
+        for shade in [false, true] {
+            let look = look(&field, shade);
+            for (eye, view) in views(&field) {
+                let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &look);
+                let five = picture(Arc::new(Bricks::cut(&field, 32)), 5, &cpu, view, &look);
+                let d = compare(&one, &five);
+                assert!(d.max <= 1, "{name}, {eye}, shade {shade}: {d:?}");
+                assert!(
+                    one.iter().any(|&c| c > 60 && c < 255),
+                    "{name}, {eye}: there is a picture"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cpu_device_agrees_with_the_reference_within_2() {
+    for (name, field) in fields() {
+        for shade in [false, true] {
+            let look = look(&field, shade);
+            for (eye, view) in views(&field) {
+                let ours = picture(Arc::new(Bricks::cut(&field, 32)), 2, &cpu, view, &look);
+                let reference = to_rgba8(&reference::render(&field, &view, &look));
+                let d = compare(&ours, &reference);
+                assert!(d.max <= 2, "{name}, {eye}, shade {shade}: {d:?}");
+            }
+        }
+    }
+}
+
+/// A field of one value, one voxel wider than `cells` on each axis.
+fn constant(cells: u32, value: f64) -> Field {
+    let mut field = waves([cells + 1; 3], VoxelType::F32, false);
+    field.stored.fill(value);
+    field
+}
+
+fn plain(opacity: f64) -> TransferFunction {
+    let p = |value| TransferPoint {
+        value,
+        color: [0.5, 1.0, 0.25],
+        opacity,
+    };
+    TransferFunction {
+        unit_distance: None,
+        points: vec![p(-10.0), p(10.0)],
+    }
+}
+
+/// Looks along x through the middle of a field from ten units before it: a ray through the
+/// picture's middle has samples at `10 + k/4`.
+fn along_x(field: &Field) -> View {
+    let center = field.volume.center_in_world();
+    let camera = Camera {
+        eye: DVec3::new(-10.0, center.y, center.z),
+        at: center,
+        up: DVec3::Z,
+        fov_degrees: 1.0,
+    };
+    camera.view(3, 3).unwrap()
+}
+
+#[test]
+fn a_constant_volume_has_the_opacity_of_its_samples() {
+    let field = constant(32, 1.0);
+    let (opacity, step) = (0.05_f64, 0.25_f64);
+    let look = Look {
+        transfer: plain(opacity),
+        step,
+        shade: false,
+    };
+    for (peers, edge) in [(1, 64), (3, 8)] {
+        let picture = picture(
+            Arc::new(Bricks::cut(&field, edge)),
+            peers,
+            &cpu,
+            along_x(&field),
+            &look,
+        );
+        // Samples stand on both borders: 32 / 0.25 + 1 of them.
+        let alpha = 1.0 - (1.0 - opacity).powf(step * 129.0);
+        let middle = &picture[4 * 4..4 * 5];
+        for (c, color) in [0.5, 1.0, 0.25].into_iter().enumerate() {
+            let expected = color * alpha * 255.0;
+            assert!(
+                (f64::from(middle[c]) - expected).abs() <= 1.0,
+                "{edge}: {middle:?}, {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_empty_volume_is_the_background_and_an_opaque_one_its_colour() {
+    let field = constant(20, 1.0);
+    let view = along_x(&field);
+    let empty = Look {
+        transfer: plain(0.0),
+        step: 0.5,
+        shade: false,
+    };
+    let opaque = Look {
+        transfer: plain(1.0),
+        step: 0.5,
+        shade: false,
+    };
+    let bricks: Arc<dyn BrickSource> = Arc::new(Bricks::cut(&field, 8));
+    let nothing = picture(Arc::clone(&bricks), 2, &cpu, view, &empty);
+    assert!(nothing.chunks_exact(4).all(|p| p == [0, 0, 0, 255]));
+    let full = picture(bricks, 2, &cpu, view, &opaque);
+    assert!(full.chunks_exact(4).all(|p| p == [128, 255, 64, 255]));
+}
+
+#[test]
+fn an_opaque_slab_hides_what_is_behind_it_and_shows_what_is_before() {
+    // Values rise along x: transparent to 8, half transparent to 16, opaque from 16 on.
+    let mut field = constant(32, 0.0);
+    for (i, v) in field.stored.iter_mut().enumerate() {
+        *v = f64::from(u32::try_from(i % 33).unwrap());
+    }
+    let p = |value, color, opacity| TransferPoint {
+        value,
+        color,
+        opacity,
+    };
+    let transfer = TransferFunction {
+        unit_distance: None,
+        points: vec![
+            p(0.0, [1.0, 0.0, 0.0], 0.0),
+            p(8.0, [1.0, 0.0, 0.0], 0.0),
+            p(8.0, [1.0, 0.0, 0.0], 0.1),
+            p(16.0, [1.0, 0.0, 0.0], 0.1),
+            p(16.0, [0.0, 1.0, 0.0], 1.0),
+            p(32.0, [0.0, 0.0, 1.0], 1.0),
+        ],
+    };
+    let look = Look {
+        transfer,
+        step: 0.3,
+        shade: false,
+    };
+    let picture = picture(
+        Arc::new(Bricks::cut(&field, 8)),
+        3,
+        &cpu,
+        along_x(&field),
+        &look,
+    );
+    // 10 + 8 … 10 + 16 holds the samples k = 60 … 86; k = 87 stands at 16.1, in the slab.
+    let red = 1.0 - 0.9_f64.powf(0.3 * 27.0);
+    let slab = field_color(16.1);
+    let middle = &picture[16..20];
+    let expected = [
+        red * 255.0,
+        (1.0 - red) * slab.1 * 255.0,
+        (1.0 - red) * slab.2 * 255.0,
+    ];
+    for (c, e) in expected.into_iter().enumerate() {
+        assert!(
+            (f64::from(middle[c]) - e).abs() <= 2.0,
+            "{middle:?}, {expected:?}"
+        );
+    }
+}
+
+/// Green and blue between the slab's two points.
+fn field_color(x: f64) -> (f64, f64, f64) {
+    let t = (x - 16.0) / 16.0;
+    (0.0, 1.0 - t, t)
+}
+
+// What follows breaks the product on purpose: the difference must be seen.
+
+#[test]
+fn bricks_without_ghost_voxels_are_seen() {
+    let field = waves([70, 65, 41], VoxelType::U8, false);
+    let look = look(&field, false);
+    let (_, view) = views(&field)[0];
+    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &look);
+    let broken = picture(
+        Arc::new(Bricks::without_ghosts(&field, 32)),
+        1,
+        &cpu,
+        view,
+        &look,
+    );
+    assert!(compare(&one, &broken).max > 1);
+}
+
+/// Renders bricks of 32 one by one and blends them in `order`, with boxes changed by `change`.
+fn by_hand(
+    field: &Field,
+    view: View,
+    look: &Look,
+    change: fn(VoxelBox) -> VoxelBox,
+    reverse: bool,
+) -> Vec<u8> {
+    let source = Bricks::cut(field, 32);
+    let manifest = source.manifest();
+    let mut device = CpuDevice::new(Some(NonZeroUsize::MIN), 1 << 30).unwrap();
+    let scene = Scene {
+        data_set: manifest.digest(),
+        volume: field.volume.clone(),
+        view,
+        transfer: look.transfer.clone(),
+        step: look.step,
+        shade: look.shade,
+    };
+    device.set_scene(&scene).unwrap();
+    let grid = manifest.grid();
+    let boxes: Vec<VoxelBox> = grid.bricks().map(|b| grid.owned_box(b)).collect();
+    let eye = field.volume.grid_from_world().transform_point3(view.eye);
+    let mut order = front_to_back(&boxes, eye).unwrap();
+    if reverse {
+        order.reverse();
+    }
+    let mut image = SubImage::transparent(view.rect());
+    for index in order {
+        let brick = grid.bricks().nth(index).unwrap();
+        let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
+        let bytes = source.read(brick).unwrap();
+        let voxels = BrickVoxels::new(stored, stored, field.volume.voxel, bytes).unwrap();
+        device
+            .load_brick(
+                BrickKey {
+                    data_set: manifest.digest(),
+                    brick,
+                },
+                voxels,
+            )
+            .unwrap();
+        let job = Job {
+            brick,
+            owned: change(owned),
+            rect: view.rect(),
+        };
+        image.blend_behind(&device.render(&job).unwrap().image);
+    }
+    image.to_rgba8([0.0; 3])
+}
+
+#[test]
+fn boxes_that_overlap_or_a_wrong_order_are_seen() {
+    let field = waves([70, 65, 41], VoxelType::U8, false);
+    let look = look(&field, false);
+    let (_, view) = views(&field)[0];
+    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &look);
+    let right = by_hand(&field, view, &look, |b| b, false);
+    assert!(compare(&one, &right).max <= 1);
+    // One voxel more than owned: samples between two bricks are blended twice.
+    let wider = |b: VoxelBox| VoxelBox::new(b.lo, b.hi.map(|v| if v == 32 { v + 1 } else { v }));
+    let twice = by_hand(&field, view, &look, wider, false);
+    assert!(compare(&one, &twice).max > 1);
+    let reversed = by_hand(&field, view, &look, |b| b, true);
+    assert!(compare(&one, &reversed).max > 1);
+}
