@@ -62,7 +62,7 @@ pub struct NetworkConfig {
     /// new identity at every start, which is all that a peer without a long memory needs.
     pub key: Option<PathBuf>,
     /// Addresses to listen on. Empty: [`LISTEN_DEFAULT`], where connections from outside of
-    /// private networks are refused; addresses given here let anybody in.
+    /// private networks and this host are refused; addresses given here let anybody in.
     pub listen: Vec<Multiaddr>,
     /// Addresses of peers to join, `/ip4/…/tcp/PORT`, with `/p2p/ID` if only that peer will do.
     /// Dialled for ever. Empty by default: mDNS finds the peers of a local network.
@@ -79,6 +79,28 @@ impl Default for NetworkConfig {
             join: Vec::new(),
             mdns: true,
         }
+    }
+}
+
+impl NetworkConfig {
+    /// The configuration of a command line: addresses as [`address::parse`] reads them.
+    ///
+    /// # Errors
+    /// [`NetworkError::BadAddress`] with the text of the first that is none.
+    pub fn from_texts(
+        key: Option<PathBuf>,
+        listen: &[String],
+        join: &[String],
+    ) -> Result<Self, NetworkError> {
+        let parse = |texts: &[String]| -> Result<Vec<Multiaddr>, NetworkError> {
+            texts.iter().map(|text| address::parse(text)).collect()
+        };
+        Ok(Self {
+            key,
+            listen: parse(listen)?,
+            join: parse(join)?,
+            ..Self::default()
+        })
     }
 }
 

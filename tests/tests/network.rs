@@ -280,6 +280,12 @@ async fn an_address_that_is_taken_is_named() {
     );
 }
 
+#[test]
+fn a_bad_address_is_refused_with_its_text() {
+    let error = NetworkConfig::from_texts(None, &[], &["example.org:1".into()]).unwrap_err();
+    assert!(error.to_string().contains("example.org:1"), "{error}");
+}
+
 /// A peer that speaks libp2p but not our frames.
 #[derive(NetworkBehaviour)]
 struct Rogue {

@@ -88,6 +88,11 @@ pub(super) fn is_private(address: &Multiaddr) -> bool {
     }
 }
 
+/// Whether both ends of a connection are this host.
+pub(super) fn is_same_host(local: &Multiaddr, remote: &Multiaddr) -> bool {
+    ip_of(local).is_some_and(|ip| ip_of(remote) == Some(ip))
+}
+
 /// Whether a peer that says it listens on `claimed` may be dialled there. Loopback addresses are
 /// another host's unless the peer itself came (`seen_at`) over loopback.
 pub(super) fn may_dial(claimed: &Multiaddr, seen_at: Option<&Multiaddr>) -> bool {

@@ -130,7 +130,8 @@ fn multicast(local: PeerId) -> Option<mdns::tokio::Behaviour> {
     }
 }
 
-/// Refuses connections from outside of private networks, before any handshake.
+/// Refuses connections from outside of private networks, except from this host itself, before any
+/// handshake.
 #[derive(Debug)]
 pub(super) struct Gate {
     private_only: bool,
@@ -150,10 +151,11 @@ impl NetworkBehaviour for Gate {
     fn handle_pending_inbound_connection(
         &mut self,
         _: ConnectionId,
-        _: &Multiaddr,
+        local: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<(), ConnectionDenied> {
-        if self.private_only && !address::is_private(remote) {
+        let welcome = address::is_private(remote) || address::is_same_host(local, remote);
+        if self.private_only && !welcome {
             let remote = remote.clone();
             return Err(ConnectionDenied::new(NotPrivate { remote }));
         }
@@ -204,8 +206,13 @@ mod tests {
     #[test]
     fn the_gate_lets_strangers_in_only_where_asked_to_listen() {
         let id = ConnectionId::new_unchecked(0);
-        let local = address::parse("192.168.0.1:1").unwrap();
-        for (remote, private) in [("10.0.0.1:9", true), ("8.8.8.8:9", false)] {
+        let local = address::parse("8.8.8.7:1").unwrap();
+        let remotes = [
+            ("10.0.0.1:9", true),
+            ("8.8.8.8:9", false),
+            ("8.8.8.7:9", true),
+        ];
+        for (remote, private) in remotes {
             let remote = address::parse(remote).unwrap();
             for private_only in [false, true] {
                 let mut gate = Gate { private_only };

@@ -400,9 +400,10 @@ impl Driver {
                 let (Ok(kad::GetClosestPeersOk { peers, .. })
                 | Err(kad::GetClosestPeersError::Timeout { peers, .. })) = closest;
                 for kad::PeerInfo { peer_id, addrs } in peers {
-                    // Kademlia has just reached these peers, so loopback is this host's.
+                    // Others' word: loopback addresses count only of a peer seen on loopback.
+                    let seen_at = self.seen_at.get(&peer_id).cloned();
                     for address in addrs {
-                        self.learn(peer_id, &address, Some(&address), now);
+                        self.learn(peer_id, &address, seen_at.as_ref(), now);
                     }
                 }
             }
