@@ -1,2 +1,181 @@
-//! x
-fn main() {}
+//! How fast the kernels render.
+//!
+//! The volume is nested noisy shells with nothing between them, 256³ voxels of 8 bit, seen in
+//! 512×512 pixels from two diagonals away, as in volume renderers' usual demonstrations.
+
+use brickmesh_shaders::{
+    BrickKey, BrickVoxels, Job, RenderDevice, Scene, device::cpu::CpuDevice, macrocells::Macrocells,
+};
+use brickmesh_topology::{
+    BrickGrid, Camera, Digest, TransferFunction, VolumeDescription, VoxelType,
+    transfer_function::TransferPoint,
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+use glam::DVec3;
+
+/// Voxels on each axis.
+const EDGE: u32 = 256;
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// Radius, value and width of each shell, in half edges.
+const SHELLS: [[f32; 3]; 3] = [
+    [0.86, 0.28, 0.040],
+    [0.58, 0.64, 0.045],
+    [0.30, 1.00, 0.070],
+];
+
+/// Value of the field at a point of −1 … 1.
+fn shells([x, y, z]: [f32; 3]) -> f32 {
+    let waves = [
+        [7.0, 3.1, -4.2, 0.3],
+        [-5.3, 9.1, 2.7, 2.1],
+        [3.3, -6.1, 11.0, 4.0],
+    ];
+    let noise: f32 = waves
+        .iter()
+        .map(|[a, b, c, phase]| (a * x + b * y + c * z + phase).sin() / 3.0)
+        .sum();
+    let radius = (x * x + y * y + z * z).sqrt() + 0.16 * noise;
+    let shell = SHELLS.iter().fold(0.0_f32, |v, [at, height, width]| {
+        v.max(height * (-((radius - at) / width).powi(2)).exp())
+    });
+    let v = shell * (1.0 + 0.08 * (40.0 * noise + 9.0 * x).sin());
+    if v < 0.02 { 0.0 } else { v.min(1.0) }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "values are 0 to 1"
+)]
+fn voxels(dims: u32) -> Vec<u8> {
+    let at = |i: u32| 2.0 * i as f32 / (dims - 1) as f32 - 1.0;
+    (0..dims * dims * dims)
+        .map(|i| shells([at(i % dims), at(i / dims % dims), at(i / dims / dims)]))
+        .map(|v| (v * 255.0) as u8)
+        .collect()
+}
+
+fn transfer() -> TransferFunction {
+    let color = [
+        (0.00, [0.05, 0.10, 0.30]),
+        (0.25, [0.10, 0.45, 0.90]),
+        (0.45, [0.20, 0.80, 0.50]),
+        (0.60, [0.95, 0.85, 0.20]),
+        (0.80, [0.95, 0.40, 0.10]),
+        (1.00, [1.00, 0.95, 0.90]),
+    ];
+    let opacity = [
+        (0.00, 0.0),
+        (0.12, 0.0),
+        (0.22, 0.025),
+        (0.30, 0.010),
+        (0.40, 0.0),
+        (0.50, 0.0),
+        (0.58, 0.040),
+        (0.66, 0.010),
+        (0.75, 0.010),
+        (0.90, 0.120),
+        (1.00, 0.200),
+    ];
+    let color_at = |value: f64| {
+        let above = color.iter().position(|c| c.0 >= value).unwrap_or(5).max(1);
+        let (a, b) = (color[above - 1], color[above]);
+        let t = (value - a.0) / (b.0 - a.0);
+        std::array::from_fn(|c| a.1[c] + (b.1[c] - a.1[c]) * t)
+    };
+    let points = opacity.iter().map(|&(value, opacity)| TransferPoint {
+        value: value * 255.0,
+        color: color_at(value),
+        opacity,
+    });
+    TransferFunction {
+        unit_distance: Some(1.0),
+        points: points.collect(),
+    }
+}
+
+fn scene(step: f64, shade: bool) -> Scene {
+    let volume = VolumeDescription::new([EDGE; 3], VoxelType::U8);
+    let (azimuth, elevation) = (0.0_f64, 20.0_f64.to_radians());
+    let from = DVec3::new(
+        elevation.cos() * azimuth.sin(),
+        elevation.sin(),
+        elevation.cos() * azimuth.cos(),
+    );
+    let at = volume.center_in_world();
+    let camera = Camera {
+        eye: at + from * (2.0 * volume.diagonal()),
+        at,
+        up: DVec3::Y,
+        fov_degrees: 18.0,
+    };
+    Scene {
+        data_set: Digest::of(b"shells"),
+        view: camera.view(512, 512).unwrap_or_else(|e| panic!("{e}")),
+        volume,
+        transfer: transfer(),
+        step,
+        shade,
+    }
+}
+
+/// Cuts the volume into bricks and loads them; the jobs that render all of it.
+fn load(device: &mut CpuDevice, bytes: &[u8], edge: u32, scene: &Scene) -> Vec<Job> {
+    let grid = BrickGrid::new([EDGE; 3], edge).unwrap_or_else(|e| panic!("{e}"));
+    let jobs = grid.bricks().map(|brick| {
+        let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
+        let [lo, hi] = [stored.lo, stored.hi].map(|c| c.map(|v| v as usize));
+        let mut part = Vec::new();
+        for row in (lo[2]..hi[2]).flat_map(|z| (lo[1]..hi[1]).map(move |y| z * 256 + y)) {
+            part.extend(&bytes[row * 256 + lo[0]..row * 256 + hi[0]]);
+        }
+        let voxels = BrickVoxels::new(owned, stored, VoxelType::U8, part.into())
+            .unwrap_or_else(|e| panic!("{e}"));
+        let data_set = scene.data_set;
+        device
+            .load_brick(BrickKey { data_set, brick }, voxels)
+            .unwrap_or_else(|e| panic!("{e}"));
+        let rect = scene.view.rect_of(&scene.volume, &owned);
+        let rect = rect.unwrap_or(scene.view.rect());
+        Job { brick, owned, rect }
+    });
+    jobs.collect()
+}
+
+fn cpu(criterion: &mut Criterion) {
+    let bytes = voxels(EDGE);
+    let mut group = criterion.benchmark_group("cpu");
+    group.sample_size(20);
+    let variants = [
+        ("step 1", 256, 1.0, false, true),
+        ("step 0.5", 256, 0.5, false, true),
+        ("step 1 shaded", 256, 1.0, true, true),
+        ("step 0.5 shaded", 256, 0.5, true, true),
+        ("step 1, 8 bricks", 128, 1.0, false, true),
+        ("step 1, 64 bricks", 64, 1.0, false, true),
+        ("step 1, portable", 256, 1.0, false, false),
+    ];
+    for (name, edge, step, shade, packets) in variants {
+        let device = if packets {
+            CpuDevice::new(None, MEMORY_BYTES)
+        } else {
+            CpuDevice::scalar(None, MEMORY_BYTES)
+        };
+        let mut device = device.unwrap_or_else(|e| panic!("{e}"));
+        let scene = scene(step, shade);
+        let jobs = load(&mut device, &bytes, edge, &scene);
+        device.set_scene(&scene).unwrap_or_else(|e| panic!("{e}"));
+        group.bench_function(name, |b| {
+            b.iter(|| jobs.iter().filter(|job| device.render(job).is_ok()).count());
+        });
+    }
+    let whole = brickmesh_topology::VoxelBox::new([0; 3], [EDGE; 3]);
+    if let Ok(brick) = BrickVoxels::new(whole, whole, VoxelType::U8, bytes.into()) {
+        group.bench_function("macrocells of 256³", |b| b.iter(|| Macrocells::of(&brick)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, cpu);
+criterion_main!(benches);

@@ -1,0 +1,84 @@
+//! The part of a field that a brick stores, as the kernels address it.
+//!
+//! Space: grid (voxels); voxel indices count from the first stored voxel, x fastest.
+//! Invariant: whatever the position, the voxels addressed are stored ones: a brick without the
+//! ghosts that it should have gives a wrong picture, never a read beyond it.
+
+use super::ray::Bounds;
+use crate::{
+    brick::BrickVoxels,
+    macrocells::{CELL_EDGE, SkipGrid},
+};
+use brickmesh_topology::{VolumeDescription, VoxelBox};
+
+/// A brick's bytes and where they lie, for one job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Stored voxels on each axis.
+    pub(super) size: [usize; 3],
+    /// Voxels from one to its upper neighbour on each axis; 0 where there is one only.
+    pub(super) stride: [usize; 3],
+    /// First stored voxel.
+    pub(super) first: [f32; 3],
+    /// Last stored voxel.
+    pub(super) last: [f32; 3],
+    /// Last stored voxel that a cell can begin at.
+    pub(super) last_cell: [f32; 3],
+    /// Which samples are worth a look.
+    pub(super) bounds: Bounds,
+    /// The macrocells to skip; `None`: take every sample.
+    pub(super) skip: Option<&'a SkipGrid>,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn new(
+        brick: &'a BrickVoxels,
+        volume: &VolumeDescription,
+        owned: &VoxelBox,
+        skip: Option<&'a SkipGrid>,
+    ) -> Self {
+        let stored = brick.stored();
+        let size = stored.size().map(|n| n as usize);
+        let strides = [1, size[0], size[0] * size[1]];
+        let (lo, hi) = owned.owned_points(volume.dims);
+        let mut bounds = Bounds { lo, hi };
+        if let Some((grid, [first, end])) = skip.and_then(|s| s.visible().map(|v| (s, v))) {
+            for a in 0..3 {
+                let edge_at = |cell: u32| (stored.lo[a] + cell * CELL_EDGE) as f32;
+                bounds.lo[a] = bounds.lo[a].max(edge_at(first[a]));
+                // The last macrocell owns the samples on its upper end.
+                if end[a] < grid.counts()[a] {
+                    bounds.hi[a] = bounds.hi[a].min(edge_at(end[a]));
+                }
+            }
+        }
+        Self {
+            bytes: brick.bytes(),
+            size,
+            stride: std::array::from_fn(|a| if size[a] > 1 { strides[a] } else { 0 }),
+            first: stored.lo.map(|v| v as f32),
+            last: stored.hi.map(|v| (v - 1) as f32),
+            last_cell: std::array::from_fn(|a| {
+                stored.hi[a].saturating_sub(2).max(stored.lo[a]) as f32
+            }),
+            bounds,
+            skip,
+        }
+    }
+
+    /// A box of voxels whose points hold [`Self::bounds`], to find the pixels that see them;
+    /// `None` where no sample can be inside.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bounds are between 0 and dims"
+    )]
+    pub(super) fn visible_box(&self) -> Option<VoxelBox> {
+        let Bounds { lo, hi } = self.bounds;
+        (0..3).all(|a| lo[a] < hi[a]).then(|| VoxelBox {
+            lo: lo.map(|v| v as u32),
+            hi: hi.map(|v| v.ceil() as u32),
+        })
+    }
+}

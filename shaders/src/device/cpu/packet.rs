@@ -1,0 +1,601 @@
+//! The AVX2 kernel: packets of eight rays, 4×2 pixels, in step.
+//!
+//! All lanes stand at the same sample index k; a lane takes part while its own interval holds k
+//! and it is not opaque. Where no lane that takes part stands in a visible macrocell, the packet
+//! jumps to the first sample at which one might.
+//! Invariant: which lanes share a packet changes no pixel: only samples of opacity 0 are jumped.
+#![expect(unsafe_code, reason = "gathers and loads take raw pointers")]
+
+use super::{
+    field::Field,
+    frame::{Frame, Shading},
+    packet_voxel::{Columns, PacketVoxel},
+    ray::Ray,
+};
+use crate::{
+    macrocells::{CELL_EDGE, CELL_SHIFT, SkipGrid},
+    scene::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR},
+    transfer_table::TransferTable,
+};
+use brickmesh_topology::PixelRect;
+use std::arch::x86_64::*;
+
+/// Pixels of a packet on x and y.
+const PACKET_PIXELS: [u32; 2] = [4, 2];
+/// Rays of a packet.
+const LANES: usize = 8;
+/// Columns of pixels that are rendered before the next rows: what they read stays in cache.
+const TILE_COLUMNS: usize = 32;
+/// Voxels that a packet goes on without asking for the macrocell again.
+const VISIBLE_RUN_VOXELS: f32 = 4.0;
+/// Shortest advance of a sample on an axis that jumps reckon with, voxels.
+const ADVANCE_MIN_VOXELS: f32 = 1e-6;
+
+/// Whether the processor has what this kernel needs.
+pub(super) fn is_supported() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+/// Whether the brick can be addressed: rows long enough for a gather, offsets within 31 bits,
+/// counts of rows exact in f32.
+pub(super) fn can_address<V: PacketVoxel>(field: &Field<'_>) -> bool {
+    field.size[0] >= V::ROW_VOXELS_MIN
+        && i32::try_from(field.bytes.len()).is_ok()
+        && field.size[1] * field.size[2] < 1 << 24
+}
+
+/// As [`super::scalar::render_part`], in packets.
+///
+/// # Panics
+/// Where [`is_supported`] or [`can_address`] is false.
+pub(super) fn render_part<V: PacketVoxel>(
+    frame: &Frame,
+    field: &Field<'_>,
+    part: &PixelRect,
+    rows: &mut [[f32; 4]],
+    row_pixels: usize,
+) {
+    assert!(is_supported() && can_address::<V>(field));
+    let kernel = Kernel::new(frame, field);
+    let [across, down] = PACKET_PIXELS;
+    for tile in (0..part.width).step_by(TILE_COLUMNS) {
+        let tile_end = part.width.min(tile + 32);
+        for y in (0..part.height).step_by(down as usize) {
+            for x in (tile..tile_end).step_by(across as usize) {
+                let width = across.min(part.width - x);
+                let height = down.min(part.height - y);
+                let pixels = PixelRect {
+                    x: part.x + x,
+                    y: part.y + y,
+                    width,
+                    height,
+                };
+                // SAFETY: the assertion above holds: AVX2 and FMA are there, and the field can
+                // be addressed.
+                let packet = unsafe { kernel.render::<V>(&pixels) };
+                for j in 0..height {
+                    let start = (y + j) as usize * row_pixels + x as usize;
+                    let from = (j * across) as usize;
+                    rows[start..start + width as usize]
+                        .copy_from_slice(&packet[from..from + width as usize]);
+                }
+            }
+        }
+    }
+}
+
+/// What all packets of a part share.
+struct Kernel<'a> {
+    frame: &'a Frame,
+    field: &'a Field<'a>,
+    /// Samples that are taken after a visible one before macrocells are asked again.
+    visible_run: u32,
+    /// Row strides in voxels: of a row, of a neighbour on y and on z (0 where there is none).
+    strides: [i32; 3],
+    /// Rows of a slice.
+    slice_rows: f32,
+}
+
+/// Eight rays. Vectors hold a lane per pixel, row by row.
+struct Packet {
+    eye: [f32; 3],
+    step: f32,
+    direction: [__m256; 3],
+    /// First sample, and the one after the last.
+    first: __m256,
+    end: __m256,
+    /// Premultiplied colour so far.
+    color: [__m256; 4],
+    /// Samples per voxel on each axis.
+    inverse_advance: [__m256; 3],
+    /// What rounding moves a position by, at most, voxels.
+    slack: f32,
+}
+
+/// Where the positions of a packet lie between voxels.
+#[derive(Clone, Copy)]
+struct Places {
+    position: [__m256; 3],
+    /// Lower neighbours, from the first stored voxel.
+    cell: [__m256; 3],
+    fraction: [__m256; 3],
+}
+
+impl Packet {
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn new(frame: &Frame, field: &Field<'_>, pixels: &PixelRect) -> Self {
+        let mut direction = [[0.0; LANES]; 3];
+        let (mut first, mut end) = ([0.0; LANES], [0.0; LANES]);
+        let mut reach = 0.0_f32;
+        let mut ray = frame.ray(pixels.x, pixels.y);
+        for lane in 0..LANES as u32 {
+            let (x, y) = (lane % PACKET_PIXELS[0], lane / PACKET_PIXELS[0]);
+            if x >= pixels.width || y >= pixels.height {
+                continue;
+            }
+            ray = frame.ray(pixels.x + x, pixels.y + y);
+            let (from, to) = ray.samples_inside(&field.bounds);
+            let lane = lane as usize;
+            (first[lane], end[lane]) = (from as f32, to as f32);
+            for a in 0..3 {
+                direction[a][lane] = ray.direction[a];
+                reach = reach.max(ray.direction[a].abs() * to as f32 * ray.step);
+            }
+        }
+        let Ray { eye, step, .. } = ray;
+        let farthest = eye
+            .iter()
+            .chain(&field.last)
+            .fold(reach, |m, v| m.max(v.abs()));
+        let direction = direction.map(|d| load(&d));
+        Self {
+            eye,
+            step,
+            direction,
+            first: load(&first),
+            end: load(&end),
+            color: [_mm256_setzero_ps(); 4],
+            inverse_advance: direction.map(|d| inverse_advance(d, step)),
+            slack: 1e-3 + farthest * 4e-7,
+        }
+    }
+
+    /// Lanes whose rays have samples at or after `k` to take.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn live(&self, k: __m256) -> __m256 {
+        let before_end = _mm256_cmp_ps::<_CMP_LT_OQ>(k, self.end);
+        let clear = _mm256_cmp_ps::<_CMP_LT_OQ>(self.color[3], _mm256_set1_ps(OPAQUE));
+        _mm256_and_ps(before_end, clear)
+    }
+
+    /// Puts a colour behind what the lanes of `mask` have.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn blend(&mut self, color: [__m256; 4], mask: __m256) {
+        let through = _mm256_sub_ps(_mm256_set1_ps(1.0), self.color[3]);
+        let through = _mm256_and_ps(through, mask);
+        for (own, c) in self.color.iter_mut().zip(color) {
+            *own = _mm256_fmadd_ps(through, c, *own);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn load(lanes: &[f32; LANES]) -> __m256 {
+    // SAFETY: eight numbers can be read.
+    unsafe { _mm256_loadu_ps(lanes.as_ptr()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn store(v: __m256) -> [f32; LANES] {
+    let mut lanes = [0.0; LANES];
+    // SAFETY: eight numbers can be written.
+    unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), v) };
+    lanes
+}
+
+/// `1 / (direction · step)`, finite: short advances count as longer ones of the same sign.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn inverse_advance(direction: __m256, step: f32) -> __m256 {
+    let sign = _mm256_set1_ps(-0.0);
+    let advance = _mm256_mul_ps(direction, _mm256_set1_ps(step));
+    let length = _mm256_max_ps(
+        _mm256_andnot_ps(sign, advance),
+        _mm256_set1_ps(ADVANCE_MIN_VOXELS),
+    );
+    let advance = _mm256_or_ps(length, _mm256_and_ps(sign, advance));
+    _mm256_div_ps(_mm256_set1_ps(1.0), advance)
+}
+
+/// Smallest lane.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn min_lane(v: __m256) -> f32 {
+    let four = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+    let two = _mm_min_ps(four, _mm_movehl_ps(four, four));
+    let one = _mm_min_ss(two, _mm_shuffle_ps::<1>(two, two));
+    _mm_cvtss_f32(one)
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn mix(a: __m256, b: __m256, t: __m256) -> __m256 {
+    _mm256_fmadd_ps(_mm256_sub_ps(b, a), t, a)
+}
+
+impl<'a> Kernel<'a> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        reason = "strides are below 2^31 in a field that can be addressed; the run is small"
+    )]
+    fn new(frame: &'a Frame, field: &'a Field<'a>) -> Self {
+        let ray = frame.ray(frame.view.width / 2, frame.view.height / 2);
+        let speed = ray.direction.iter().fold(0.0_f32, |m, d| m.max(d.abs()));
+        let run = VISIBLE_RUN_VOXELS / (speed * ray.step);
+        Self {
+            frame,
+            field,
+            visible_run: if field.skip.is_some() {
+                run.clamp(0.0, 64.0) as u32
+            } else {
+                u32::MAX
+            },
+            strides: [field.size[0], field.stride[1], field.stride[2]].map(|s| s as i32),
+            slice_rows: field.size[1] as f32,
+        }
+    }
+
+    /// Premultiplied colours of a packet's pixels, rows of four.
+    ///
+    /// # Safety
+    /// AVX2 and FMA are there, and [`can_address`] holds.
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn render<V: PacketVoxel>(&self, pixels: &PixelRect) -> [[f32; 4]; LANES] {
+        let mut packet = Packet::new(self.frame, self.field, pixels);
+        let has_any = _mm256_cmp_ps::<_CMP_LT_OQ>(packet.first, packet.end);
+        if _mm256_movemask_ps(has_any) == 0 {
+            return [[0.0; 4]; LANES];
+        }
+        let never = _mm256_set1_ps(f32::INFINITY);
+        let k = min_lane(_mm256_blendv_ps(never, packet.first, has_any));
+        // SAFETY: as this function's.
+        unsafe {
+            if self.frame.shading.is_some() {
+                self.march::<V, true>(&mut packet, k);
+            } else {
+                self.march::<V, false>(&mut packet, k);
+            }
+        }
+        let [r, g, b, a] = packet.color.map(|c| store(c));
+        std::array::from_fn(|i| [r[i], g[i], b[i], a[i]])
+    }
+
+    /// # Safety
+    /// As [`Self::render`].
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn march<V: PacketVoxel, const SHADED: bool>(&self, packet: &mut Packet, mut k: f32) {
+        // Samples that are taken without asking for their macrocells.
+        let mut run = if self.field.skip.is_some() {
+            0
+        } else {
+            u32::MAX
+        };
+        loop {
+            let index = _mm256_set1_ps(k);
+            let live = packet.live(index);
+            if _mm256_movemask_ps(live) == 0 {
+                return;
+            }
+            let active = _mm256_and_ps(live, _mm256_cmp_ps::<_CMP_LE_OQ>(packet.first, index));
+            let places = self.locate(packet, k);
+            if run == 0
+                && let Some(skip) = self.field.skip
+            {
+                let next = self.next_visible(packet, skip, &places, (live, active), k);
+                if next > k {
+                    k = next;
+                    continue;
+                }
+                run = self.visible_run;
+            } else {
+                run = run.saturating_sub(1);
+            }
+            // SAFETY: `locate` clamps to the stored box, and the field can be addressed.
+            let number = unsafe { self.trilinear::<V>(&places) };
+            let mut color = classify(&self.frame.table, number);
+            if SHADED && let Some(shading) = &self.frame.shading {
+                let seen = _mm256_cmp_ps::<_CMP_GT_OQ>(color[3], _mm256_setzero_ps());
+                if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
+                    // SAFETY: as above.
+                    let difference = unsafe { self.difference::<V>(&places) };
+                    color = lit(shading, color, difference, packet.direction);
+                }
+            }
+            packet.blend(color, active);
+            k += 1.0;
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn locate(&self, packet: &Packet, k: f32) -> Places {
+        let t = _mm256_set1_ps(k * packet.step);
+        let mut places = Places {
+            position: [_mm256_setzero_ps(); 3],
+            cell: [_mm256_setzero_ps(); 3],
+            fraction: [_mm256_setzero_ps(); 3],
+        };
+        for a in 0..3 {
+            let set = |v: [f32; 3]| _mm256_set1_ps(v[a]);
+            let p = _mm256_fmadd_ps(t, packet.direction[a], set(packet.eye));
+            // The clamps, in this order of arguments, turn a NaN into the first voxel.
+            let q = _mm256_max_ps(p, set(self.field.first));
+            let q = _mm256_min_ps(q, set(self.field.last));
+            let below = _mm256_floor_ps(_mm256_min_ps(q, set(self.field.last_cell)));
+            places.position[a] = p;
+            places.cell[a] = _mm256_sub_ps(below, set(self.field.first));
+            places.fraction[a] = _mm256_sub_ps(q, below);
+        }
+        places
+    }
+
+    /// `k` where a lane of `active` stands in a visible macrocell; else the first sample after
+    /// which one of `live` may, if no lane of `active` does now.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn next_visible(
+        &self,
+        packet: &Packet,
+        skip: &SkipGrid,
+        places: &Places,
+        (live, active): (__m256, __m256),
+        k: f32,
+    ) -> f32 {
+        let cells = places
+            .cell
+            .map(|c| _mm256_srli_epi32::<{ CELL_SHIFT as i32 }>(_mm256_cvtps_epi32(c)));
+        let distance = distances(skip, cells);
+        let hidden = _mm256_castsi256_ps(_mm256_cmpgt_epi32(distance, _mm256_setzero_si256()));
+        if _mm256_movemask_ps(_mm256_andnot_ps(hidden, active)) != 0 {
+            return k;
+        }
+        // From the middle of the macrocell, all is hidden up to `distance − ½` macrocells.
+        let edge = _mm256_set1_ps(CELL_EDGE as f32);
+        let half = _mm256_set1_ps(0.5 * CELL_EDGE as f32);
+        let room = _mm256_fmsub_ps(_mm256_cvtepi32_ps(distance), edge, half);
+        let room = _mm256_sub_ps(room, _mm256_set1_ps(packet.slack));
+        let mut samples = _mm256_set1_ps(f32::INFINITY);
+        for a in 0..3 {
+            let first = _mm256_set1_ps(self.field.first[a]);
+            let middle = _mm256_fmadd_ps(_mm256_cvtepi32_ps(cells[a]), edge, half);
+            let off = _mm256_sub_ps(_mm256_add_ps(middle, first), places.position[a]);
+            let inverse = packet.inverse_advance[a];
+            let length = _mm256_andnot_ps(_mm256_set1_ps(-0.0), inverse);
+            let way = _mm256_fmadd_ps(off, inverse, _mm256_mul_ps(room, length));
+            samples = _mm256_min_ps(samples, way);
+        }
+        let samples = _mm256_max_ps(_mm256_floor_ps(samples), _mm256_setzero_ps());
+        let after = _mm256_add_ps(samples, _mm256_set1_ps(k + 1.0));
+        // Lanes yet to begin: at their first sample.
+        let next = _mm256_blendv_ps(packet.first, after, active);
+        let next = _mm256_blendv_ps(_mm256_set1_ps(f32::INFINITY), next, live);
+        min_lane(next).max(k + 1.0)
+    }
+
+    /// Offset of each place's row, in voxels.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn row(&self, y: __m256, z: __m256) -> __m256i {
+        let rows = _mm256_fmadd_ps(z, _mm256_set1_ps(self.slice_rows), y);
+        _mm256_mullo_epi32(_mm256_cvtps_epi32(rows), _mm256_set1_epi32(self.strides[0]))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn columns(&self, places: &Places) -> Columns {
+        Columns {
+            x: _mm256_cvtps_epi32(places.cell[0]),
+            row_voxels: self.strides[0],
+        }
+    }
+
+    /// The stored number at the places.
+    ///
+    /// # Safety
+    /// The places are in the stored box, and [`can_address`] holds.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn trilinear<V: PacketVoxel>(&self, places: &Places) -> __m256 {
+        let columns = self.columns(places);
+        let row = self.row(places.cell[1], places.cell[2]);
+        let [fx, fy, fz] = places.fraction;
+        let line = |by: usize| {
+            // SAFETY: rows of the stored box begin there: cells have an upper neighbour, or a
+            // stride of 0.
+            let [a, b] = unsafe {
+                let base = self.field.bytes.as_ptr().add(by * V::BYTES);
+                V::pair(base, row, columns)
+            };
+            mix(a, b, fx)
+        };
+        let [_, dy, dz] = self.field.stride;
+        let near = mix(line(0), line(dy), fy);
+        let far = mix(line(dz), line(dz + dy), fy);
+        mix(near, far, fz)
+    }
+
+    /// Difference of the field a voxel above and a voxel below on each axis.
+    ///
+    /// Away from the border, `f(p + 1) − f(p − 1)` interpolates the differences of the voxels
+    /// two apart. Repeating border voxels gives just what clamping positions gives.
+    ///
+    /// # Safety
+    /// As [`Self::trilinear`].
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn difference<V: PacketVoxel>(&self, places: &Places) -> [__m256; 3] {
+        let columns = self.columns(places);
+        let base = self.field.bytes.as_ptr();
+        let [fx, fy, fz] = places.fraction;
+        let clamped = |a: usize, by: f32| {
+            let to = _mm256_add_ps(places.cell[a], _mm256_set1_ps(by));
+            let last = _mm256_set1_ps(self.field.last[a] - self.field.first[a]);
+            _mm256_min_ps(_mm256_max_ps(to, _mm256_setzero_ps()), last)
+        };
+        let [ys, zs] = [1, 2].map(|a| [-1.0, 0.0, 1.0, 2.0].map(|by| clamped(a, by)));
+        // A line of the field along x at the places' x: its value.
+        let line = |y: usize, z: usize| {
+            // SAFETY: y and z are clamped to the stored box.
+            let [a, b] = unsafe { V::pair(base, self.row(ys[y], zs[z]), columns) };
+            mix(a, b, fx)
+        };
+        // The same, with its difference along x.
+        let line_and_difference = |y: usize, z: usize| {
+            // SAFETY: y and z are clamped to the stored box.
+            let [a, b, c, d] = unsafe { V::quad(base, self.row(ys[y], zs[z]), columns) };
+            let slope = mix(_mm256_sub_ps(c, a), _mm256_sub_ps(d, b), fx);
+            (mix(b, c, fx), slope)
+        };
+        let (v11, s11) = line_and_difference(1, 1);
+        let (v21, s21) = line_and_difference(2, 1);
+        let (v12, s12) = line_and_difference(1, 2);
+        let (v22, s22) = line_and_difference(2, 2);
+        let along_x = mix(mix(s11, s21, fy), mix(s12, s22, fy), fz);
+        let slope_y = |v1, v2, z| {
+            let (below, above) = (line(0, z), line(3, z));
+            mix(_mm256_sub_ps(v2, below), _mm256_sub_ps(above, v1), fy)
+        };
+        let along_y = mix(slope_y(v11, v21, 1), slope_y(v12, v22, 2), fz);
+        let slope_z = |v1, v2, y| {
+            let (below, above) = (line(y, 0), line(y, 3));
+            mix(_mm256_sub_ps(v2, below), _mm256_sub_ps(above, v1), fz)
+        };
+        let along_z = mix(slope_z(v11, v12, 1), slope_z(v21, v22, 2), fy);
+        [along_x, along_y, along_z]
+    }
+}
+
+/// The distances of macrocells.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+#[expect(clippy::cast_possible_wrap, reason = "counts are below 2^16")]
+fn distances(skip: &SkipGrid, [x, y, z]: [__m256i; 3]) -> __m256i {
+    let counts = skip.counts();
+    let [nx, ny, nz] = counts.map(|n| _mm256_set1_epi32(n as i32));
+    // Macrocells are inside since places are; the comparison with the grid is cheap all the same.
+    let inside = |v, n| _mm256_min_epi32(v, _mm256_sub_epi32(n, _mm256_set1_epi32(1)));
+    let (x, y, z) = (inside(x, nx), inside(y, ny), inside(z, nz));
+    let rows = _mm256_add_epi32(_mm256_mullo_epi32(z, ny), y);
+    let at = _mm256_add_epi32(_mm256_mullo_epi32(rows, nx), x);
+    // SAFETY: the macrocells are in the grid, and three bytes follow its last one.
+    let four = unsafe { _mm256_i32gather_epi32::<1>(skip.distances().as_ptr().cast(), at) };
+    _mm256_and_si256(four, _mm256_set1_epi32(0xff))
+}
+
+/// Premultiplied colours of a step through stored numbers.
+///
+/// Gathers would take eight times as many instructions: each lane's entries are loaded whole,
+/// mixed, then transposed.
+///
+/// # Panics
+/// Where the table has fewer than two entries.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+#[expect(
+    clippy::cast_sign_loss,
+    reason = "entries are clamped to the table before"
+)]
+fn classify(table: &TransferTable, number: __m256) -> [__m256; 4] {
+    let entries = table.entries.as_slice();
+    assert!(entries.len() > 1);
+    let last = (entries.len() - 1) as f32;
+    let x = _mm256_fmadd_ps(
+        number,
+        _mm256_set1_ps(table.scale),
+        _mm256_set1_ps(table.offset),
+    );
+    // The clamps, in this order of arguments, turn a NaN into 0.
+    let x = _mm256_min_ps(_mm256_max_ps(x, _mm256_setzero_ps()), _mm256_set1_ps(last));
+    let below = _mm256_floor_ps(_mm256_min_ps(x, _mm256_set1_ps(last - 1.0)));
+    let t = _mm256_sub_ps(x, below);
+    let mut index = [0_i32; LANES];
+    // SAFETY: eight numbers can be written.
+    unsafe { _mm256_storeu_si256(index.as_mut_ptr().cast(), _mm256_cvtps_epi32(below)) };
+    let both = |lane: usize, next: usize| {
+        // SAFETY: entries 0 ..= last − 1 and their successors are in the table.
+        unsafe {
+            let at = |lane: usize| entries.as_ptr().add(index[lane] as usize + next).cast();
+            _mm256_loadu2_m128(at(lane + 4), at(lane))
+        }
+    };
+    let c0 = mix(
+        both(0, 0),
+        both(0, 1),
+        _mm256_permute_ps::<0b00_00_00_00>(t),
+    );
+    let c1 = mix(
+        both(1, 0),
+        both(1, 1),
+        _mm256_permute_ps::<0b01_01_01_01>(t),
+    );
+    let c2 = mix(
+        both(2, 0),
+        both(2, 1),
+        _mm256_permute_ps::<0b10_10_10_10>(t),
+    );
+    let c3 = mix(
+        both(3, 0),
+        both(3, 1),
+        _mm256_permute_ps::<0b11_11_11_11>(t),
+    );
+    let (rg01, ba01) = (_mm256_unpacklo_ps(c0, c1), _mm256_unpackhi_ps(c0, c1));
+    let (rg23, ba23) = (_mm256_unpacklo_ps(c2, c3), _mm256_unpackhi_ps(c2, c3));
+    [
+        _mm256_shuffle_ps::<0b01_00_01_00>(rg01, rg23),
+        _mm256_shuffle_ps::<0b11_10_11_10>(rg01, rg23),
+        _mm256_shuffle_ps::<0b01_00_01_00>(ba01, ba23),
+        _mm256_shuffle_ps::<0b11_10_11_10>(ba01, ba23),
+    ]
+}
+
+/// As [`Shading::lit`], eight at once.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn lit(
+    shading: &Shading,
+    color: [__m256; 4],
+    difference: [__m256; 3],
+    direction: [__m256; 3],
+) -> [__m256; 4] {
+    let set = |v| _mm256_set1_ps(v);
+    let [x, y, z] = difference.map(|d| _mm256_mul_ps(d, set(shading.scale)));
+    let m = shading.metric.map(|c| set(c));
+    // gᵀ M g = x·(xx·x + 2xy·y + 2xz·z) + y·(yy·y + 2yz·z) + zz·z²
+    let dot_x = _mm256_fmadd_ps(m[0], x, _mm256_fmadd_ps(m[3], y, _mm256_mul_ps(m[4], z)));
+    let dot_y = _mm256_fmadd_ps(m[1], y, _mm256_mul_ps(m[5], z));
+    let dot_z = _mm256_mul_ps(m[2], z);
+    let square = _mm256_fmadd_ps(x, dot_x, _mm256_fmadd_ps(y, dot_y, _mm256_mul_ps(z, dot_z)));
+    let length = _mm256_sqrt_ps(_mm256_max_ps(square, set(1.0)));
+    let along = _mm256_fmadd_ps(
+        x,
+        direction[0],
+        _mm256_fmadd_ps(y, direction[1], _mm256_mul_ps(z, direction[2])),
+    );
+    let nl = _mm256_div_ps(_mm256_andnot_ps(set(-0.0), along), length);
+    let diffuse = _mm256_fmadd_ps(nl, set(DIFFUSE), set(AMBIENT));
+    let squared = _mm256_mul_ps(nl, nl);
+    let fourth = _mm256_mul_ps(squared, squared);
+    let tenth = _mm256_mul_ps(_mm256_mul_ps(fourth, fourth), squared);
+    let [r, g, b, a] = color;
+    let shine = _mm256_mul_ps(_mm256_mul_ps(a, set(SPECULAR)), tenth);
+    let [r, g, b] = [r, g, b].map(|c| _mm256_fmadd_ps(c, diffuse, shine));
+    [r, g, b, a]
+}

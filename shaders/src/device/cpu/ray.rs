@@ -1,0 +1,169 @@
+//! Rays in grid space and the samples that a job owns on them.
+//!
+//! Invariant: sample k stands at `fma(k · step, direction, eye)` in f32, the same expression with
+//! the same inputs for every brick and job, so that neighbours agree about who owns it. On each
+//! axis that is monotonic in k, so what a box owns is one interval.
+
+/// Largest sample index: above, indices are no longer exact in f32.
+pub(super) const SAMPLE_MAX: u32 = (1 << 24) - 1;
+/// Samples that a guessed end of an interval is moved one by one before it is searched for.
+const NUDGES_MAX: u32 = 3;
+
+/// Points `lo <= p < hi` on every axis, in grid space.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) lo: [f32; 3],
+    pub(super) hi: [f32; 3],
+}
+
+/// A ray in grid space (voxels), by world length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ray {
+    /// Voxels.
+    pub(super) eye: [f32; 3],
+    /// Voxels per world unit.
+    pub(super) direction: [f32; 3],
+    /// World units between samples.
+    pub(super) step: f32,
+}
+
+impl Ray {
+    /// Position of sample `k`, in voxels.
+    #[inline(always)]
+    pub(super) fn position(&self, k: u32) -> [f32; 3] {
+        let t = k as f32 * self.step;
+        std::array::from_fn(|a| t.mul_add(self.direction[a], self.eye[a]))
+    }
+
+    /// The samples inside the bounds, as a half-open interval; empty ones are (0,0).
+    #[inline(always)]
+    pub(super) fn samples_inside(&self, bounds: &Bounds) -> (u32, u32) {
+        let (mut near, mut far) = (0.0_f64, f64::from(SAMPLE_MAX));
+        for a in 0..3 {
+            let (e, d) = (f64::from(self.eye[a]), f64::from(self.direction[a]));
+            if self.direction[a].abs() > 0.0 {
+                let per_step = 1.0 / (d * f64::from(self.step));
+                let t0 = (f64::from(bounds.lo[a]) - e) * per_step;
+                let t1 = (f64::from(bounds.hi[a]) - e) * per_step;
+                near = near.max(t0.min(t1));
+                far = far.min(t0.max(t1));
+            } else if !(bounds.lo[a] <= self.eye[a] && self.eye[a] < bounds.hi[a]) {
+                return (0, 0);
+            }
+        }
+        // Positions are rounded, so the slab test is wrong by a sample or so.
+        if near > far + 2.0 + far.abs() * 1e-6 {
+            return (0, 0);
+        }
+        let first = first_true(guess(near), |k| self.has_entered(bounds, k));
+        let end = first_true(guess(far), |k| self.has_left(bounds, k));
+        if first < end { (first, end) } else { (0, 0) }
+    }
+
+    #[inline(always)]
+    fn has_entered(&self, bounds: &Bounds, k: u32) -> bool {
+        let p = self.position(k);
+        (0..3).all(|a| {
+            if self.direction[a] >= 0.0 {
+                p[a] >= bounds.lo[a]
+            } else {
+                p[a] < bounds.hi[a]
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn has_left(&self, bounds: &Bounds, k: u32) -> bool {
+        let p = self.position(k);
+        !(0..3).all(|a| {
+            if self.direction[a] >= 0.0 {
+                p[a] < bounds.hi[a]
+            } else {
+                p[a] >= bounds.lo[a]
+            }
+        })
+    }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to the range before; NaN becomes 0"
+)]
+fn guess(k: f64) -> u32 {
+    // Plain comparisons instead of clamp and ceil, which are calls on older processors.
+    if k >= f64::from(SAMPLE_MAX) {
+        SAMPLE_MAX
+    } else if k > 0.0 {
+        (k as u32 + 1).min(SAMPLE_MAX)
+    } else {
+        0
+    }
+}
+
+/// The first k for which the monotonic `is` is true, at most [`SAMPLE_MAX`]: near the guess at
+/// best, else by bisection.
+#[inline(always)]
+fn first_true(guess: u32, is: impl Fn(u32) -> bool) -> u32 {
+    let mut k = guess;
+    if is(k) {
+        for _ in 0..NUDGES_MAX {
+            if k == 0 || !is(k - 1) {
+                return k;
+            }
+            k -= 1;
+        }
+        return bisect(0, k, is);
+    }
+    for _ in 0..NUDGES_MAX {
+        if k >= SAMPLE_MAX {
+            return SAMPLE_MAX;
+        }
+        k += 1;
+        if is(k) {
+            return k;
+        }
+    }
+    bisect(k, SAMPLE_MAX, is)
+}
+
+/// The first true one in `low..high`, or `high`.
+#[cold]
+fn bisect(mut low: u32, mut high: u32, is: impl Fn(u32) -> bool) -> u32 {
+    while low < high {
+        let middle = low.midpoint(high);
+        if is(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_interval_holds_exactly_the_samples_inside(
+            eye in prop::array::uniform3(-30.0..40.0_f32),
+            direction in prop::array::uniform3(prop_oneof![-1.0..1.0_f32, Just(0.0), Just(1e-7), Just(-1e-30)]),
+            step in 0.1..2.0_f32,
+            lo in prop::array::uniform3(0..8_u8),
+        ) {
+            let lo = lo.map(f32::from);
+            let bounds = Bounds { lo, hi: lo.map(|v| v + 4.0) };
+            let ray = Ray { eye, direction, step };
+            let (first, end) = ray.samples_inside(&bounds);
+            for k in 0..3000 {
+                let p = ray.position(k);
+                let inside = (0..3).all(|a| bounds.lo[a] <= p[a] && p[a] < bounds.hi[a]);
+                prop_assert_eq!(inside, (first..end).contains(&k), "k {} of {}..{}", k, first, end);
+            }
+        }
+    }
+}
