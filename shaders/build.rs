@@ -1,8 +1,8 @@
 //! Compiles `wgsl/*.wgsl` to SPIR-V with naga, one file per entry point and variant.
 //!
 //! A variant is a choice of the `override` constants of a kernel; they are settled here, so that
-//! drivers see constants and need no specialisation. Names: `raycast_` followed by a digit per
-//! constant of [`RAYCAST_SWITCHES`], 1 where it is true.
+//! drivers see constants and need no specialisation. Names: `raycast_` and a number whose bit b
+//! is constant b of [`RAYCAST_SWITCHES`].
 
 use naga::{
     back::{PipelineConstants, pipeline_constants::process_overrides, spv},
@@ -12,7 +12,7 @@ use naga::{
 use std::{env, error::Error, fs, path::Path};
 
 /// The `override` constants of `raycast.wgsl`.
-const RAYCAST_SWITCHES: [&str; 3] = ["VOXELS_BY_SAMPLER", "TABLE_BY_SAMPLER", "SHADED"];
+const RAYCAST_SWITCHES: [&str; 4] = ["VOXELS_BY_SAMPLER", "TABLE_BY_SAMPLER", "SHADED", "LEAPS"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=wgsl");
@@ -20,14 +20,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
     for choice in 0..1_u32 << RAYCAST_SWITCHES.len() {
-        let mut name = String::from("raycast_");
         let mut constants = PipelineConstants::default();
         for (bit, switch) in RAYCAST_SWITCHES.iter().enumerate() {
-            let on = choice >> bit & 1 == 1;
-            name.push(if on { '1' } else { '0' });
-            constants.insert((*switch).into(), f64::from(u8::from(on)));
+            constants.insert((*switch).into(), f64::from(choice >> bit & 1));
         }
-        compile("wgsl/raycast.wgsl", "raycast", &constants, &out.join(name))?;
+        compile(
+            "wgsl/raycast.wgsl",
+            "raycast",
+            &constants,
+            &out.join(format!("raycast_{choice}")),
+        )?;
     }
     let none = PipelineConstants::default();
     for entry in ["probe_voxels", "probe_table"] {

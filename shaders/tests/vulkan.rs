@@ -3,10 +3,17 @@
 //! `BRICKMESH_GPU=off` skips these, `auto` (the default) skips where there is no Vulkan device,
 //! `require` fails there. A driver on the CPU (lavapipe) is enough.
 #![cfg(feature = "vulkan")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests are outside the test functions that clippy knows"
+)]
 
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, DeviceError, Job, RenderDevice, Scene, SubImage,
-    device::vulkan::{VulkanDevice, enumerate},
+    device::{
+        cpu::CpuDevice,
+        vulkan::{VulkanDevice, enumerate},
+    },
     scene::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR, SPECULAR_EXPONENT},
 };
 use brickmesh_topology::{
@@ -40,6 +47,16 @@ fn device(test: &str) -> Option<VulkanDevice> {
         }
         Err(error) => panic!("BRICKMESH_GPU=require, but {error}"),
     }
+}
+
+/// The device as it is, and as one whose sampler is too coarse; none with a printed reason.
+fn devices(test: &str) -> Vec<VulkanDevice> {
+    let Some(own) = device(test) else {
+        return Vec::new();
+    };
+    let mut coarse = VulkanDevice::new(None, None).unwrap();
+    coarse.distrust_sampler().unwrap();
+    vec![own, coarse]
 }
 
 /// A volume with its voxels.
@@ -186,7 +203,7 @@ fn key(brick: BrickIndex) -> BrickKey {
 }
 
 /// The picture by a single brick without ghosts.
-fn whole(device: &mut VulkanDevice, data: &Data, scene: &Scene) -> SubImage {
+fn whole(device: &mut dyn RenderDevice, data: &Data, scene: &Scene) -> SubImage {
     let all = VoxelBox::new([0; 3], data.volume.dims);
     let brick = BrickIndex(0);
     device.load_brick(key(brick), data.brick(all, all)).unwrap();
@@ -282,6 +299,17 @@ fn colourful(low: f64, high: f64) -> Vec<TransferPoint> {
     ]
 }
 
+/// Most of the values are transparent: rays leap.
+fn sparse(low: f64, high: f64) -> Vec<TransferPoint> {
+    let at = |f: f64| low + (high - low) * f;
+    vec![
+        point(at(0.0), [0.0; 3], 0.0),
+        point(at(0.78), [0.0, 1.0, 0.0], 0.0),
+        point(at(0.85), [1.0, 0.5, 0.0], 0.4),
+        point(at(1.0), [1.0, 0.1, 0.5], 0.9),
+    ]
+}
+
 fn range_of(voxel: VoxelType) -> (f64, f64) {
     match voxel {
         VoxelType::U8 => (0.0, 255.0),
@@ -350,73 +378,73 @@ fn an_empty_transfer_function_shows_nothing_and_an_opaque_slab_its_colour() {
 /// with step 1 only the sample at z = ½ is inside.
 #[test]
 fn every_type_gives_its_stored_numbers_back() {
-    let Some(mut device) = device("every_type…") else {
-        return;
-    };
-    for voxel in TYPES {
-        let (low, high) = range_of(voxel);
-        let volume = VolumeDescription::new([37, 5, 2], voxel);
-        let data = Data::new(volume, |[x, y, _]| match [x, y] {
-            [18, 2] => low,
-            [17, 3] => high,
-            _ => low + (high - low) * f64::from(x + 37 * y) / f64::from(37 * 5 - 1),
-        });
-        let ramp = vec![point(low, [0.0; 3], 1.0), point(high, [1.0; 3], 1.0)];
-        for at in [[18, 2], [17, 3], [1, 1], [35, 3], [16, 1], [20, 2]] {
-            let [x, y] = at.map(f64::from);
-            let camera = Camera {
-                eye: DVec3::new(x, y, 1.5),
-                at: DVec3::new(x, y, 0.0),
-                up: DVec3::Y,
-                fov_degrees: 1e-3,
-            };
-            let mut scene = scene(&data, camera, ramp.clone(), 1.0);
-            scene.view = camera.view(1, 1).unwrap();
-            let image = whole(&mut device, &data, &scene);
-            let wanted = (data.voxel([at[0], at[1], 0]) - low) / (high - low);
-            let [found, _, _, alpha] = image.pixels()[0].map(f64::from);
-            assert!(
-                (alpha - 1.0).abs() < 1e-6,
-                "{} {at:?}: alpha {alpha}",
-                voxel.name()
-            );
-            // A step of a 16-bit type is 1.5e-5 of its range.
-            let error = (found - wanted).abs();
-            assert!(
-                error < 7e-6,
-                "{} {at:?}: {found} for {wanted}",
-                voxel.name()
-            );
+    for mut device in devices("every_type…") {
+        for voxel in TYPES {
+            let (low, high) = range_of(voxel);
+            let volume = VolumeDescription::new([37, 5, 2], voxel);
+            let data = Data::new(volume, |[x, y, _]| match [x, y] {
+                [18, 2] => low,
+                [17, 3] => high,
+                _ => low + (high - low) * f64::from(x + 37 * y) / f64::from(37 * 5 - 1),
+            });
+            let ramp = vec![point(low, [0.0; 3], 1.0), point(high, [1.0; 3], 1.0)];
+            for at in [[18, 2], [17, 3], [1, 1], [35, 3], [16, 1], [20, 2]] {
+                let [x, y] = at.map(f64::from);
+                let camera = Camera {
+                    eye: DVec3::new(x, y, 1.5),
+                    at: DVec3::new(x, y, 0.0),
+                    up: DVec3::Y,
+                    fov_degrees: 1e-3,
+                };
+                let mut scene = scene(&data, camera, ramp.clone(), 1.0);
+                scene.view = camera.view(1, 1).unwrap();
+                let image = whole(&mut device, &data, &scene);
+                let wanted = (data.voxel([at[0], at[1], 0]) - low) / (high - low);
+                let [found, _, _, alpha] = image.pixels()[0].map(f64::from);
+                assert!(
+                    (alpha - 1.0).abs() < 1e-6,
+                    "{} {at:?}: alpha {alpha}",
+                    voxel.name()
+                );
+                // A step of a 16-bit type is 1.5e-5 of its range.
+                let error = (found - wanted).abs();
+                assert!(
+                    error < 7e-6,
+                    "{} {at:?}: {found} for {wanted}",
+                    voxel.name()
+                );
+            }
         }
     }
 }
 
 #[test]
 fn pictures_of_every_type_are_the_references() {
-    let Some(mut device) = device("pictures_of_every_type…") else {
-        return;
-    };
-    for voxel in TYPES {
-        let (low, high) = range_of(voxel);
-        let volume = VolumeDescription {
-            spacing: [1.0, 1.5, 0.75],
-            origin: [-7.0, 20.0, 3.0],
-            direction: [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
-            value_scale: 0.5,
-            value_offset: -10.0,
-            ..VolumeDescription::new([31, 22, 27], voxel)
-        };
-        let data = waves(volume, low, high);
-        let [low, high] = [low, high].map(|v| data.volume.value(v));
-        let camera = Camera::whole(&data.volume);
-        for shade in [false, true] {
-            let scene = Scene {
-                shade,
-                ..scene(&data, camera, colourful(low, high), 0.4)
+    for mut device in devices("pictures_of_every_type…") {
+        for voxel in TYPES {
+            let (low, high) = range_of(voxel);
+            let volume = VolumeDescription {
+                spacing: [1.0, 1.5, 0.75],
+                origin: [-7.0, 20.0, 3.0],
+                direction: [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+                value_scale: 0.5,
+                value_offset: -10.0,
+                ..VolumeDescription::new([31, 22, 27], voxel)
             };
-            let image = whole(&mut device, &data, &scene);
-            let what = format!("{} shaded {shade}", voxel.name());
-            assert_close(&what, &image, &data.reference(&scene));
+            let data = waves(volume, low, high);
+            let [low, high] = [low, high].map(|v| data.volume.value(v));
+            let camera = Camera::whole(&data.volume);
+            for points in [colourful(low, high), sparse(low, high)] {
+                for shade in [false, true] {
+                    let scene = Scene {
+                        shade,
+                        ..scene(&data, camera, points.clone(), 0.4)
+                    };
+                    let image = whole(&mut device, &data, &scene);
+                    let what = format!("{} shaded {shade}", voxel.name());
+                    assert_close(&what, &image, &data.reference(&scene));
+                }
+            }
         }
     }
 }
@@ -449,31 +477,63 @@ fn the_eye_may_be_inside_and_on_the_border() {
 
 #[test]
 fn bricks_add_up_to_the_whole() {
-    let Some(mut device) = device("bricks_add_up…") else {
-        return;
-    };
-    for voxel in [VoxelType::U8, VoxelType::I16, VoxelType::F32] {
-        let (low, high) = range_of(voxel);
-        let volume = VolumeDescription {
-            spacing: [1.0, 0.5, 1.0],
-            ..VolumeDescription::new([48, 45, 37], voxel)
-        };
-        let data = waves(volume, low, high);
-        for (azimuth, elevation) in [(45.0, 35.0), (0.0, 0.0), (90.0, 0.0), (201.0, -50.0)] {
-            for shade in [false, true] {
-                let camera = Camera::orbit(&data.volume, azimuth, elevation, 1.2);
-                let scene = Scene {
-                    shade,
-                    ..scene(&data, camera, colourful(low, high), 0.25)
-                };
-                let one = whole(&mut device, &data, &scene);
-                let many = by_bricks(&mut device, &data, &scene, 16);
-                let off = difference_max(&one, &many);
-                assert!(
-                    off <= 1.0 / 255.0,
-                    "{} {azimuth} {elevation}: {off}",
-                    voxel.name()
-                );
+    for mut device in devices("bricks_add_up…") {
+        for voxel in [VoxelType::U8, VoxelType::I16, VoxelType::F32] {
+            let (low, high) = range_of(voxel);
+            let volume = VolumeDescription {
+                spacing: [1.0, 0.5, 1.0],
+                ..VolumeDescription::new([48, 45, 37], voxel)
+            };
+            let data = waves(volume, low, high);
+            for (azimuth, elevation) in [(45.0, 35.0), (0.0, 0.0), (90.0, 0.0), (201.0, -50.0)] {
+                for shade in [false, true] {
+                    let camera = Camera::orbit(&data.volume, azimuth, elevation, 1.2);
+                    let scene = Scene {
+                        shade,
+                        ..scene(&data, camera, colourful(low, high), 0.25)
+                    };
+                    let one = whole(&mut device, &data, &scene);
+                    let many = by_bricks(&mut device, &data, &scene, 16);
+                    let off = difference_max(&one, &many);
+                    assert!(
+                        off <= 1.0 / 255.0,
+                        "{} {azimuth} {elevation}: {off}",
+                        voxel.name()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cpu_device_gives_the_same_picture() {
+    for mut device in devices("the_cpu_device…") {
+        let mut cpu = CpuDevice::new(None, 1 << 30).unwrap();
+        for voxel in TYPES {
+            let (low, high) = range_of(voxel);
+            let volume = VolumeDescription {
+                spacing: [1.25, 1.0, 0.5],
+                ..VolumeDescription::new([40, 33, 51], voxel)
+            };
+            let data = waves(volume, low, high);
+            for points in [colourful(low, high), sparse(low, high)] {
+                for shade in [false, true] {
+                    let camera = Camera::orbit(&data.volume, 120.0, -20.0, 1.5);
+                    let scene = Scene {
+                        shade,
+                        ..scene(&data, camera, points.clone(), 0.3)
+                    };
+                    let here = whole(&mut device, &data, &scene);
+                    let there = whole(&mut cpu, &data, &scene);
+                    let there: Vec<DVec4> = there
+                        .pixels()
+                        .iter()
+                        .map(|p| DVec4::from_array(p.map(f64::from)))
+                        .collect();
+                    let what = format!("{} shaded {shade}", voxel.name());
+                    assert_close(&what, &here, &there);
+                }
             }
         }
     }

@@ -12,11 +12,15 @@ override VOXELS_BY_SAMPLER: bool;
 // The same for the table's entries.
 override TABLE_BY_SAMPLER: bool;
 override SHADED: bool;
+// Whether some macrocells of the brick are transparent.
+override LEAPS: bool;
 
 const AMBIENT: f32 = 0.2;
 const DIFFUSE: f32 = 0.7;
 const SPECULAR: f32 = 0.2;
 const OPAQUE: f32 = 0.999;
+// Edge of a macrocell in voxels.
+const CELL_EDGE: f32 = 8.0;
 // f32 counts samples exactly up to here.
 const SAMPLES_MAX: f32 = 16777216.0;
 
@@ -71,6 +75,9 @@ var<immediate> job: JobParams;
 @group(0) @binding(4) var<uniform> scene: SceneParams;
 // A sampler of its own: the voxels' one may be unable to filter.
 @group(0) @binding(5) var table_linear: sampler;
+
+// Per macrocell, the Chebyshev distance in cells to the nearest that can be seen.
+@group(0) @binding(6) var leaps: texture_3d<u32>;
 
 // Grid position of sample k.
 fn position(k: f32, d: vec3<f32>) -> vec3<f32> {
@@ -167,6 +174,27 @@ fn shade(color: vec4<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
     return vec4<f32>(color.rgb * (AMBIENT + DIFFUSE * nl) + color.a * shine, color.a);
 }
 
+// The first sample from k on, below `end`, that lies in a macrocell that can be seen. From a cell
+// at distance n a ray is free to leave the block of n − 1 cells around it. The thousandth of a
+// step keeps rounding from leaping over a sample beyond the border.
+fn leap(first: f32, end: f32, d: vec3<f32>, per_sample: vec3<f32>) -> f32 {
+    let last = vec3<i32>(textureDimensions(leaps)) - 1;
+    var k = first;
+    while (k < end) {
+        let q = position(k, d) - job.stored_low;
+        // The last sample centre belongs to the last macrocell.
+        let cell = min(vec3<i32>(q * (1.0 / CELL_EDGE)), last);
+        let distance = i32(textureLoad(leaps, cell, 0).x);
+        if (distance == 0) {
+            break;
+        }
+        let border = select(cell + 1 - distance, cell + distance, d > vec3<f32>(0.0));
+        let samples = (vec3<f32>(border) * CELL_EDGE - q) * per_sample;
+        k += max(ceil(min(samples.x, min(samples.y, samples.z)) - 1e-3), 1.0);
+    }
+    return k;
+}
+
 @compute @workgroup_size(8, 8)
 fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= job.width || id.y >= job.height) {
@@ -181,10 +209,17 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let toward = through * inverse_length;
 
     let interval = owned_interval(d);
+    // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
+    let still = abs(d) < vec3<f32>(1e-20);
+    let per_sample = select(1.0 / (d * scene.step_in_world), vec3<f32>(1e20), still);
     var acc = vec4<f32>(0.0);
     var k = interval.x;
     loop {
-        if (k >= interval.y || acc.a >= OPAQUE) {
+        if (LEAPS) {
+            k = leap(k, interval.y, d, per_sample);
+        }
+        // Not k >= end: a k that is no number must end the loop too.
+        if (!(k < interval.y) || acc.a >= OPAQUE) {
             break;
         }
         let q = position(k, d) - job.stored_low;

@@ -5,12 +5,13 @@
 //! Invariants: sums of image sizes stay below `memory_bytes`; time per job comes from the device's
 //! clock where it has one; full precision end to end (see `voxel_image`).
 //!
-//! Not here: macOS and Windows windows, several queues, sharing of images between devices.
+//! Not here: several queues, sharing of images between devices.
 
 mod choice;
 mod gpu;
 mod kernels;
 mod params;
+mod resident;
 mod upload;
 mod voxel_image;
 
@@ -19,14 +20,16 @@ pub use choice::{VulkanDeviceSummary, VulkanKind, enumerate};
 use crate::{
     brick::BrickVoxels,
     device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
+    macrocells::VisibleValues,
     over::SubImage,
     scene::Scene,
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{Digest, PixelRect, VoxelBox, VoxelType};
+use brickmesh_topology::{Digest, PixelRect, VoxelType};
 use gpu::{Explain, Gpu, Home, dispatch};
 use kernels::RaycastVariant;
 use params::{JobParams, SceneParams};
+use resident::{ResidentBrick, Visibility, upload_leaps};
 use std::{collections::BTreeMap, sync::Arc};
 use upload::upload;
 use voxel_image::VoxelImageKind;
@@ -71,17 +74,8 @@ pub struct VulkanDevice {
     used_bytes: u64,
     scene: Option<CurrentScene>,
     pixels: Option<PixelBuffers>,
-}
-
-#[derive(Debug)]
-struct ResidentBrick {
-    owned: VoxelBox,
-    stored: VoxelBox,
-    kind: VoxelImageKind,
-    view: Arc<ImageView>,
-    image_bytes: u64,
-    /// Smallest and largest stored number.
-    range: [f32; 2],
+    /// Stands where a kernel that does not leap has a binding for leaps.
+    no_leaps: Arc<ImageView>,
 }
 
 #[derive(Debug)]
@@ -90,6 +84,9 @@ struct CurrentScene {
     dims: [u32; 3],
     shade: bool,
     table: TransferTable,
+    values: VisibleValues,
+    /// Changes whenever the table does.
+    table_number: u64,
     table_view: Arc<ImageView>,
     params: Subbuffer<[SceneParams]>,
 }
@@ -121,16 +118,7 @@ impl VulkanDevice {
         };
         let (linear, nearest) = (sampler(Filter::Linear)?, sampler(Filter::Nearest)?);
         let table_error = voxel_image::probe_table(&gpu, &linear)?;
-        let mut kinds = Vec::new();
-        for voxel in [
-            VoxelType::U8,
-            VoxelType::I8,
-            VoxelType::U16,
-            VoxelType::I16,
-            VoxelType::F32,
-        ] {
-            kinds.push((voxel, VoxelImageKind::choose(&gpu, &linear, voxel)?));
-        }
+        let kinds = VoxelImageKind::choose_all(&gpu, Some(&linear))?;
         let info = DeviceInfo {
             kind: DeviceKind::Vulkan,
             name: name(&physical.properties().device_name, &kinds),
@@ -150,6 +138,7 @@ impl VulkanDevice {
             used_bytes: 0,
             scene: None,
             pixels: None,
+            no_leaps: upload_leaps(&gpu, [1; 3], &[0])?,
             gpu,
         })
     }
@@ -158,6 +147,21 @@ impl VulkanDevice {
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
+    }
+
+    /// Behaves for the bricks that follow as on a GPU with memory of its own and a coarse sampler:
+    /// kernels interpolate voxels and table, pixels are copied back. For tests on machines
+    /// without such a GPU; costs speed on any other.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] where no image format is left.
+    pub fn distrust_sampler(&mut self) -> Result<(), DeviceError> {
+        self.kinds = VoxelImageKind::choose_all(&self.gpu, None)?;
+        self.info.name = name(&self.gpu.physical().properties().device_name, &self.kinds);
+        self.table_by_sampler = false;
+        self.copies_back = true;
+        self.pixels = None;
+        Ok(())
     }
 
     /// Bytes that resident bricks take.
@@ -248,6 +252,7 @@ impl VulkanDevice {
         &mut self,
         job: &Job,
         key: BrickKey,
+        visibility: &Visibility,
         band: PixelRect,
         out: &mut Vec<[f32; 4]>,
     ) -> Result<u64, DeviceError> {
@@ -261,7 +266,12 @@ impl VulkanDevice {
             voxels_by_sampler: by_sampler,
             table_by_sampler: self.table_by_sampler,
             shaded,
+            leaps: matches!(visibility, Visibility::Some(_)),
         })?;
+        let leaps = match visibility {
+            Visibility::Some(view) => view.clone(),
+            _ => self.no_leaps.clone(),
+        };
         let count = band.pixel_count() as u64;
         let buffers = self.pixel_buffers(count)?;
         let (Some(scene), Some(brick)) = (&self.scene, self.bricks.get(&key)) else {
@@ -277,6 +287,7 @@ impl VulkanDevice {
                 WriteDescriptorSet::buffer(3, buffers.written.clone()),
                 WriteDescriptorSet::buffer(4, scene.params.clone()),
                 WriteDescriptorSet::sampler(5, sampler(self.table_by_sampler).clone()),
+                WriteDescriptorSet::image_view(6, leaps),
             ],
         )?;
         let params = JobParams::new(
@@ -319,37 +330,15 @@ impl RenderDevice for VulkanDevice {
         let size = voxels.stored().size();
         self.check_extent(size)?;
         self.unload_brick(key);
-        let texels = voxels.stored().voxel_count();
-        let room = self.info.memory_bytes - self.used_bytes.min(self.info.memory_bytes);
-        let full = |bytes: u64| DeviceError::OutOfMemory {
+        let room = self.info.memory_bytes.saturating_sub(self.used_bytes);
+        let loaded = ResidentBrick::load(&self.gpu, kind, &voxels, room)?;
+        let brick = loaded.map_err(|bytes| DeviceError::OutOfMemory {
             what: format!(
                 "brick {} takes {bytes} bytes, {room} of {} are free",
                 key.brick.0, self.info.memory_bytes
             ),
-        };
-        // Before anything is allocated: the driver's own rounding is looked at below.
-        let least = texels * kind.texel_bytes() as u64;
-        if least > room {
-            return Err(full(least));
-        }
-        let image = self.gpu.image(kind.format, ImageType::Dim3d, size)?;
-        let requirements = image.memory_requirements();
-        let image_bytes = requirements.iter().map(|r| r.layout.size()).sum();
-        if image_bytes > room {
-            return Err(full(image_bytes));
-        }
-        upload(&self.gpu, &image, kind.texel_bytes(), |first, out| {
-            kind.write(voxels.bytes(), first, out);
         })?;
-        let brick = ResidentBrick {
-            owned: voxels.owned(),
-            stored: voxels.stored(),
-            view: ImageView::new_default(image).explain("viewing a brick")?,
-            kind,
-            image_bytes,
-            range: range(&voxels),
-        };
-        self.used_bytes += image_bytes;
+        self.used_bytes += brick.image_bytes;
         self.bricks.insert(key, brick);
         Ok(())
     }
@@ -362,13 +351,15 @@ impl RenderDevice for VulkanDevice {
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
         let table = TransferTable::new(scene);
-        let same = self
-            .scene
-            .as_ref()
-            .filter(|s| same_colors(&s.table, &table));
-        let table_view = match same {
-            Some(before) => before.table_view.clone(),
-            None => upload_table(&self.gpu, &table)?,
+        let before = self.scene.as_ref();
+        let (table_number, table_view) = match before {
+            Some(before) if same(&before.table, &table) => {
+                (before.table_number, before.table_view.clone())
+            }
+            _ => (
+                before.map_or(0, |b| b.table_number + 1),
+                upload_table(&self.gpu, &table)?,
+            ),
         };
         let params = self
             .gpu
@@ -379,7 +370,9 @@ impl RenderDevice for VulkanDevice {
             data_set: scene.data_set,
             dims: scene.volume.dims,
             shade: scene.shade,
+            values: VisibleValues::of(&table),
             table,
+            table_number,
             table_view,
             params,
         });
@@ -392,7 +385,7 @@ impl RenderDevice for VulkanDevice {
             data_set: scene.data_set,
             brick: job.brick,
         };
-        let Some(brick) = self.bricks.get(&key) else {
+        let Some(brick) = self.bricks.get_mut(&key) else {
             return Err(DeviceError::NotResident { brick: job.brick });
         };
         if !brick.owned.contains_box(&job.owned) {
@@ -402,7 +395,8 @@ impl RenderDevice for VulkanDevice {
                 brick_box: brick.owned,
             });
         }
-        let invisible = scene.table.max_alpha(brick.range[0], brick.range[1]) <= 0.0;
+        let visibility = brick.visibility(&self.gpu, &scene.values, scene.table_number)?;
+        let invisible = matches!(visibility, Visibility::Nothing);
         if invisible || job.owned.is_empty() || job.rect.pixel_count() == 0 {
             return Ok(RenderedJob {
                 image: SubImage::transparent(job.rect),
@@ -418,7 +412,7 @@ impl RenderDevice for VulkanDevice {
                 height: band_rows.min(job.rect.height - row),
                 ..job.rect
             };
-            elapsed_micros += self.render_band(job, key, band, &mut pixels)?;
+            elapsed_micros += self.render_band(job, key, &visibility, band, &mut pixels)?;
         }
         let image = SubImage::new(job.rect, pixels).ok_or_else(|| DeviceError::Failed {
             what: "the picture has the wrong size".into(),
@@ -444,20 +438,11 @@ fn name(device: &str, kinds: &[(VoxelType, VoxelImageKind)]) -> String {
     }
 }
 
-/// Smallest and largest stored number of a brick.
-fn range(voxels: &BrickVoxels) -> [f32; 2] {
-    let bytes = voxels.bytes();
-    let numbers = (0..bytes.len())
-        .step_by(voxels.voxel().bytes())
-        .map(|at| voxels.voxel().read(bytes, at));
-    numbers.fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], v| {
-        [low.min(v), high.max(v)]
-    })
-}
-
-/// Whether two tables hold the same colours, bit by bit.
-fn same_colors(a: &TransferTable, b: &TransferTable) -> bool {
-    bytemuck::cast_slice::<_, u8>(&a.entries) == bytemuck::cast_slice::<_, u8>(&b.entries)
+/// Whether two tables are the same, bit by bit.
+fn same(a: &TransferTable, b: &TransferTable) -> bool {
+    let bits = |t: &TransferTable| [t.scale.to_bits(), t.offset.to_bits()];
+    bits(a) == bits(b)
+        && bytemuck::cast_slice::<_, u8>(&a.entries) == bytemuck::cast_slice::<_, u8>(&b.entries)
 }
 
 /// A scene's table as an image: on llvmpipe twice as fast as a storage buffer.

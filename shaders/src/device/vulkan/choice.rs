@@ -6,7 +6,7 @@ use super::{gpu::compute_family, voxel_image::samples};
 use crate::device::DeviceError;
 use std::{fmt, sync::Arc};
 use vulkano::{
-    LoadingError, Version, VulkanLibrary,
+    LoadingError, Validated, Version, VulkanLibrary,
     device::physical::{PhysicalDevice, PhysicalDeviceType},
     format::Format,
     instance::{Instance, InstanceCreateFlags, InstanceCreateInfo},
@@ -152,8 +152,12 @@ fn physical_devices() -> Result<Vec<Arc<PhysicalDevice>>, DeviceError> {
         ..Default::default()
     };
     let instance = Instance::new(library, info).map_err(|error| {
+        let why = match error {
+            Validated::Error(e) => e.to_string(),
+            Validated::ValidationError(e) => e.to_string(),
+        };
         unavailable(format!(
-            "no Vulkan driver on this machine ({error}); {HOW_TO_INSTALL}"
+            "no Vulkan driver on this machine ({why}); {HOW_TO_INSTALL}"
         ))
     })?;
     let found: Vec<_> = instance

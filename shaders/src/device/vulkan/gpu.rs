@@ -88,13 +88,12 @@ fn device_error(what: &str, error: &(dyn Error + 'static)) -> DeviceError {
     let mut out_of_memory = false;
     let mut next = Some(error);
     while let Some(e) = next {
-        what = format!("{what}: {e}");
-        let vulkan = match e.downcast_ref::<Validated<VulkanError>>() {
-            Some(Validated::Error(vulkan)) => Some(vulkan),
-            _ => e.downcast_ref::<VulkanError>(),
-        };
+        // What `Validated` says of itself is only that its source says more.
+        if !e.is::<Validated<VulkanError>>() {
+            what = format!("{what}: {e}");
+        }
         out_of_memory |= matches!(
-            vulkan,
+            e.downcast_ref(),
             Some(VulkanError::OutOfDeviceMemory | VulkanError::OutOfHostMemory)
         );
         next = e.source();
@@ -387,5 +386,24 @@ impl Timestamps {
             .explain("reading the device's clock")?;
         let elapsed = ticks[1].wrapping_sub(ticks[0]) & self.mask;
         Ok((elapsed as f64 * self.nanos_per_tick / 1000.0).round() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vulkano::memory::allocator::MemoryAllocatorError;
+
+    #[test]
+    fn a_drivers_want_of_memory_is_told_from_its_failure() {
+        let error = |e: VulkanError| {
+            let inner = MemoryAllocatorError::AllocateDeviceMemory(Validated::Error(e));
+            device_error("making an image", &inner)
+        };
+        let full = error(VulkanError::OutOfDeviceMemory);
+        assert!(matches!(full, DeviceError::OutOfMemory { .. }), "{full}");
+        let lost = error(VulkanError::DeviceLost);
+        assert!(matches!(lost, DeviceError::Failed { .. }), "{lost}");
+        assert!(lost.to_string().contains("lost"), "{lost}");
     }
 }

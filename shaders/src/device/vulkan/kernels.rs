@@ -23,23 +23,41 @@ pub(super) struct RaycastVariant {
     pub(super) table_by_sampler: bool,
     /// Headlight shading.
     pub(super) shaded: bool,
+    /// Leaps over transparent macrocells.
+    pub(super) leaps: bool,
 }
+
+/// The raycast kernels, by the bits that `build.rs` numbers them with.
+const RAYCAST: [&[u8]; 16] = [
+    spirv!("raycast_0"),
+    spirv!("raycast_1"),
+    spirv!("raycast_2"),
+    spirv!("raycast_3"),
+    spirv!("raycast_4"),
+    spirv!("raycast_5"),
+    spirv!("raycast_6"),
+    spirv!("raycast_7"),
+    spirv!("raycast_8"),
+    spirv!("raycast_9"),
+    spirv!("raycast_10"),
+    spirv!("raycast_11"),
+    spirv!("raycast_12"),
+    spirv!("raycast_13"),
+    spirv!("raycast_14"),
+    spirv!("raycast_15"),
+];
 
 /// The raycast kernel of a variant.
 pub(super) fn raycast(variant: RaycastVariant) -> Kernel {
-    let spirv: &[u8] = match (
+    let bits = [
         variant.voxels_by_sampler,
         variant.table_by_sampler,
         variant.shaded,
-    ) {
-        (false, false, false) => spirv!("raycast_000"),
-        (false, false, true) => spirv!("raycast_001"),
-        (false, true, false) => spirv!("raycast_010"),
-        (false, true, true) => spirv!("raycast_011"),
-        (true, false, false) => spirv!("raycast_100"),
-        (true, false, true) => spirv!("raycast_101"),
-        (true, true, false) => spirv!("raycast_110"),
-        (true, true, true) => spirv!("raycast_111"),
-    };
-    (spirv, "raycast")
+        variant.leaps,
+    ];
+    let number: usize = bits
+        .iter()
+        .rev()
+        .fold(0, |n, &bit| 2 * n + usize::from(bit));
+    (RAYCAST[number], "raycast")
 }
