@@ -1,8 +1,8 @@
 //! The CPU device: all cores of this machine, AVX2 packets where the processor has them.
 //!
 //! Bricks stay in the buffers that they came in; beside them, the device keeps the value ranges
-//! of their macrocells (8 bytes for 512 voxels) and what the current transfer function sees of
-//! them.
+//! of their macrocells (two voxels for 64) and what the current transfer function sees of them (a
+//! byte for 64 voxels).
 //!
 //! Not here: which bricks to hold (topology), decoding (node).
 
@@ -34,7 +34,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize, time::Instant};
 use voxel::with_voxel;
 
 /// Rows of pixels that a thread takes at a time; even, for packets.
-const BAND_ROWS: usize = 8;
+const BAND_ROWS: u32 = 8;
 
 /// How rays are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,11 @@ impl CpuDevice {
             name: format!("{}, {way}", processor_name()),
             memory_bytes,
         };
-        tracing::debug!(name = info.name, threads = pool.current_num_threads(), "CPU device");
+        tracing::debug!(
+            name = info.name,
+            threads = pool.current_num_threads(),
+            "CPU device"
+        );
         Ok(Self {
             info,
             pool,
@@ -149,13 +153,24 @@ impl CpuDevice {
             let width = rect.width as usize;
             let mut pixels = vec![[0.0; 4]; rect.pixel_count()];
             pixels
-                .par_chunks_mut(width * BAND_ROWS)
-                .zip((rect.y..rect.y + rect.height).into_par_iter().step_by(BAND_ROWS))
+                .par_chunks_mut(width * BAND_ROWS as usize)
+                .zip(
+                    (rect.y..rect.y + rect.height)
+                        .into_par_iter()
+                        .step_by(BAND_ROWS as usize),
+                )
                 .with_max_len(1)
                 .for_each(|(rows, y)| {
-                    let height = (rect.y + rect.height - y).min(BAND_ROWS as u32);
+                    let height = (rect.y + rect.height - y).min(BAND_ROWS);
                     let part = PixelRect { y, height, ..rect };
-                    render_part(self.kernel, frame, &field, brick.voxels.voxel(), &part, rows);
+                    render_part(
+                        self.kernel,
+                        frame,
+                        &field,
+                        brick.voxels.voxel(),
+                        &part,
+                        rows,
+                    );
                 });
             pixels
         });
@@ -279,7 +294,11 @@ impl RenderDevice for CpuDevice {
         }
         if !self.skipping {
             brick.skip = None;
-        } else if brick.skip.as_ref().is_none_or(|(_, of)| *of != scene.generation) {
+        } else if brick
+            .skip
+            .as_ref()
+            .is_none_or(|(_, of)| *of != scene.generation)
+        {
             let grid = SkipGrid::new(&brick.cells, &scene.values);
             brick.skip = Some((grid, scene.generation));
         }

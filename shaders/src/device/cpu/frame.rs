@@ -3,7 +3,7 @@
 //! Space: grid (voxels). Numbers are worked out in f64 and rounded once, alike for every brick
 //! and job of a scene.
 
-use super::ray::Ray;
+use super::ray::{ExactRay, Ray};
 use crate::{
     scene::{AMBIENT, DIFFUSE, SPECULAR, SPECULAR_EXPONENT, Scene},
     transfer_table::TransferTable,
@@ -19,15 +19,14 @@ pub(super) struct Frame {
     pub(super) view: View,
     pub(super) table: TransferTable,
     pub(super) shading: Option<Shading>,
-    eye: [f32; 3],
-    step: f32,
+    eye: DVec3,
+    step: f64,
     forward: DVec3,
     right: DVec3,
     down: DVec3,
 }
 
 impl Frame {
-    #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
     pub(super) fn new(scene: &Scene) -> Self {
         let grid_from_world = scene.volume.grid_from_world();
         let view = scene.view;
@@ -36,11 +35,8 @@ impl Frame {
             volume: scene.volume.clone(),
             table: TransferTable::new(scene),
             shading: scene.shade.then(|| Shading::new(scene)),
-            eye: grid_from_world
-                .transform_point3(view.eye)
-                .as_vec3()
-                .to_array(),
-            step: scene.step as f32,
+            eye: grid_from_world.transform_point3(view.eye),
+            step: scene.step,
             forward: grid_from_world.matrix3 * view.forward,
             right: grid_from_world.matrix3 * view.right,
             down: grid_from_world.matrix3 * view.down,
@@ -50,6 +46,7 @@ impl Frame {
 
     /// The ray of a pixel.
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
     pub(super) fn ray(&self, x: u32, y: u32) -> Ray {
         let view = &self.view;
         let u = 2.0 * (f64::from(x) + 0.5) / f64::from(view.width) - 1.0;
@@ -58,9 +55,14 @@ impl Frame {
         let in_grid = self.forward + self.right * u + self.down * v;
         let direction = in_grid / in_world.length();
         Ray {
-            eye: self.eye,
+            eye: self.eye.as_vec3().to_array(),
             direction: direction.as_vec3().to_array(),
-            step: self.step,
+            step: self.step as f32,
+            exact: ExactRay {
+                eye: self.eye.to_array(),
+                direction: direction.to_array(),
+                step: self.step,
+            },
         }
     }
 }

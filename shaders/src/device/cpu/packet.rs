@@ -23,11 +23,11 @@ use std::arch::x86_64::*;
 /// Pixels of a packet on x and y.
 const PACKET_PIXELS: [u32; 2] = [4, 2];
 /// Rays of a packet.
-const LANES: usize = 8;
+const LANES: usize = (PACKET_PIXELS[0] * PACKET_PIXELS[1]) as usize;
 /// Columns of pixels that are rendered before the next rows: what they read stays in cache.
-const TILE_COLUMNS: usize = 32;
+const TILE_COLUMNS: u32 = 32;
 /// Voxels that a packet goes on without asking for the macrocell again.
-const VISIBLE_RUN_VOXELS: f32 = 4.0;
+const VISIBLE_RUN_VOXELS: f32 = 2.0;
 /// Shortest advance of a sample on an axis that jumps reckon with, voxels.
 const ADVANCE_MIN_VOXELS: f32 = 1e-6;
 
@@ -58,8 +58,8 @@ pub(super) fn render_part<V: PacketVoxel>(
     assert!(is_supported() && can_address::<V>(field));
     let kernel = Kernel::new(frame, field);
     let [across, down] = PACKET_PIXELS;
-    for tile in (0..part.width).step_by(TILE_COLUMNS) {
-        let tile_end = part.width.min(tile + 32);
+    for tile in (0..part.width).step_by(TILE_COLUMNS as usize) {
+        let tile_end = part.width.min(tile + TILE_COLUMNS);
         for y in (0..part.height).step_by(down as usize) {
             for x in (tile..tile_end).step_by(across as usize) {
                 let width = across.min(part.width - x);
@@ -129,7 +129,7 @@ impl Packet {
         let (mut first, mut end) = ([0.0; LANES], [0.0; LANES]);
         let mut reach = 0.0_f32;
         let mut ray = frame.ray(pixels.x, pixels.y);
-        for lane in 0..LANES as u32 {
+        for lane in 0..PACKET_PIXELS[0] * PACKET_PIXELS[1] {
             let (x, y) = (lane % PACKET_PIXELS[0], lane / PACKET_PIXELS[0]);
             if x >= pixels.width || y >= pixels.height {
                 continue;
@@ -138,9 +138,9 @@ impl Packet {
             let (from, to) = ray.samples_inside(&field.bounds);
             let lane = lane as usize;
             (first[lane], end[lane]) = (from as f32, to as f32);
-            for a in 0..3 {
-                direction[a][lane] = ray.direction[a];
-                reach = reach.max(ray.direction[a].abs() * to as f32 * ray.step);
+            for (lanes, d) in direction.iter_mut().zip(ray.direction) {
+                lanes[lane] = d;
+                reach = reach.max(d.abs() * to as f32 * ray.step);
             }
         }
         let Ray { eye, step, .. } = ray;
@@ -373,9 +373,9 @@ impl<'a> Kernel<'a> {
         let room = _mm256_fmsub_ps(_mm256_cvtepi32_ps(distance), edge, half);
         let room = _mm256_sub_ps(room, _mm256_set1_ps(packet.slack));
         let mut samples = _mm256_set1_ps(f32::INFINITY);
-        for a in 0..3 {
+        for (a, cell) in cells.into_iter().enumerate() {
             let first = _mm256_set1_ps(self.field.first[a]);
-            let middle = _mm256_fmadd_ps(_mm256_cvtepi32_ps(cells[a]), edge, half);
+            let middle = _mm256_fmadd_ps(_mm256_cvtepi32_ps(cell), edge, half);
             let off = _mm256_sub_ps(_mm256_add_ps(middle, first), places.position[a]);
             let inverse = packet.inverse_advance[a];
             let length = _mm256_andnot_ps(_mm256_set1_ps(-0.0), inverse);
@@ -577,7 +577,7 @@ fn lit(
 ) -> [__m256; 4] {
     let set = |v| _mm256_set1_ps(v);
     let [x, y, z] = difference.map(|d| _mm256_mul_ps(d, set(shading.scale)));
-    let m = shading.metric.map(|c| set(c));
+    let m = shading.metric.map(set);
     // gᵀ M g = x·(xx·x + 2xy·y + 2xz·z) + y·(yy·y + 2yz·z) + zz·z²
     let dot_x = _mm256_fmadd_ps(m[0], x, _mm256_fmadd_ps(m[3], y, _mm256_mul_ps(m[4], z)));
     let dot_y = _mm256_fmadd_ps(m[1], y, _mm256_mul_ps(m[5], z));

@@ -1,8 +1,9 @@
 //! Rays in grid space and the samples that a job owns on them.
 //!
-//! Invariant: sample k stands at `fma(k · step, direction, eye)` in f32, the same expression with
-//! the same inputs for every brick and job, so that neighbours agree about who owns it. On each
-//! axis that is monotonic in k, so what a box owns is one interval.
+//! Invariant: who owns sample k is decided at `eye + k · step · direction` in f64, the same
+//! expression with the same inputs for every brick and job, so that neighbours agree, and so that
+//! the field ends where a float64 reference says. On each axis that is monotonic in k, so what a
+//! box owns is one interval. What is looked up there is looked up in f32.
 
 /// Largest sample index: above, indices are no longer exact in f32.
 pub(super) const SAMPLE_MAX: u32 = (1 << 24) - 1;
@@ -25,6 +26,19 @@ pub(super) struct Ray {
     pub(super) direction: [f32; 3],
     /// World units between samples.
     pub(super) step: f32,
+    /// The same in f64, for ownership.
+    pub(super) exact: ExactRay,
+}
+
+/// A ray in f64: decides which samples a box owns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExactRay {
+    /// Voxels.
+    pub(super) eye: [f64; 3],
+    /// Voxels per world unit.
+    pub(super) direction: [f64; 3],
+    /// World units between samples.
+    pub(super) step: f64,
 }
 
 impl Ray {
@@ -38,16 +52,30 @@ impl Ray {
     /// The samples inside the bounds, as a half-open interval; empty ones are (0,0).
     #[inline(always)]
     pub(super) fn samples_inside(&self, bounds: &Bounds) -> (u32, u32) {
+        self.exact.samples_inside(bounds)
+    }
+}
+
+impl ExactRay {
+    #[inline(always)]
+    fn position(&self, k: u32) -> [f64; 3] {
+        let t = f64::from(k) * self.step;
+        std::array::from_fn(|a| self.eye[a] + t * self.direction[a])
+    }
+
+    #[inline(always)]
+    pub(super) fn samples_inside(&self, bounds: &Bounds) -> (u32, u32) {
+        let lo = bounds.lo.map(f64::from);
+        let hi = bounds.hi.map(exact_end);
         let (mut near, mut far) = (0.0_f64, f64::from(SAMPLE_MAX));
         for a in 0..3 {
-            let (e, d) = (f64::from(self.eye[a]), f64::from(self.direction[a]));
-            if self.direction[a].abs() > 0.0 {
-                let per_step = 1.0 / (d * f64::from(self.step));
-                let t0 = (f64::from(bounds.lo[a]) - e) * per_step;
-                let t1 = (f64::from(bounds.hi[a]) - e) * per_step;
+            let (e, d) = (self.eye[a], self.direction[a]);
+            if d.abs() > 0.0 {
+                let per_step = 1.0 / (d * self.step);
+                let (t0, t1) = ((lo[a] - e) * per_step, (hi[a] - e) * per_step);
                 near = near.max(t0.min(t1));
                 far = far.min(t0.max(t1));
-            } else if !(bounds.lo[a] <= self.eye[a] && self.eye[a] < bounds.hi[a]) {
+            } else if !(lo[a] <= e && e < hi[a]) {
                 return (0, 0);
             }
         }
@@ -55,33 +83,44 @@ impl Ray {
         if near > far + 2.0 + far.abs() * 1e-6 {
             return (0, 0);
         }
-        let first = first_true(guess(near), |k| self.has_entered(bounds, k));
-        let end = first_true(guess(far), |k| self.has_left(bounds, k));
+        let first = first_true(guess(near), |k| self.has_entered(lo, hi, k));
+        let end = first_true(guess(far), |k| self.has_left(lo, hi, k));
         if first < end { (first, end) } else { (0, 0) }
     }
 
     #[inline(always)]
-    fn has_entered(&self, bounds: &Bounds, k: u32) -> bool {
+    fn has_entered(&self, lo: [f64; 3], hi: [f64; 3], k: u32) -> bool {
         let p = self.position(k);
         (0..3).all(|a| {
             if self.direction[a] >= 0.0 {
-                p[a] >= bounds.lo[a]
+                p[a] >= lo[a]
             } else {
-                p[a] < bounds.hi[a]
+                p[a] < hi[a]
             }
         })
     }
 
     #[inline(always)]
-    fn has_left(&self, bounds: &Bounds, k: u32) -> bool {
+    fn has_left(&self, lo: [f64; 3], hi: [f64; 3], k: u32) -> bool {
         let p = self.position(k);
         !(0..3).all(|a| {
             if self.direction[a] >= 0.0 {
-                p[a] < bounds.hi[a]
+                p[a] < hi[a]
             } else {
-                p[a] >= bounds.lo[a]
+                p[a] >= lo[a]
             }
         })
+    }
+}
+
+/// An upper bound in f64. The field's end is the float after the last sample centre (see
+/// `VoxelBox::owned_points`), which is no whole number: in f64 it is the next number after it.
+#[inline(always)]
+fn exact_end(hi: f32) -> f64 {
+    if hi.fract() > 0.0 {
+        f64::from(hi.next_down()).next_up()
+    } else {
+        f64::from(hi)
     }
 }
 
@@ -157,11 +196,15 @@ mod tests {
         ) {
             let lo = lo.map(f32::from);
             let bounds = Bounds { lo, hi: lo.map(|v| v + 4.0) };
-            let ray = Ray { eye, direction, step };
+            let ray = ExactRay {
+                eye: eye.map(f64::from),
+                direction: direction.map(f64::from),
+                step: f64::from(step),
+            };
             let (first, end) = ray.samples_inside(&bounds);
             for k in 0..3000 {
                 let p = ray.position(k);
-                let inside = (0..3).all(|a| bounds.lo[a] <= p[a] && p[a] < bounds.hi[a]);
+                let inside = (0..3).all(|a| f64::from(bounds.lo[a]) <= p[a] && p[a] < f64::from(bounds.hi[a]));
                 prop_assert_eq!(inside, (first..end).contains(&k), "k {} of {}..{}", k, first, end);
             }
         }

@@ -69,8 +69,8 @@ fn locate(field: &Field<'_>, p: [f32; 3]) -> Place {
         cell: [0; 3],
         fraction: [0.0; 3],
     };
-    for a in 0..3 {
-        let q = p[a].max(field.first[a]).min(field.last[a]);
+    for (a, p) in p.into_iter().enumerate() {
+        let q = p.max(field.first[a]).min(field.last[a]);
         let below = q.min(field.last_cell[a]).floor();
         place.cell[a] = (below - field.first[a]) as usize;
         place.fraction[a] = q - below;

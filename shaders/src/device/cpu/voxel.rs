@@ -13,6 +13,12 @@ pub(crate) trait StoredVoxel: Copy + PartialOrd + Send + Sync + 'static {
     /// Where fewer than [`Self::BYTES`] bytes are left.
     fn read(bytes: &[u8]) -> Self;
 
+    /// Writes the voxel to the beginning of `bytes`.
+    ///
+    /// # Panics
+    /// Where fewer than [`Self::BYTES`] bytes are left.
+    fn write(self, bytes: &mut [u8]);
+
     /// The stored number.
     fn number(self) -> f32;
 }
@@ -27,6 +33,11 @@ macro_rules! stored_voxel {
                 let mut own = [0; size_of::<$voxel>()];
                 own.copy_from_slice(&bytes[..size_of::<$voxel>()]);
                 Self::from_le_bytes(own)
+            }
+
+            #[inline(always)]
+            fn write(self, bytes: &mut [u8]) {
+                bytes[..size_of::<$voxel>()].copy_from_slice(&self.to_le_bytes());
             }
 
             #[inline(always)]
