@@ -72,7 +72,7 @@ impl Macrocells {
     }
 
     /// Smallest and largest stored number of each macrocell, x fastest.
-    pub fn ranges(&self) -> impl Iterator<Item = [f32; 2]> + '_ {
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = [f32; 2]> + '_ {
         let size = self.voxel.bytes();
         self.ranges
             .chunks_exact(2 * size)

@@ -359,9 +359,9 @@ impl<'a> Kernel<'a> {
         (live, active): (__m256, __m256),
         k: f32,
     ) -> f32 {
-        let cells = places
-            .cell
-            .map(|c| _mm256_srli_epi32::<{ CELL_SHIFT as i32 }>(_mm256_cvtps_epi32(c)));
+        let shifted = |c| _mm256_srli_epi32::<{ CELL_SHIFT as i32 }>(_mm256_cvtps_epi32(c));
+        let [x, y, z] = places.cell;
+        let cells = [shifted(x), shifted(y), shifted(z)];
         let distance = distances(skip, cells);
         let hidden = _mm256_castsi256_ps(_mm256_cmpgt_epi32(distance, _mm256_setzero_si256()));
         if _mm256_movemask_ps(_mm256_andnot_ps(hidden, active)) != 0 {
@@ -396,6 +396,25 @@ impl<'a> Kernel<'a> {
     fn row(&self, y: __m256, z: __m256) -> __m256i {
         let rows = _mm256_fmadd_ps(z, _mm256_set1_ps(self.slice_rows), y);
         _mm256_mullo_epi32(_mm256_cvtps_epi32(rows), _mm256_set1_epi32(self.strides[0]))
+    }
+
+    /// Offsets, in voxels, of the neighbours −1, 0, 1 and 2 on an axis, clamped to the stored box.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn neighbours(&self, places: &Places, axis: usize) -> [__m256i; 4] {
+        let cell = places.cell[axis];
+        let next = _mm256_add_ps(cell, _mm256_set1_ps(1.0));
+        let last = _mm256_set1_ps(self.field.last[axis] - self.field.first[axis]);
+        let has_below = _mm256_cmp_ps::<_CMP_GT_OQ>(cell, _mm256_setzero_ps());
+        let has_above = _mm256_cmp_ps::<_CMP_LT_OQ>(next, last);
+        let stride = _mm256_set1_epi32(self.strides[axis]);
+        let zero = _mm256_setzero_si256();
+        let below = _mm256_and_si256(
+            _mm256_castps_si256(has_below),
+            _mm256_sub_epi32(zero, stride),
+        );
+        let above = _mm256_and_si256(_mm256_castps_si256(has_above), stride);
+        [below, zero, stride, _mm256_add_epi32(stride, above)]
     }
 
     #[inline]
@@ -445,22 +464,19 @@ impl<'a> Kernel<'a> {
         let columns = self.columns(places);
         let base = self.field.bytes.as_ptr();
         let [fx, fy, fz] = places.fraction;
-        let clamped = |a: usize, by: f32| {
-            let to = _mm256_add_ps(places.cell[a], _mm256_set1_ps(by));
-            let last = _mm256_set1_ps(self.field.last[a] - self.field.first[a]);
-            _mm256_min_ps(_mm256_max_ps(to, _mm256_setzero_ps()), last)
-        };
-        let [ys, zs] = [1, 2].map(|a| [-1.0, 0.0, 1.0, 2.0].map(|by| clamped(a, by)));
+        let row = self.row(places.cell[1], places.cell[2]);
+        let (ys, zs) = (self.neighbours(places, 1), self.neighbours(places, 2));
+        let row_at = |y: usize, z: usize| _mm256_add_epi32(row, _mm256_add_epi32(ys[y], zs[z]));
         // A line of the field along x at the places' x: its value.
         let line = |y: usize, z: usize| {
-            // SAFETY: y and z are clamped to the stored box.
-            let [a, b] = unsafe { V::pair(base, self.row(ys[y], zs[z]), columns) };
+            // SAFETY: neighbours are clamped to the stored box.
+            let [a, b] = unsafe { V::pair(base, row_at(y, z), columns) };
             mix(a, b, fx)
         };
         // The same, with its difference along x.
         let line_and_difference = |y: usize, z: usize| {
-            // SAFETY: y and z are clamped to the stored box.
-            let [a, b, c, d] = unsafe { V::quad(base, self.row(ys[y], zs[z]), columns) };
+            // SAFETY: neighbours are clamped to the stored box.
+            let [a, b, c, d] = unsafe { V::quad(base, row_at(y, z), columns) };
             let slope = mix(_mm256_sub_ps(c, a), _mm256_sub_ps(d, b), fx);
             (mix(b, c, fx), slope)
         };
@@ -489,7 +505,12 @@ impl<'a> Kernel<'a> {
 #[expect(clippy::cast_possible_wrap, reason = "counts are below 2^16")]
 fn distances(skip: &SkipGrid, [x, y, z]: [__m256i; 3]) -> __m256i {
     let counts = skip.counts();
-    let [nx, ny, nz] = counts.map(|n| _mm256_set1_epi32(n as i32));
+    let [nx, ny, nz] = counts.map(|n| n as i32);
+    let (nx, ny, nz) = (
+        _mm256_set1_epi32(nx),
+        _mm256_set1_epi32(ny),
+        _mm256_set1_epi32(nz),
+    );
     // Macrocells are inside since places are; the comparison with the grid is cheap all the same.
     let inside = |v, n| _mm256_min_epi32(v, _mm256_sub_epi32(n, _mm256_set1_epi32(1)));
     let (x, y, z) = (inside(x, nx), inside(y, ny), inside(z, nz));
@@ -576,12 +597,19 @@ fn lit(
     direction: [__m256; 3],
 ) -> [__m256; 4] {
     let set = |v| _mm256_set1_ps(v);
-    let [x, y, z] = difference.map(|d| _mm256_mul_ps(d, set(shading.scale)));
-    let m = shading.metric.map(set);
+    let floors = |d| _mm256_mul_ps(d, set(shading.scale));
+    // Spelt out: `map` on arrays of vectors is called, not inlined.
+    let [x, y, z] = difference;
+    let (x, y, z) = (floors(x), floors(y), floors(z));
+    let [xx, yy, zz, xy, xz, yz] = shading.metric;
     // gᵀ M g = x·(xx·x + 2xy·y + 2xz·z) + y·(yy·y + 2yz·z) + zz·z²
-    let dot_x = _mm256_fmadd_ps(m[0], x, _mm256_fmadd_ps(m[3], y, _mm256_mul_ps(m[4], z)));
-    let dot_y = _mm256_fmadd_ps(m[1], y, _mm256_mul_ps(m[5], z));
-    let dot_z = _mm256_mul_ps(m[2], z);
+    let dot_x = _mm256_fmadd_ps(
+        set(xx),
+        x,
+        _mm256_fmadd_ps(set(xy), y, _mm256_mul_ps(set(xz), z)),
+    );
+    let dot_y = _mm256_fmadd_ps(set(yy), y, _mm256_mul_ps(set(yz), z));
+    let dot_z = _mm256_mul_ps(set(zz), z);
     let square = _mm256_fmadd_ps(x, dot_x, _mm256_fmadd_ps(y, dot_y, _mm256_mul_ps(z, dot_z)));
     let length = _mm256_sqrt_ps(_mm256_max_ps(square, set(1.0)));
     let along = _mm256_fmadd_ps(
@@ -596,6 +624,6 @@ fn lit(
     let tenth = _mm256_mul_ps(_mm256_mul_ps(fourth, fourth), squared);
     let [r, g, b, a] = color;
     let shine = _mm256_mul_ps(_mm256_mul_ps(a, set(SPECULAR)), tenth);
-    let [r, g, b] = [r, g, b].map(|c| _mm256_fmadd_ps(c, diffuse, shine));
-    [r, g, b, a]
+    let shaded = |c| _mm256_fmadd_ps(c, diffuse, shine);
+    [shaded(r), shaded(g), shaded(b), a]
 }
