@@ -27,7 +27,7 @@ use crate::{
     scene::Scene,
 };
 use brickmesh_topology::{PixelRect, VoxelType};
-use field::Field;
+use field::{CELL_EDGE, Field};
 use frame::Frame;
 use rayon::prelude::*;
 use std::{collections::BTreeMap, num::NonZeroUsize, time::Instant};
@@ -243,7 +243,9 @@ impl RenderDevice for CpuDevice {
                 ),
             });
         }
-        let cells = self.pool.install(|| Macrocells::of(&voxels));
+        let cells = self
+            .pool
+            .install(|| Macrocells::with_edge(&voxels, CELL_EDGE));
         let resident = Resident {
             voxels,
             cells,

@@ -5,11 +5,14 @@
 //! ghosts that it should have gives a wrong picture, never a read beyond it.
 
 use super::ray::Bounds;
-use crate::{
-    brick::BrickVoxels,
-    macrocells::{CELL_EDGE, SkipGrid},
-};
+use crate::{brick::BrickVoxels, macrocells::SkipGrid};
 use brickmesh_topology::{VolumeDescription, VoxelBox};
+
+/// Edge of this device's macrocells. Against the usual 8 it saves a fifth of the time on thin
+/// shells, and costs 5 % of the voxels' memory instead of 1 %.
+pub(super) const CELL_EDGE: u32 = 1 << CELL_SHIFT;
+/// Binary logarithm of [`CELL_EDGE`].
+pub(super) const CELL_SHIFT: u32 = 2;
 
 /// A brick's bytes and where they lie, for one job.
 #[derive(Clone, Copy, Debug)]

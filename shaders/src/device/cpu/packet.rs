@@ -7,13 +7,13 @@
 #![expect(unsafe_code, reason = "gathers and loads take raw pointers")]
 
 use super::{
-    field::Field,
+    field::{CELL_EDGE, CELL_SHIFT, Field},
     frame::{Frame, Shading},
     packet_voxel::{Columns, PacketVoxel},
     ray::Ray,
 };
 use crate::{
-    macrocells::{CELL_EDGE, CELL_SHIFT, SkipGrid},
+    macrocells::SkipGrid,
     scene::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR},
     transfer_table::TransferTable,
 };

@@ -2,13 +2,13 @@
 //!
 //! Source: Levoy, "Efficient ray tracing of volume data", ACM TOG 9(3), 1990.
 
-use super::{field::Field, frame::Frame, ray::Ray, voxel::StoredVoxel};
-use crate::{
-    macrocells::{CELL_SHIFT, SkipGrid},
-    over::over,
-    scene::OPAQUE,
-    transfer_table::TransferTable,
+use super::{
+    field::{CELL_SHIFT, Field},
+    frame::Frame,
+    ray::Ray,
+    voxel::StoredVoxel,
 };
+use crate::{macrocells::SkipGrid, over::over, scene::OPAQUE, transfer_table::TransferTable};
 use brickmesh_topology::PixelRect;
 
 /// Where a position lies between voxels.
