@@ -293,7 +293,9 @@ fn parse_device(text: &str) -> Result<DeviceChoice, String> {
         None if text == "cpu" => Ok(DeviceChoice::Cpu),
         None if text == "vulkan" => Ok(DeviceChoice::Vulkan(None)),
         Some(("vulkan", index)) => {
-            let index = index.parse().map_err(|_| format!("{index:?} is no device number"))?;
+            let index = index
+                .parse()
+                .map_err(|_| format!("{index:?} is no device number"))?;
             Ok(DeviceChoice::Vulkan(Some(index)))
         }
         _ => Err("it must be auto, cpu, vulkan or vulkan:N".to_owned()),
@@ -303,7 +305,10 @@ fn parse_device(text: &str) -> Result<DeviceChoice, String> {
 fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let wrong = || "it must be WIDTHxHEIGHT in pixels, such as 512x512".to_owned();
     let (w, h) = text.split_once('x').ok_or_else(wrong)?;
-    let size = (w.parse().map_err(|_| wrong())?, h.parse().map_err(|_| wrong())?);
+    let size = (
+        w.parse().map_err(|_| wrong())?,
+        h.parse().map_err(|_| wrong())?,
+    );
     let max = brickmesh_topology::camera::PICTURE_EDGE_MAX;
     if [size.0, size.1].iter().all(|n| (1..=max).contains(n)) {
         Ok(size)
@@ -318,7 +323,9 @@ fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
     if values.iter().any(|v| !v.is_finite()) {
         return Err(format!("{text:?}: numbers must be finite"));
     }
-    values.try_into().map_err(|v: Vec<f64>| format!("{text:?}: {} numbers, expected {N}", v.len()))
+    values
+        .try_into()
+        .map_err(|v: Vec<f64>| format!("{text:?}: {} numbers, expected {N}", v.len()))
 }
 
 fn parse_camera(text: &str) -> Result<CameraArg, String> {
@@ -339,7 +346,11 @@ fn parse_orbit(text: &str) -> Result<Orbit, String> {
     let [azimuth, elevation, zoom] =
         numbers::<3>(text).or_else(|_| numbers::<2>(text).map(|[a, e]| [a, e, 1.0]))?;
     if zoom > 0.0 {
-        Ok(Orbit { azimuth, elevation, zoom })
+        Ok(Orbit {
+            azimuth,
+            elevation,
+            zoom,
+        })
     } else {
         Err(format!("zoom is {zoom}; it must be above 0"))
     }
@@ -347,7 +358,11 @@ fn parse_orbit(text: &str) -> Result<Orbit, String> {
 
 fn parse_step(text: &str) -> Result<f64, String> {
     let [step] = numbers::<1>(text)?;
-    if (1e-3..=1e3).contains(&step) { Ok(step) } else { Err("it must be 0.001 to 1000".to_owned()) }
+    if (1e-3..=1e3).contains(&step) {
+        Ok(step)
+    } else {
+        Err("it must be 0.001 to 1000".to_owned())
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "colours are f32")]
@@ -370,8 +385,11 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         Some((at, 'T')) => (&digits[..at], 40),
         _ => (digits, 0),
     };
-    let n: u64 = number.parse().map_err(|_| "it must be bytes, or a number with K, M, G or T".to_owned())?;
-    n.checked_mul(1 << shift).ok_or_else(|| "it is too large".to_owned())
+    let n: u64 = number
+        .parse()
+        .map_err(|_| "it must be bytes, or a number with K, M, G or T".to_owned())?;
+    n.checked_mul(1 << shift)
+        .ok_or_else(|| "it is too large".to_owned())
 }
 
 #[cfg(test)]
@@ -391,8 +409,14 @@ mod tests {
         assert!(parse_bytes("many").is_err());
         assert_eq!(parse_device("vulkan:1"), Ok(DeviceChoice::Vulkan(Some(1))));
         assert!(parse_device("gpu").is_err());
-        assert_eq!(parse_orbit("30,-10").map(|o| (o.elevation, o.zoom)), Ok((-10.0, 1.0)));
-        assert_eq!(parse_camera("eye=1,2,3 fov=20").map(|c| (c.eye, c.fov)), Ok((Some([1.0, 2.0, 3.0]), Some(20.0))));
+        assert_eq!(
+            parse_orbit("30,-10").map(|o| (o.elevation, o.zoom)),
+            Ok((-10.0, 1.0))
+        );
+        assert_eq!(
+            parse_camera("eye=1,2,3 fov=20").map(|c| (c.eye, c.fov)),
+            Ok((Some([1.0, 2.0, 3.0]), Some(20.0)))
+        );
         assert!(parse_camera("eye=1,2").is_err());
         assert!(parse_size("0x5").is_err());
     }

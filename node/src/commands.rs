@@ -39,10 +39,16 @@ fn sim(what: &str, file: &std::path::Path) -> CommandResult {
     let mut input = String::new();
     let error = |e: std::io::Error| format!("{}: {e}", file.display());
     if file.as_os_str() == "-" {
-        std::io::stdin().take(SIM_BYTES_MAX).read_to_string(&mut input).map_err(error)?;
+        std::io::stdin()
+            .take(SIM_BYTES_MAX)
+            .read_to_string(&mut input)
+            .map_err(error)?;
     } else {
         let opened = std::fs::File::open(file).map_err(error)?;
-        opened.take(SIM_BYTES_MAX).read_to_string(&mut input).map_err(error)?;
+        opened
+            .take(SIM_BYTES_MAX)
+            .read_to_string(&mut input)
+            .map_err(error)?;
     }
     println!("{}", brickmesh_sim::run(what, &input)?);
     Ok(())

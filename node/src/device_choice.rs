@@ -32,7 +32,9 @@ pub fn default_memory_bytes(peers: u32) -> u64 {
 fn free_memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
+    let kib = line
+        .and_then(|l| l.split_whitespace().next())
+        .and_then(|n| n.parse::<u64>().ok());
     kib.map_or(4 << 30, |k| k << 10)
 }
 
@@ -55,7 +57,10 @@ fn cpu(peers: u32, memory_bytes: u64, reason: String) -> Result<Chosen, DeviceEr
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = NonZeroUsize::new(cores / peers.max(1) as usize).unwrap_or(NonZeroUsize::MIN);
     let device = CpuDevice::new(Some(threads), memory_bytes)?;
-    Ok(Chosen { device: Box::new(device), reason })
+    Ok(Chosen {
+        device: Box::new(device),
+        reason,
+    })
 }
 
 #[cfg(feature = "vulkan")]
@@ -63,12 +68,17 @@ fn vulkan(index: Option<usize>, memory_bytes: u64) -> Result<Chosen, DeviceError
     use brickmesh_shaders::device::vulkan::VulkanDevice;
     let device = VulkanDevice::new(index, Some(memory_bytes))?;
     let reason = device.reason().to_owned();
-    Ok(Chosen { device: Box::new(device), reason })
+    Ok(Chosen {
+        device: Box::new(device),
+        reason,
+    })
 }
 
 #[cfg(not(feature = "vulkan"))]
 fn vulkan(_: Option<usize>, _: u64) -> Result<Chosen, DeviceError> {
-    Err(DeviceError::Unavailable { what: "this brickmesh was built without Vulkan".to_owned() })
+    Err(DeviceError::Unavailable {
+        what: "this brickmesh was built without Vulkan".to_owned(),
+    })
 }
 
 /// The index of the best real GPU, or why the CPU is better.
@@ -83,7 +93,9 @@ pub fn best_gpu() -> Result<usize, String> {
         _ => None,
     };
     let usable = found.iter().filter(|d| d.usable.is_ok());
-    let best = usable.filter_map(|d| rank(d.kind).map(|r| (r, d.index))).min();
+    let best = usable
+        .filter_map(|d| rank(d.kind).map(|r| (r, d.index)))
+        .min();
     best.map(|(_, index)| index).ok_or_else(|| {
         "no GPU that can be used; Vulkan on the CPU is slower than the CPU device".to_owned()
     })

@@ -41,7 +41,10 @@ impl FormulaVolume {
             }
             let range = [f64::from(least), f64::from(most)];
             (low, high) = (low.min(range[0]), high.max(range[1]));
-            bricks.push(BrickRecord { digest: Digest::of(&bytes(&values)), range });
+            bricks.push(BrickRecord {
+                digest: Digest::of(&bytes(&values)),
+                range,
+            });
         }
         let parts = ManifestParts {
             version: MANIFEST_VERSION,
@@ -52,13 +55,19 @@ impl FormulaVolume {
             source: "built-in shells".to_owned(),
             bricks,
         };
-        Ok(Self { manifest: Manifest::try_from(parts)? })
+        Ok(Self {
+            manifest: Manifest::try_from(parts)?,
+        })
     }
 
     /// A transfer function that shows the three shells.
     #[must_use]
     pub fn transfer() -> TransferFunction {
-        let p = |value: f64, color, opacity| TransferPoint { value: value * TOP, color, opacity };
+        let p = |value: f64, color, opacity| TransferPoint {
+            value: value * TOP,
+            color,
+            opacity,
+        };
         TransferFunction {
             unit_distance: None,
             points: vec![
@@ -84,14 +93,20 @@ impl BrickSource for FormulaVolume {
     fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
         let grid = self.manifest.grid();
         if brick.0 >= grid.brick_count() {
-            return Err(SourceError { what: format!("brick {} is not in the grid", brick.0) });
+            return Err(SourceError {
+                what: format!("brick {} is not in the grid", brick.0),
+            });
         }
         Ok(bytes(&values(grid.dims()[0], &grid.stored_box(brick))))
     }
 }
 
 fn bytes(values: &[u16]) -> Bytes {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>().into()
+    values
+        .iter()
+        .flat_map(|v| v.to_le_bytes())
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 fn values(edge: u32, stored: &VoxelBox) -> Vec<u16> {
@@ -108,13 +123,22 @@ fn values(edge: u32, stored: &VoxelBox) -> Vec<u16> {
     out
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a u16 before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to a u16 before"
+)]
 fn value(x: f64, y: f64, z: f64) -> u16 {
     let ripple = (7.0 * x + 1.0).sin() + (6.0 * y - 5.0 * x).sin() + (8.0 * z + 3.0 * y).sin();
     let r = (x * x + y * y + z * z).sqrt() + 0.035 * ripple;
-    let shell = |(radius, height, width): (f64, f64, f64)| height * (-((r - radius) / width).powi(2)).exp();
+    let shell =
+        |(radius, height, width): (f64, f64, f64)| height * (-((r - radius) / width).powi(2)).exp();
     let v = SHELLS.into_iter().map(shell).fold(0.0, f64::max);
-    if v < 0.02 { 0 } else { (v.min(1.0) * TOP) as u16 }
+    if v < 0.02 {
+        0
+    } else {
+        (v.min(1.0) * TOP) as u16
+    }
 }
 
 #[cfg(test)]

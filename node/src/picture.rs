@@ -17,13 +17,20 @@ pub struct PictureError {
 /// # Errors
 /// [`PictureError`] where the folder is not there or cannot be written to.
 pub fn write_png(path: &Path, width: u32, height: u32, rgba: &[u8]) -> Result<(), PictureError> {
-    let error = |why: String| PictureError { path: path.to_owned(), why };
+    let error = |why: String| PictureError {
+        path: path.to_owned(),
+        why,
+    };
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let file = tempfile::NamedTempFile::new_in(folder)
-        .map_err(|e| error(format!("the folder {} cannot be written to: {e}", folder.display())))?;
+    let file = tempfile::NamedTempFile::new_in(folder).map_err(|e| {
+        error(format!(
+            "the folder {} cannot be written to: {e}",
+            folder.display()
+        ))
+    })?;
     let mut encoder = png::Encoder::new(BufWriter::new(&file), width, height);
     encoder.set_color(png::ColorType::Rgba);
     encoder.set_depth(png::BitDepth::Eight);
@@ -54,7 +61,9 @@ fn readable_by_all(_: &Path) {}
 #[must_use]
 pub fn numbered(path: &Path, index: u32) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let extension = path.extension().map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
+    let extension = path
+        .extension()
+        .map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
     path.with_file_name(format!("{stem}-{index:04}{extension}"))
 }
 

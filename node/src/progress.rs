@@ -28,7 +28,13 @@ impl Progress {
     pub fn new(what: &'static str) -> Self {
         let now = Instant::now();
         let terminal = std::io::stderr().is_terminal();
-        Self { what, bar: None, started: now, last_line: now, lines: !terminal }
+        Self {
+            what,
+            bar: None,
+            started: now,
+            last_line: now,
+            lines: !terminal,
+        }
     }
 
     /// `done` of `total` units are done.

@@ -41,7 +41,9 @@ pub enum SessionError {
     #[error("network: {0}")]
     Network(#[from] NetworkError),
     /// Too few peers came.
-    #[error("{found} other peers were found within {seconds} s, {wanted} were asked for; start them with `brickmesh peer`, or give --join ADDR where multicast does not reach")]
+    #[error(
+        "{found} other peers were found within {seconds} s, {wanted} were asked for; start them with `brickmesh peer`, or give --join ADDR where multicast does not reach"
+    )]
     Peers {
         /// Peers found.
         found: usize,
@@ -51,7 +53,9 @@ pub enum SessionError {
         seconds: u64,
     },
     /// The mesh is too small for the data set.
-    #[error("{missing} of {bricks} bricks have no place: the mesh offers too little memory ({rooms}); start more peers, or give more with --memory")]
+    #[error(
+        "{missing} of {bricks} bricks have no place: the mesh offers too little memory ({rooms}); start more peers, or give more with --memory"
+    )]
     TooSmall {
         /// Bricks without a holder.
         missing: u32,
@@ -98,7 +102,9 @@ pub fn start_network_peer(
     device: Box<dyn brickmesh_shaders::RenderDevice>,
     network: &NetworkArgs,
 ) -> Result<(Peer, Network), SessionError> {
-    let (network, events) = Network::start(NetworkConfig::from_args(network)?)?;
+    let network_config =
+        NetworkConfig::from_texts(network.key.clone(), &network.listen, &network.join)?;
+    let (network, events) = Network::start(network_config)?;
     let peer = Peer::start(config, device, network.bus(), events);
     Ok((peer, network))
 }
@@ -108,7 +114,11 @@ pub fn start_network_peer(
 pub fn machine_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
-    if name.is_empty() { "peer".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "peer".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 impl Session {
@@ -125,12 +135,25 @@ impl Session {
         let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
         let manifest = Arc::new(source.manifest().clone());
         let (peers, network) = start_peers(args, alone)?;
-        let mut session = Self { peers, network, manifest, names: BTreeMap::new(), stop };
+        let mut session = Self {
+            peers,
+            network,
+            manifest,
+            names: BTreeMap::new(),
+            stop,
+        };
         if args.mesh {
             session.wait_for_peers(args.wait_peers).await?;
         }
-        let open = OpenSource { source: Arc::clone(&source), redundancy };
-        session.peers[0].owner.send(open).await.map_err(|_| SessionError::Ended)?;
+        let open = OpenSource {
+            source: Arc::clone(&source),
+            redundancy,
+        };
+        session.peers[0]
+            .owner
+            .send(open)
+            .await
+            .map_err(|_| SessionError::Ended)?;
         session.wait_for_bricks().await?;
         if alone {
             // Nobody else can ask for bricks: what the device has need not be kept twice.
@@ -154,7 +177,10 @@ impl Session {
     /// A peer's name for people.
     #[must_use]
     pub fn name(&self, peer: &PeerId) -> String {
-        self.names.get(peer).cloned().unwrap_or_else(|| peer.short().to_owned())
+        self.names
+            .get(peer)
+            .cloned()
+            .unwrap_or_else(|| peer.short().to_owned())
     }
 
     /// Renders a frame.
@@ -175,12 +201,18 @@ impl Session {
     /// # Errors
     /// [`SessionError::Ended`].
     pub async fn status(&self) -> Result<MeshStatus, SessionError> {
-        self.peers[0].owner.send(AskStatus).await.map_err(|_| SessionError::Ended)
+        self.peers[0]
+            .owner
+            .send(AskStatus)
+            .await
+            .map_err(|_| SessionError::Ended)
     }
 
     /// Closes the data set and leaves the mesh.
     pub async fn close(mut self) {
-        let close = CloseSource { data_set: self.data_set() };
+        let close = CloseSource {
+            data_set: self.data_set(),
+        };
         if self.peers[0].owner.send(close).await.is_err() {
             tracing::debug!("the peer has ended before");
         }
@@ -201,13 +233,22 @@ impl Session {
         let mut progress = Progress::new("looking for peers");
         loop {
             let status = self.status().await?;
-            let others = status.peers.values().filter(|h| h.memory_bytes > 0).count().saturating_sub(1);
+            let others = status
+                .peers
+                .values()
+                .filter(|h| h.memory_bytes > 0)
+                .count()
+                .saturating_sub(1);
             if others >= wanted as usize {
                 return Ok(());
             }
             if start.elapsed() > PEERS_WAIT {
                 let seconds = PEERS_WAIT.as_secs();
-                return Err(SessionError::Peers { found: others, wanted, seconds });
+                return Err(SessionError::Peers {
+                    found: others,
+                    wanted,
+                    seconds,
+                });
             }
             progress.show(others as u64, u64::from(wanted));
             self.pause().await?;
@@ -220,8 +261,15 @@ impl Session {
         let (mut last_change, mut last_held) = (Instant::now(), 0);
         loop {
             let status = self.status().await?;
-            self.names = status.peers.iter().map(|(p, h)| (p.clone(), h.name.clone())).collect();
-            let data_set = status.data_sets.iter().find(|d| d.manifest.digest() == self.data_set());
+            self.names = status
+                .peers
+                .iter()
+                .map(|(p, h)| (p.clone(), h.name.clone()))
+                .collect();
+            let data_set = status
+                .data_sets
+                .iter()
+                .find(|d| d.manifest.digest() == self.data_set());
             let data_set = data_set.ok_or(SessionError::Ended)?;
             let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
             let settled = holding
@@ -233,7 +281,11 @@ impl Session {
                 return Ok(());
             }
             if settled {
-                return Err(SessionError::TooSmall { missing, bricks, rooms: rooms(&status) });
+                return Err(SessionError::TooSmall {
+                    missing,
+                    bricks,
+                    rooms: rooms(&status),
+                });
             }
             let held = held(data_set);
             if held != last_held {
@@ -249,22 +301,40 @@ impl Session {
 }
 
 fn held(data_set: &DataSetStatus) -> u64 {
-    data_set.residency.values().map(|r| u64::from(r.bricks.len())).sum()
+    data_set
+        .residency
+        .values()
+        .map(|r| u64::from(r.bricks.len()))
+        .sum()
 }
 
 fn rooms(status: &MeshStatus) -> String {
-    let each = status.peers.values().map(|h| format!("{} {} MiB", h.name, h.memory_bytes >> 20));
+    let each = status
+        .peers
+        .values()
+        .map(|h| format!("{} {} MiB", h.name, h.memory_bytes >> 20));
     each.collect::<Vec<_>>().join(", ")
 }
 
 /// The peers of this process: one on the network, or several on a hub.
 fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Network>), SessionError> {
-    let memory_bytes = args.memory.unwrap_or_else(|| device_choice::default_memory_bytes(args.peers));
-    let config = |name| PeerConfig { name, memory_bytes, keep_copies: !alone };
+    let memory_bytes = args
+        .memory
+        .unwrap_or_else(|| device_choice::default_memory_bytes(args.peers));
+    let config = |name| PeerConfig {
+        name,
+        memory_bytes,
+        keep_copies: !alone,
+    };
     if args.mesh {
         let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
-        tracing::info!(device = chosen.device.info().name, reason = chosen.reason, "device");
-        let (peer, network) = start_network_peer(config(machine_name()), chosen.device, &args.network)?;
+        tracing::info!(
+            device = chosen.device.info().name,
+            reason = chosen.reason,
+            "device"
+        );
+        let (peer, network) =
+            start_network_peer(config(machine_name()), chosen.device, &args.network)?;
         return Ok((vec![peer], Some(network)));
     }
     let hub = LocalHub::new();
@@ -272,7 +342,12 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
     for n in 1..=args.peers {
         let name = format!("peer-{n:02}");
         let chosen = device_choice::choose(args.device, args.peers, memory_bytes)?;
-        tracing::info!(peer = name, device = chosen.device.info().name, reason = chosen.reason, "device");
+        tracing::info!(
+            peer = name,
+            device = chosen.device.info().name,
+            reason = chosen.reason,
+            "device"
+        );
         let (bus, events) = hub.join(&PeerId::new(&name));
         peers.push(Peer::start(config(name), chosen.device, bus, events));
     }

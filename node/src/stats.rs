@@ -96,7 +96,10 @@ impl Stats {
     /// Statistics of a session, without frames.
     #[must_use]
     pub fn new(manifest: &Manifest, status: &MeshStatus) -> Self {
-        let data_set = status.data_sets.iter().find(|d| d.manifest.digest() == manifest.digest());
+        let data_set = status
+            .data_sets
+            .iter()
+            .find(|d| d.manifest.digest() == manifest.digest());
         let bricks = |peer| {
             let residency = data_set.and_then(|d| d.residency.get(peer));
             residency.map_or_else(Vec::new, |r| r.bricks.iter().map(|b| b.0).collect())
@@ -106,7 +109,11 @@ impl Stats {
             device: hello.device.clone(),
             bricks: bricks(peer),
         });
-        Self { volume: VolumeStats::of(manifest), peers: peers.collect(), frames: Vec::new() }
+        Self {
+            volume: VolumeStats::of(manifest),
+            peers: peers.collect(),
+            frames: Vec::new(),
+        }
     }
 
     /// Adds a frame.
@@ -146,8 +153,13 @@ impl Stats {
     /// A table for people: per peer, its bricks, jobs and milliseconds in the last frame.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut out = format!("{:<16} {:>7} {:>6} {:>10}  device\n", "peer", "bricks", "jobs", "ms");
-        let Some(frame) = self.frames.last() else { return out };
+        let mut out = format!(
+            "{:<16} {:>7} {:>6} {:>10}  device\n",
+            "peer", "bricks", "jobs", "ms"
+        );
+        let Some(frame) = self.frames.last() else {
+            return out;
+        };
         for peer in &self.peers {
             let jobs: Vec<_> = frame.jobs.iter().filter(|j| j.peer == peer.name).collect();
             let micros: u64 = jobs.iter().filter_map(|j| j.measured_us).sum();

@@ -79,13 +79,22 @@ struct Preset {
 /// # Errors
 /// [`TransferFileError`] with file, field, found and expected.
 pub fn load(path: &Path, range: [f64; 2]) -> Result<TransferFunction, TransferFileError> {
-    let io = |source| TransferFileError::Io { path: path.to_owned(), source };
+    let io = |source| TransferFileError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let found = fs::metadata(path).map_err(io)?.len();
     if found > FILE_BYTES_MAX {
-        return Err(TransferFileError::TooLarge { path: path.to_owned(), found });
+        return Err(TransferFileError::TooLarge {
+            path: path.to_owned(),
+            found,
+        });
     }
     let text = fs::read_to_string(path).map_err(io)?;
-    let json = |source| TransferFileError::Json { path: path.to_owned(), source };
+    let json = |source| TransferFileError::Json {
+        path: path.to_owned(),
+        source,
+    };
     let value: serde_json::Value = serde_json::from_str(&text).map_err(json)?;
     let preset = value.as_array().and_then(|a| a.first()).unwrap_or(&value);
     let transfer = if preset.get("RGBPoints").is_some() {
@@ -96,15 +105,29 @@ pub fn load(path: &Path, range: [f64; 2]) -> Result<TransferFunction, TransferFi
     };
     transfer
         .validate()
-        .map_err(|source| TransferFileError::Invalid { path: path.to_owned(), source })?;
+        .map_err(|source| TransferFileError::Invalid {
+            path: path.to_owned(),
+            source,
+        })?;
     Ok(transfer)
 }
 
-fn from_preset(preset: &Preset, range: [f64; 2], path: &Path) -> Result<TransferFunction, TransferFileError> {
-    for (field, list) in [("RGBPoints", &preset.rgb_points), ("Points", &preset.points)] {
+fn from_preset(
+    preset: &Preset,
+    range: [f64; 2],
+    path: &Path,
+) -> Result<TransferFunction, TransferFileError> {
+    for (field, list) in [
+        ("RGBPoints", &preset.rgb_points),
+        ("Points", &preset.points),
+    ] {
         let empty_is_wrong = field == "RGBPoints" && list.is_empty();
         if !list.len().is_multiple_of(4) || empty_is_wrong {
-            return Err(TransferFileError::Preset { path: path.to_owned(), field, found: list.len() });
+            return Err(TransferFileError::Preset {
+                path: path.to_owned(),
+                field,
+                found: list.len(),
+            });
         }
     }
     let colors = stretch(&preset.rgb_points, range);
@@ -121,13 +144,18 @@ fn from_preset(preset: &Preset, range: [f64; 2], path: &Path) -> Result<Transfer
         color: interpolate(&colors, value),
         opacity: interpolate(&opacities, value)[0],
     };
-    Ok(TransferFunction { unit_distance: None, points: values.into_iter().map(point).collect() })
+    Ok(TransferFunction {
+        unit_distance: None,
+        points: values.into_iter().map(point).collect(),
+    })
 }
 
 /// Rows of a value and three numbers, their values stretched over `range`, ascending.
 fn stretch(list: &[f64], range: [f64; 2]) -> Vec<(f64, [f64; 3])> {
-    let mut rows: Vec<(f64, [f64; 3])> =
-        list.chunks_exact(4).map(|r| (r[0], [r[1], r[2], r[3]])).collect();
+    let mut rows: Vec<(f64, [f64; 3])> = list
+        .chunks_exact(4)
+        .map(|r| (r[0], [r[1], r[2], r[3]]))
+        .collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (low, high) = (rows[0].0, rows[rows.len() - 1].0);
     let width = if high > low { high - low } else { 1.0 };
@@ -153,9 +181,21 @@ fn interpolate(rows: &[(f64, [f64; 3])], value: f64) -> [f64; 3] {
 pub fn from_histogram(manifest: &Manifest) -> TransferFunction {
     let histogram = manifest.histogram();
     let [low, high] = manifest.range();
-    let value = |bin: f64| manifest.volume().value(low + (high - low) * bin / histogram.len() as f64);
-    let background = histogram.iter().enumerate().max_by_key(|(_, n)| **n).map_or(0, |(b, _)| b);
-    let background = if background * 2 > histogram.len() { 0 } else { background };
+    let value = |bin: f64| {
+        manifest
+            .volume()
+            .value(low + (high - low) * bin / histogram.len() as f64)
+    };
+    let background = histogram
+        .iter()
+        .enumerate()
+        .max_by_key(|(_, n)| **n)
+        .map_or(0, |(b, _)| b);
+    let background = if background * 2 > histogram.len() {
+        0
+    } else {
+        background
+    };
     let above: u64 = histogram[background + 1..].iter().sum();
     let quantile = |part: f64| {
         let wanted = above as f64 * part;
@@ -168,7 +208,10 @@ pub fn from_histogram(manifest: &Manifest) -> TransferFunction {
         }
         histogram.len() as f64
     };
-    let (from, to) = (value(quantile(LOW_QUANTILE)), value(quantile(HIGH_QUANTILE)));
+    let (from, to) = (
+        value(quantile(LOW_QUANTILE)),
+        value(quantile(HIGH_QUANTILE)),
+    );
     TransferFunction::ramp(from.min(to), from.max(to))
 }
 

@@ -14,7 +14,7 @@ use crate::{
     session::{Session, SessionError},
     stop::Stop,
 };
-use brickmesh_actors::{data_set::BrickSource, requester::AskFrame};
+use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{Camera, TransferFunction};
 use orbit_control::OrbitControl;
 use softbuffer::{Context, Surface};
@@ -81,33 +81,48 @@ struct Look {
 /// # Errors
 /// Where the volume cannot be opened, there is no display, or the mesh fails.
 pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
-    let source = open_source(&args.volume, &args.mesh)?;
+    let source = open_source(&args.volume, &args.mesh, &stop)?;
     let manifest = source.manifest().clone();
     let look = look(&args.picture, &manifest)?;
-    let event_loop = EventLoop::<Told>::with_user_event()
-        .build()
-        .map_err(|e| format!("no window can be opened ({e}); on a machine without a display use `brickmesh render`"))?;
+    let event_loop = EventLoop::<Told>::with_user_event().build().map_err(|e| {
+        format!(
+            "no window can be opened ({e}); on a machine without a display use `brickmesh render`"
+        )
+    })?;
     let start = camera(&args.picture, manifest.volume());
     let (width, height) = args.picture.size;
-    let wanted = Wanted { camera: start, width, height, moving: false };
+    let wanted = Wanted {
+        camera: start,
+        width,
+        height,
+        moving: false,
+    };
     let (want, wanted) = watch::channel(wanted);
     let slot = Slot::default();
     let proxy = event_loop.create_proxy();
     let mesh = args.mesh.clone();
     let peer = {
         let (slot, proxy) = (Arc::clone(&slot), proxy.clone());
-        thread::Builder::new().name("peer".to_owned()).spawn(move || {
-            let result = actix::System::new().block_on(async {
-                let session = Session::open(source, &mesh, stop).await?;
-                let result = show_frames(&session, &look, wanted, &slot, &proxy).await;
-                session.close().await;
-                result
-            });
-            let why = result.err().filter(|e| !matches!(e, SessionError::Stopped));
-            tell(&proxy, Told::Ended(why.map(|e| e.to_string())));
-        })?
+        thread::Builder::new()
+            .name("peer".to_owned())
+            .spawn(move || {
+                let result = actix::System::new().block_on(async {
+                    let session = Session::open(source, &mesh, stop).await?;
+                    let result = show_frames(&session, &look, wanted, &slot, &proxy).await;
+                    session.close().await;
+                    result
+                });
+                let why = result.err().filter(|e| !matches!(e, SessionError::Stopped));
+                tell(&proxy, Told::Ended(why.map(|e| e.to_string())));
+            })?
     };
-    let mut app = App::new(want, slot, OrbitControl::new(start), (width, height), event_loop.owned_display_handle());
+    let mut app = App::new(
+        want,
+        slot,
+        OrbitControl::new(start),
+        (width, height),
+        event_loop.owned_display_handle(),
+    );
     event_loop.run_app(&mut app)?;
     // The peer's thread hears that nobody wants frames any more and ends.
     let failed = app.failed.take();
@@ -147,7 +162,9 @@ async fn show_frames(
     loop {
         let now = *wanted.borrow_and_update();
         let scale = if now.moving { MOVING_SCALE } else { 1 };
-        let view = now.camera.view((now.width / scale).max(1), (now.height / scale).max(1));
+        let view = now
+            .camera
+            .view((now.width / scale).max(1), (now.height / scale).max(1));
         match view {
             Ok(view) => {
                 let ask = AskFrame {
@@ -162,7 +179,11 @@ async fn show_frames(
                 let rgba = frame.image.to_rgba8(look.background);
                 let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
                 let pixels = rgba.chunks_exact(4).map(pixel).collect();
-                let shown = Shown { width: rect.width, height: rect.height, pixels };
+                let shown = Shown {
+                    width: rect.width,
+                    height: rect.height,
+                    pixels,
+                };
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
                 tell(proxy, Told::Frame);
             }
@@ -195,13 +216,28 @@ impl App {
         size: (u32, u32),
         display: OwnedDisplayHandle,
     ) -> Self {
-        Self { want, slot, control, size, display, window: None, shown: None, failed: None }
+        Self {
+            want,
+            slot,
+            control,
+            size,
+            display,
+            window: None,
+            shown: None,
+            failed: None,
+        }
     }
 
     fn open(&mut self, event_loop: &ActiveEventLoop) -> Result<(), String> {
         let size = PhysicalSize::new(self.size.0, self.size.1);
-        let attributes = Window::default_attributes().with_title("brickmesh").with_inner_size(size);
-        let window = Rc::new(event_loop.create_window(attributes).map_err(|e| e.to_string())?);
+        let attributes = Window::default_attributes()
+            .with_title("brickmesh")
+            .with_inner_size(size);
+        let window = Rc::new(
+            event_loop
+                .create_window(attributes)
+                .map_err(|e| e.to_string())?,
+        );
         let context = Context::new(self.display.clone()).map_err(|e| e.to_string())?;
         let surface = Surface::new(&context, Rc::clone(&window)).map_err(|e| e.to_string())?;
         window.request_redraw();
@@ -211,7 +247,12 @@ impl App {
 
     fn want(&self, moving: bool) {
         let (width, height) = self.size;
-        let wanted = Wanted { camera: self.control.camera(), width, height, moving };
+        let wanted = Wanted {
+            camera: self.control.camera(),
+            width,
+            height,
+            moving,
+        };
         self.want.send_if_modified(|w| {
             let new = *w != wanted;
             *w = wanted;
@@ -221,8 +262,12 @@ impl App {
 
     /// Draws the latest frame, scaled to the window by nearest pixels.
     fn draw(&mut self) -> Result<(), String> {
-        let Some((_, surface)) = &mut self.window else { return Ok(()) };
-        let (Some(width), Some(height)) = (NonZeroU32::new(self.size.0), NonZeroU32::new(self.size.1)) else {
+        let Some((_, surface)) = &mut self.window else {
+            return Ok(());
+        };
+        let (Some(width), Some(height)) =
+            (NonZeroU32::new(self.size.0), NonZeroU32::new(self.size.1))
+        else {
             return Ok(());
         };
         surface.resize(width, height).map_err(|e| e.to_string())?;
@@ -232,7 +277,8 @@ impl App {
             Some(shown) => {
                 let (w, h) = (width.get(), height.get());
                 for (y, row) in (0_u64..).zip(buffer.chunks_exact_mut(w as usize)) {
-                    let from = (y * u64::from(shown.height) / u64::from(h)) as usize * shown.width as usize;
+                    let from = (y * u64::from(shown.height) / u64::from(h)) as usize
+                        * shown.width as usize;
                     for (x, pixel) in (0_u64..).zip(row) {
                         let column = (x * u64::from(shown.width) / u64::from(w)) as usize;
                         *pixel = shown.pixels[from + column];
@@ -261,7 +307,11 @@ impl ApplicationHandler<Told> for App {
     fn user_event(&mut self, event_loop: &ActiveEventLoop, told: Told) {
         match told {
             Told::Frame => {
-                let new = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let new = self
+                    .slot
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
                 self.shown = new.or(self.shown.take());
                 if let Some((window, _)) = &self.window {
                     window.request_redraw();
@@ -277,7 +327,9 @@ impl ApplicationHandler<Told> for App {
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
         match event {
             WindowEvent::CloseRequested => event_loop.exit(),
-            WindowEvent::KeyboardInput { event, .. } if event.logical_key == Key::Named(NamedKey::Escape) => {
+            WindowEvent::KeyboardInput { event, .. }
+                if event.logical_key == Key::Named(NamedKey::Escape) =>
+            {
                 event_loop.exit();
             }
             WindowEvent::Resized(size) => {
@@ -294,7 +346,10 @@ impl ApplicationHandler<Told> for App {
                 self.want(pressed);
             }
             WindowEvent::CursorMoved { position, .. } => {
-                if self.control.moved(position.x, position.y, f64::from(self.size.1)) {
+                if self
+                    .control
+                    .moved(position.x, position.y, f64::from(self.size.1))
+                {
                     self.want(true);
                 }
             }

@@ -62,20 +62,37 @@ impl SubImage {
         let (mut left, mut right, mut top, mut bottom) = (u32::MAX, 0, u32::MAX, 0);
         let width = self.rect.width.max(1) as usize;
         for (row, y) in self.pixels.chunks_exact(width).zip(self.rect.y..) {
-            let Some(first) = row.iter().position(seen) else { continue };
+            let Some(first) = row.iter().position(seen) else {
+                continue;
+            };
             let last = row.iter().rposition(seen).unwrap_or(first);
             left = left.min(pixel_offset(first));
             right = right.max(pixel_offset(last) + 1);
             top = top.min(y);
             bottom = y + 1;
         }
-        let none = PixelRect { width: 0, height: 0, ..self.rect };
+        let none = PixelRect {
+            width: 0,
+            height: 0,
+            ..self.rect
+        };
         if left >= right {
-            return Self { rect: none, pixels: Vec::new() };
+            return Self {
+                rect: none,
+                pixels: Vec::new(),
+            };
         }
         let x = self.rect.x + left;
-        let rect = PixelRect { x, y: top, width: right - left, height: bottom - top };
-        self.crop(&rect).unwrap_or(Self { rect: none, pixels: Vec::new() })
+        let rect = PixelRect {
+            x,
+            y: top,
+            width: right - left,
+            height: bottom - top,
+        };
+        self.crop(&rect).unwrap_or(Self {
+            rect: none,
+            pixels: Vec::new(),
+        })
     }
 
     /// Puts `behind` behind this one, where they meet.
@@ -193,7 +210,12 @@ mod tests {
 
     #[test]
     fn trimming_keeps_what_is_seen_and_no_border_of_nothing() {
-        let rect = |x, y, width, height| PixelRect { x, y, width, height };
+        let rect = |x, y, width, height| PixelRect {
+            x,
+            y,
+            width,
+            height,
+        };
         let mut image = SubImage::transparent(rect(10, 20, 6, 5));
         assert_eq!(image.trimmed().rect().pixel_count(), 0);
         image.paste(&SubImage::new(rect(12, 21, 2, 3), vec![[0.1; 4]; 6]).unwrap());

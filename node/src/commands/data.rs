@@ -40,7 +40,10 @@ pub(super) fn info(args: &InfoArgs) -> CommandResult {
             let [x, y, z] = stats.brick_counts;
             print_volume(manifest.volume(), "brickmesh store");
             println!("values      {} … {}", stats.range[0], stats.range[1]);
-            println!("bricks      {x} x {y} x {z} of {}³ voxels", stats.brick_edge);
+            println!(
+                "bricks      {x} x {y} x {z} of {}³ voxels",
+                stats.brick_edge
+            );
             println!("data set    {}", stats.data_set);
         }
         return Ok(());
@@ -66,12 +69,19 @@ fn print_volume(volume: &brickmesh_topology::VolumeDescription, format: &str) {
     println!("format      {format}");
     println!("dimensions  {x} x {y} x {z}");
     println!("type        {}", volume.voxel.name());
-    println!("voxels      {:.1} MiB", volume.voxel_bytes() as f64 / f64::from(1 << 20));
+    println!(
+        "voxels      {:.1} MiB",
+        volume.voxel_bytes() as f64 / f64::from(1 << 20)
+    );
     println!("spacing     {:?}", volume.spacing);
     println!("origin      {:?}", volume.origin);
     println!("direction   {:?}", volume.direction);
-    let plain = volume.value_scale.to_bits() == 1.0_f64.to_bits() && volume.value_offset.abs() <= 0.0;
+    let plain =
+        volume.value_scale.to_bits() == 1.0_f64.to_bits() && volume.value_offset.abs() <= 0.0;
     if !plain {
-        println!("value       stored x {} + {}", volume.value_scale, volume.value_offset);
+        println!(
+            "value       stored x {} + {}",
+            volume.value_scale, volume.value_offset
+        );
     }
 }

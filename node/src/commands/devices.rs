@@ -28,17 +28,27 @@ pub(super) fn run(args: &JsonArgs) -> CommandResult {
     println!("cpu       {}", cpu.device.info().name);
     for device in &vulkan {
         let text = |field: &str| device[field].as_str().unwrap_or("").to_owned();
-        let usable = device["unusable"].as_str().map_or_else(String::new, |why| format!("; not usable: {why}"));
+        let usable = device["unusable"]
+            .as_str()
+            .map_or_else(String::new, |why| format!("; not usable: {why}"));
         let mib = device["memory_bytes"].as_u64().unwrap_or(0) >> 20;
         println!(
             "vulkan:{}  {} ({}, {mib} MiB, Vulkan {}, {}){usable}",
-            device["index"], text("name"), text("kind"), text("api_version"), text("driver")
+            device["index"],
+            text("name"),
+            text("kind"),
+            text("api_version"),
+            text("driver")
         );
     }
     if let Some(why) = no_vulkan {
         println!("vulkan    none: {why}");
     }
-    println!("auto takes: {}, because {}", taken.device.info().name, taken.reason);
+    println!(
+        "auto takes: {}, because {}",
+        taken.device.info().name,
+        taken.reason
+    );
     Ok(())
 }
 
@@ -47,7 +57,9 @@ fn vulkan_devices() -> Result<Vec<Value>, String> {
     use brickmesh_shaders::device::vulkan::enumerate;
     let found = enumerate().map_err(|e| e.to_string())?;
     let entry = |d: brickmesh_shaders::device::vulkan::VulkanDeviceSummary| {
-        let uuid = d.uuid.map(|u| u.iter().map(|b| format!("{b:02x}")).collect::<String>());
+        let uuid = d
+            .uuid
+            .map(|u| u.iter().map(|b| format!("{b:02x}")).collect::<String>());
         json!({
             "index": d.index, "name": d.name, "kind": format!("{:?}", d.kind).to_lowercase(),
             "memory_bytes": d.memory_bytes, "api_version": d.api_version, "driver": d.driver,

@@ -75,13 +75,15 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
 }
 
 pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
-    let source = open_source(&args.volume, &args.mesh)?;
+    let source = open_source(&args.volume, &args.mesh, &stop)?;
     let manifest = source.manifest().clone();
     let picture = &args.picture;
     let first = camera(picture, manifest.volume());
     let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
     let turn = Turn {
-        cameras: (0..args.frames).map(|n| first.spun(spin * f64::from(n))).collect(),
+        cameras: (0..args.frames)
+            .map(|n| first.spun(spin * f64::from(n)))
+            .collect(),
         size: picture.size,
         transfer: transfer_of(picture.transfer.as_deref(), &manifest)?,
         step: picture.step * manifest.volume().min_spacing(),
@@ -102,11 +104,21 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
 pub(crate) fn open_source(
     volume: &Path,
     mesh: &MeshArgs,
+    stop: &Stop,
 ) -> Result<Arc<dyn BrickSource>, Box<dyn std::error::Error>> {
     let alone = mesh.peers == 1 && !mesh.mesh;
-    let edge = mesh.brick.unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
+    let edge = mesh
+        .brick
+        .unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
     let mut progress = Progress::new("reading the volume");
-    Ok(brick_store::open_source(volume, edge, &mut |done, total| progress.show(done, total))?)
+    Ok(brick_store::open_source(
+        volume,
+        edge,
+        &mut |done, total| {
+            progress.show(done, total);
+            !stop.is_said()
+        },
+    )?)
 }
 
 /// The transfer function asked for, or one from the histogram.
@@ -162,15 +174,31 @@ async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats)
             let session = Arc::clone(session);
             ahead.push_back(actix::spawn(async move { session.frame(ask).await }));
         }
-        let Some(asked) = ahead.pop_front() else { return Ok(()) };
-        let frame = asked.await.map_err(|_| crate::session::SessionError::Ended)??;
+        let Some(asked) = ahead.pop_front() else {
+            return Ok(());
+        };
+        let frame = asked
+            .await
+            .map_err(|_| crate::session::SessionError::Ended)??;
         stats.add(session, &frame.stats);
         if !frame.stats.missing.is_empty() {
-            eprintln!("brickmesh: frame {done}: {} boxes are missing: nobody holds them", frame.stats.missing.len());
+            eprintln!(
+                "brickmesh: frame {done}: {} boxes are missing: nobody holds them",
+                frame.stats.missing.len()
+            );
         }
         let rect = frame.image.rect();
-        let path = if total == 1 { turn.out.to_owned() } else { numbered(turn.out, done) };
-        write_png(&path, rect.width, rect.height, &frame.image.to_rgba8(turn.background))?;
+        let path = if total == 1 {
+            turn.out.to_owned()
+        } else {
+            numbered(turn.out, done)
+        };
+        write_png(
+            &path,
+            rect.width,
+            rect.height,
+            &frame.image.to_rgba8(turn.background),
+        )?;
         done += 1;
         progress.show(u64::from(done), total);
     }

@@ -13,11 +13,19 @@ use std::{num::NonZeroUsize, time::Duration};
 
 pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
-        return Err(format!("--seconds is {}; it must be above 0, at most 3600", args.seconds).into());
+        return Err(format!(
+            "--seconds is {}; it must be above 0, at most 3600",
+            args.seconds
+        )
+        .into());
     }
     actix::System::new().block_on(async {
         // One that looks on: no memory, so that nobody gives it bricks.
-        let config = PeerConfig { name: "status".to_owned(), memory_bytes: 0, keep_copies: false };
+        let config = PeerConfig {
+            name: "status".to_owned(),
+            memory_bytes: 0,
+            keep_copies: false,
+        };
         let device = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
         let (peer, network) = start_network_peer(config, device, &args.network)?;
         tokio::select! {
@@ -73,12 +81,21 @@ fn print(status: &Value) {
     println!("{} peers", peers.len());
     for p in &peers {
         let mib = p["memory_bytes"].as_u64().unwrap_or(0) >> 20;
-        println!("  {:<16} {:>8} MiB  {}  {}", text(&p["name"]), mib, text(&p["device"]), text(&p["peer"]));
+        println!(
+            "  {:<16} {:>8} MiB  {}  {}",
+            text(&p["name"]),
+            mib,
+            text(&p["device"]),
+            text(&p["peer"])
+        );
     }
     for d in list(&status["data_sets"]) {
         println!(
             "data set {} ({}): {} bricks, copies at least {}, on average {:.2}",
-            text(&d["data_set"]), text(&d["source"]), d["bricks"], d["redundancy_min"],
+            text(&d["data_set"]),
+            text(&d["source"]),
+            d["bricks"],
+            d["redundancy_min"],
             d["redundancy_mean"].as_f64().unwrap_or(0.0)
         );
         for h in list(&d["holders"]) {

@@ -25,7 +25,12 @@ pub(super) struct OrbitControl {
 
 impl OrbitControl {
     pub(super) fn new(camera: Camera) -> Self {
-        Self { camera, turning: false, panning: false, last: None }
+        Self {
+            camera,
+            turning: false,
+            panning: false,
+            last: None,
+        }
     }
 
     pub(super) fn camera(&self) -> Camera {
@@ -35,8 +40,13 @@ impl OrbitControl {
     /// The pointer is at (x, y) pixels of a window of this height; true if the camera moved.
     pub(super) fn moved(&mut self, x: f64, y: f64, height: f64) -> bool {
         let last = self.last.replace((x, y));
-        let Some((from_x, from_y)) = last else { return false };
-        let (dx, dy) = ((x - from_x) / height.max(1.0), (y - from_y) / height.max(1.0));
+        let Some((from_x, from_y)) = last else {
+            return false;
+        };
+        let (dx, dy) = (
+            (x - from_x) / height.max(1.0),
+            (y - from_y) / height.max(1.0),
+        );
         if self.turning {
             self.turn(dx, dy);
         } else if self.panning {
@@ -80,7 +90,12 @@ mod tests {
     use super::*;
 
     fn control() -> OrbitControl {
-        let camera = Camera { eye: DVec3::new(0.0, -10.0, 0.0), at: DVec3::ZERO, up: DVec3::Z, fov_degrees: 30.0 };
+        let camera = Camera {
+            eye: DVec3::new(0.0, -10.0, 0.0),
+            at: DVec3::ZERO,
+            up: DVec3::Z,
+            fov_degrees: 30.0,
+        };
         OrbitControl::new(camera)
     }
 
@@ -91,7 +106,10 @@ mod tests {
         c.turning = true;
         assert!(c.moved(60.0, 20.0, 100.0));
         let eye = c.camera().eye;
-        assert!((eye.length() - 10.0).abs() < 1e-9 && eye.z > 1.0 && eye.x < -1.0, "{eye}");
+        assert!(
+            (eye.length() - 10.0).abs() < 1e-9 && eye.z > 1.0 && eye.x < -1.0,
+            "{eye}"
+        );
     }
 
     #[test]

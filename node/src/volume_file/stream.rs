@@ -1,0 +1,229 @@
+//! The voxels of a file as a stream: decompressed, in little-endian order, counted and checked.
+
+use super::{Problem, VolumeFile, VolumeFileError, vti};
+use brickmesh_topology::VoxelType;
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    path::PathBuf,
+};
+
+/// Bytes that are read from disk at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Where the voxels are and how they are packed.
+#[derive(Clone, Debug)]
+pub(crate) struct DataPlan {
+    /// File with the voxels.
+    pub(crate) path: PathBuf,
+    /// How they are packed there.
+    pub(crate) packing: Packing,
+    /// Whether the most significant byte comes first.
+    pub(crate) big_endian: bool,
+}
+
+/// How voxels are packed in a file.
+#[derive(Clone, Debug)]
+pub(crate) enum Packing {
+    /// As they are, from an offset.
+    Raw {
+        /// Byte of the file.
+        offset: u64,
+    },
+    /// As they are, the last bytes of the file.
+    RawAtEnd,
+    /// gzip from an offset; some decoded bytes are skipped.
+    Gzip {
+        /// Byte of the file.
+        offset: u64,
+        /// Decoded bytes before the first voxel.
+        skip: u64,
+    },
+    /// zlib from an offset.
+    Zlib {
+        /// Byte of the file.
+        offset: u64,
+    },
+    /// An array of a VTK XML file.
+    Vti(vti::ArrayPlan),
+}
+
+/// Voxels, from the first on. Little-endian, finite, exactly as many as the header says.
+pub struct VoxelStream {
+    path: PathBuf,
+    reader: Box<dyn Read + Send>,
+    voxel: VoxelType,
+    dims: [u64; 3],
+    big_endian: bool,
+    done: u64,
+    total: u64,
+}
+
+impl std::fmt::Debug for VoxelStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VoxelStream")
+            .field("path", &self.path)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
+
+impl VoxelStream {
+    pub(super) fn open(file: &VolumeFile) -> Result<Self, VolumeFileError> {
+        let named = |problem| VolumeFileError {
+            path: file.path.clone(),
+            problem,
+        };
+        let total = file.description.voxel_bytes();
+        let reader = reader(&file.data, total).map_err(named)?;
+        Ok(Self {
+            path: file.path.clone(),
+            reader,
+            voxel: file.voxel(),
+            dims: file.description.dims.map(u64::from),
+            big_endian: file.data.big_endian,
+            done: 0,
+            total,
+        })
+    }
+
+    /// Fills `voxels`, whose length is a whole number of voxels, with the next ones.
+    ///
+    /// # Errors
+    /// [`VolumeFileError`] where the file ends early, cannot be decoded, or has a voxel that is
+    /// not finite.
+    pub fn read(&mut self, voxels: &mut [u8]) -> Result<(), VolumeFileError> {
+        let mut filled = 0;
+        while filled < voxels.len() {
+            match self.reader.read(&mut voxels[filled..]) {
+                Ok(0) => {
+                    let found = self.done + filled as u64;
+                    return Err(self.error(Problem::Length {
+                        found,
+                        expected: self.total,
+                    }));
+                }
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(self.broken(self.done + filled as u64, source)),
+            }
+        }
+        if self.big_endian {
+            voxels
+                .chunks_exact_mut(self.voxel.bytes())
+                .for_each(<[u8]>::reverse);
+        }
+        self.check_finite(voxels)?;
+        self.done += voxels.len() as u64;
+        Ok(())
+    }
+
+    /// Ends the stream: there must be no voxels left.
+    ///
+    /// # Errors
+    /// [`VolumeFileError`] where the file has more voxels than its header says.
+    pub fn finish(mut self) -> Result<(), VolumeFileError> {
+        let mut more = [0; 1];
+        let read = self.reader.read(&mut more);
+        match read {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(self.error(Problem::Length {
+                found: self.done + 1,
+                expected: self.total,
+            })),
+            Err(source) => Err(self.broken(self.done, source)),
+        }
+    }
+
+    fn check_finite(&self, voxels: &[u8]) -> Result<(), VolumeFileError> {
+        if self.voxel != VoxelType::F32 {
+            return Ok(());
+        }
+        let numbers = voxels
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        for (found, i) in numbers.zip(self.done / 4..) {
+            if !found.is_finite() {
+                let [nx, ny, _] = self.dims;
+                let at = [i % nx, i / nx % ny, i / nx / ny];
+                return Err(self.error(Problem::NotFinite { at, found }));
+            }
+        }
+        Ok(())
+    }
+
+    fn broken(&self, at: u64, source: io::Error) -> VolumeFileError {
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            return self.error(Problem::Length {
+                found: at,
+                expected: self.total,
+            });
+        }
+        self.error(Problem::Decode { at, source })
+    }
+
+    fn error(&self, problem: Problem) -> VolumeFileError {
+        VolumeFileError {
+            path: self.path.clone(),
+            problem,
+        }
+    }
+}
+
+/// A buffered reader of a file from an offset.
+pub(super) fn at(path: &PathBuf, offset: u64) -> Result<BufReader<File>, Problem> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    Ok(BufReader::with_capacity(BUFFER_BYTES, file))
+}
+
+fn reader(data: &DataPlan, total: u64) -> Result<Box<dyn Read + Send>, Problem> {
+    Ok(match &data.packing {
+        Packing::Raw { offset } => Box::new(at(&data.path, *offset)?),
+        Packing::RawAtEnd => {
+            let length = File::open(&data.path)?.metadata()?.len();
+            let offset = length.checked_sub(total);
+            let offset = offset.ok_or(Problem::Length {
+                found: length,
+                expected: total,
+            })?;
+            Box::new(at(&data.path, offset)?)
+        }
+        Packing::Gzip { offset, skip } => {
+            let mut decoder = MultiGzDecoder::new(at(&data.path, *offset)?);
+            skip_bytes(&mut decoder, *skip)?;
+            Box::new(decoder)
+        }
+        Packing::Zlib { offset } => Box::new(ZlibDecoder::new(at(&data.path, *offset)?)),
+        Packing::Vti(plan) => vti::reader(&data.path, plan)?,
+    })
+}
+
+/// Reads and drops some bytes.
+pub(super) fn skip_bytes(reader: &mut impl Read, count: u64) -> Result<(), Problem> {
+    let skipped = io::copy(&mut reader.take(count), &mut io::sink())?;
+    if skipped < count {
+        return Err(Problem::Length {
+            found: 0,
+            expected: count,
+        });
+    }
+    Ok(())
+}
+
+/// Skips bytes of a buffered reader up to and including `byte`; true if it was there.
+pub(super) fn skip_past(reader: &mut impl BufRead, byte: u8) -> io::Result<bool> {
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(false);
+        }
+        let found = buffer.iter().position(|&b| b == byte);
+        let used = found.map_or(buffer.len(), |at| at + 1);
+        reader.consume(used);
+        if found.is_some() {
+            return Ok(true);
+        }
+    }
+}
