@@ -36,13 +36,13 @@ const TYPES: [VoxelType; 5] = [
 fn device(test: &str) -> Option<VulkanDevice> {
     let wish = std::env::var("BRICKMESH_GPU").unwrap_or_else(|_| "auto".into());
     if wish == "off" {
-        println!("skipped {test}: BRICKMESH_GPU=off");
+        skip(&format!("skipped {test}: BRICKMESH_GPU=off\n"));
         return None;
     }
     match VulkanDevice::new(None, None) {
         Ok(device) => Some(device),
         Err(error) if wish != "require" => {
-            println!("skipped {test}: no Vulkan device: {error}");
+            skip(&format!("skipped {test}: no Vulkan device: {error}\n"));
             None
         }
         Err(error) => panic!("BRICKMESH_GPU=require, but {error}"),
@@ -631,4 +631,12 @@ fn devices_are_listed_in_the_order_they_are_opened_by() {
     assert!(all.iter().enumerate().all(|(i, d)| d.index == i));
     let error = VulkanDevice::new(Some(all.len()), None).unwrap_err();
     assert!(matches!(error, DeviceError::Unavailable { .. }), "{error}");
+}
+
+/// Says that a test is skipped, past the runner's capture of output.
+fn skip(line: &str) {
+    use std::io::Write as _;
+    if std::io::stderr().write_all(line.as_bytes()).is_err() {
+        println!("{line}");
+    }
 }

@@ -1,7 +1,10 @@
 //! What the tests across rooms share: volumes by formula, a slow reference raycaster written from
-//! the conventions alone, comparisons of pictures, meshes in one process.
+//! the conventions alone, comparisons of pictures, meshes in one process, labs of several hosts.
 
 pub mod compare;
+pub mod lab;
 pub mod mesh;
+pub mod program;
 pub mod reference;
+pub mod skip;
 pub mod volumes;

@@ -389,7 +389,10 @@ impl Base64Text {
             self.text.consume(end);
         }
         if !characters.len().is_multiple_of(4) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "base64 is cut off"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "base64 is cut off",
+            ));
         }
         (self.used, self.decoded) = (0, Vec::new());
         let mut rest = characters.as_slice();

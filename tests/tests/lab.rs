@@ -1,0 +1,137 @@
+//! Peers on several hosts: they find each other and make the picture that one peer makes alone.
+
+use brickmesh_tests::{
+    compare::compare,
+    lab::{Lab, Wiring},
+    program::{brickmesh, read_png},
+    skip::skip,
+};
+use std::{path::Path, process::Command};
+
+const VOLUME: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/data/neghip_64x64x64_uint8.raw.gz"
+);
+
+fn lab(name: &str, wiring: Wiring) -> Option<Lab> {
+    match Lab::new(4, wiring) {
+        Ok(lab) => Some(lab),
+        Err(why) => {
+            skip(name, &format!("no network namespaces here: {why}"));
+            None
+        }
+    }
+}
+
+/// The picture that one peer makes, without a network.
+fn alone(folder: &Path) -> Vec<u8> {
+    let out = folder.join("alone.png");
+    let mut command = Command::new(brickmesh());
+    command
+        .args([
+            "render", VOLUME, "--size", "160x120", "--shade", "on", "--device", "cpu", "--out",
+        ])
+        .arg(&out);
+    assert!(command.status().unwrap().success());
+    read_png(&out).2
+}
+
+/// Renders with the mesh from the last host; the picture must be that of one peer, and every
+/// host must have taken part.
+fn check_render(lab: &Lab, more: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, stats) = (
+        folder.path().join("mesh.png"),
+        folder.path().join("stats.json"),
+    );
+    let mut args = vec![
+        "render", VOLUME, "--size", "160x120", "--shade", "on", "--device", "cpu", "--mesh",
+    ];
+    args.extend([
+        "--wait-peers",
+        "3",
+        "--brick",
+        "16",
+        "--frames",
+        "2",
+        "--spin",
+        "0",
+    ]);
+    args.extend([
+        "--out",
+        out.to_str().unwrap(),
+        "--stats",
+        stats.to_str().unwrap(),
+    ]);
+    args.extend(more);
+    let output = lab.run(3, &args);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let expected = alone(folder.path());
+    for frame in ["mesh-0000.png", "mesh-0001.png"] {
+        let d = compare(&expected, &read_png(&folder.path().join(frame)).2);
+        assert!(d.max <= 1, "{frame}: {d:?}");
+    }
+    let stats: serde_json::Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
+    let jobs = stats["frames"][1]["jobs"].as_array().unwrap();
+    let peers: std::collections::BTreeSet<_> =
+        jobs.iter().map(|j| j["peer"].as_str().unwrap()).collect();
+    assert_eq!(peers.len(), 4, "every host renders: {peers:?}");
+    assert!(stats["frames"][1]["missing"].as_array().unwrap().is_empty());
+}
+
+fn peers_seen(output: &std::process::Output) -> usize {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    status["peers"].as_array().unwrap().len()
+}
+
+#[test]
+fn three_peers_on_one_bridge_are_found_by_mdns_and_render_together() {
+    let Some(mut lab) = lab("three_peers_on_one_bridge", Wiring::Bridge) else {
+        return;
+    };
+    for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
+        lab.start(
+            n,
+            &[
+                "peer", "--name", name, "--device", "cpu", "--memory", "256M",
+            ],
+        );
+    }
+    // No address was given to anybody; ten seconds are what the user may have to wait.
+    assert_eq!(
+        peers_seen(&lab.run(3, &["status", "--json", "--seconds", "9"])),
+        3
+    );
+    check_render(&lab, &[]);
+}
+
+#[test]
+fn behind_a_router_without_multicast_join_and_kademlia_find_everybody() {
+    let Some(mut lab) = lab("behind_a_router", Wiring::Router) else {
+        return;
+    };
+    let listen: Vec<String> = (0..4)
+        .map(|n| format!("/ip4/{}/tcp/7070", lab.address(n)))
+        .collect();
+    let first = listen[0].clone();
+    for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let mut args = vec![
+            "peer", "--name", name, "--device", "cpu", "--memory", "256M", "--listen", &listen[n],
+        ];
+        if n > 0 {
+            args.extend(["--join", &first]);
+        }
+        lab.start(n, &args);
+    }
+    // Each knows the first alone; the others come by Kademlia.
+    check_render(&lab, &["--listen", &listen[3], "--join", &first]);
+}
