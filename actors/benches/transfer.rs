@@ -1,2 +1,50 @@
-//! x
-fn main() {}
+//! A brick on its way: encoded, decoded, and checked against its digest; a partial likewise.
+
+use brickmesh_actors::messages::{Message, Pixels, decode, encode};
+use brickmesh_shaders::SubImage;
+use brickmesh_topology::{BrickIndex, Digest, PixelRect};
+use bytes::Bytes;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+
+/// Voxels of a brick of 64, u16, with its ghosts.
+const BRICK_BYTES: usize = 67 * 67 * 67 * 2;
+
+fn transfer(c: &mut Criterion) {
+    let bytes: Bytes = (0..BRICK_BYTES)
+        .map(|i| (i * 31 % 251).to_le_bytes()[0])
+        .collect::<Vec<u8>>()
+        .into();
+    let digest = Digest::of(&bytes);
+    let brick = Message::BrickData {
+        data_set: digest,
+        brick: BrickIndex(7),
+        bytes,
+    };
+    let mut group = c.benchmark_group("transfer");
+    group.throughput(Throughput::Bytes(BRICK_BYTES as u64));
+    group.bench_function("brick_64_u16", |b| {
+        b.iter(|| {
+            let wire = encode(black_box(&brick));
+            let Ok(Message::BrickData { bytes, .. }) = decode(&wire) else {
+                panic!("a brick")
+            };
+            assert_eq!(Digest::of(&bytes), digest);
+        });
+    });
+    let rect = PixelRect {
+        x: 0,
+        y: 0,
+        width: 128,
+        height: 128,
+    };
+    let image = SubImage::new(rect, vec![[0.25; 4]; rect.pixel_count()]).expect("an image");
+    group.throughput(Throughput::Bytes(16 * rect.pixel_count() as u64));
+    group.bench_function("pixels_128x128", |b| {
+        b.iter(|| Pixels::of(black_box(&image)).image())
+    });
+    group.finish();
+}
+
+criterion_group!(benches, transfer);
+criterion_main!(benches);

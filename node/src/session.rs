@@ -174,6 +174,12 @@ impl Session {
         self.manifest.digest()
     }
 
+    /// Hears when the session is to stop.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
     /// A peer's name for people.
     #[must_use]
     pub fn name(&self, peer: &PeerId) -> String {

@@ -159,6 +159,7 @@ async fn show_frames(
     slot: &Slot,
     proxy: &EventLoopProxy<Told>,
 ) -> Result<(), SessionError> {
+    let mut stop = session.stop();
     loop {
         let now = *wanted.borrow_and_update();
         let scale = if now.moving { MOVING_SCALE } else { 1 };
@@ -189,8 +190,13 @@ async fn show_frames(
             }
             Err(error) => tracing::debug!(%error, "a camera that shows nothing"),
         }
-        if wanted.changed().await.is_err() {
-            return Ok(());
+        tokio::select! {
+            changed = wanted.changed() => {
+                if changed.is_err() {
+                    return Ok(());
+                }
+            }
+            () = stop.said() => return Err(SessionError::Stopped),
         }
     }
 }
@@ -275,13 +281,12 @@ impl App {
         match &self.shown {
             None => buffer.fill(0),
             Some(shown) => {
-                let (w, h) = (width.get(), height.get());
-                for (y, row) in (0_u64..).zip(buffer.chunks_exact_mut(w as usize)) {
-                    let from = (y * u64::from(shown.height) / u64::from(h)) as usize
-                        * shown.width as usize;
-                    for (x, pixel) in (0_u64..).zip(row) {
-                        let column = (x * u64::from(shown.width) / u64::from(w)) as usize;
-                        *pixel = shown.pixels[from + column];
+                let (w, h) = (width.get() as usize, height.get() as usize);
+                let (from_w, from_h) = (shown.width as usize, shown.height as usize);
+                for (y, row) in buffer.chunks_exact_mut(w).enumerate() {
+                    let from = y * from_h / h * from_w;
+                    for (x, pixel) in row.iter_mut().enumerate() {
+                        *pixel = shown.pixels[from + x * from_w / w];
                     }
                 }
             }
@@ -346,10 +351,10 @@ impl ApplicationHandler<Told> for App {
                 self.want(pressed);
             }
             WindowEvent::CursorMoved { position, .. } => {
-                if self
+                let moved = self
                     .control
-                    .moved(position.x, position.y, f64::from(self.size.1))
-                {
+                    .moved(position.x, position.y, f64::from(self.size.1));
+                if moved {
                     self.want(true);
                 }
             }

@@ -4,10 +4,11 @@
 //! 512×512 pixels from two diagonals away, as in volume renderers' usual demonstrations.
 
 use brickmesh_shaders::{
-    BrickKey, BrickVoxels, Job, RenderDevice, Scene, device::cpu::CpuDevice, macrocells::Macrocells,
+    BrickKey, BrickVoxels, Job, RenderDevice, Scene, SubImage, device::cpu::CpuDevice,
+    macrocells::Macrocells,
 };
 use brickmesh_topology::{
-    BrickGrid, Camera, Digest, TransferFunction, VolumeDescription, VoxelType,
+    BrickGrid, Camera, Digest, PixelRect, TransferFunction, VolumeDescription, VoxelType,
     transfer_function::TransferPoint,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -121,7 +122,7 @@ fn scene(step: f64, shade: bool) -> Scene {
 }
 
 /// Cuts the volume into bricks and loads them; the jobs that render all of it.
-fn load(device: &mut CpuDevice, bytes: &[u8], edge: u32, scene: &Scene) -> Vec<Job> {
+fn load(device: &mut dyn RenderDevice, bytes: &[u8], edge: u32, scene: &Scene) -> Vec<Job> {
     let grid = BrickGrid::new([EDGE; 3], edge).unwrap_or_else(|e| panic!("{e}"));
     let jobs = grid.bricks().map(|brick| {
         let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
@@ -177,5 +178,50 @@ fn cpu(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, cpu);
+/// The same frames on the best Vulkan device, where there is one.
+#[cfg(feature = "vulkan")]
+fn vulkan(criterion: &mut Criterion) {
+    use brickmesh_shaders::device::vulkan::VulkanDevice;
+    let mut device = match VulkanDevice::new(None, None) {
+        Ok(device) => device,
+        Err(error) => {
+            println!("skipped vulkan: {error}");
+            return;
+        }
+    };
+    let bytes = voxels(EDGE);
+    let mut group = criterion.benchmark_group("vulkan");
+    group.sample_size(10);
+    for (name, step, shade) in [
+        ("step 1", 1.0, false),
+        ("step 0.5", 0.5, false),
+        ("step 1 shaded", 1.0, true),
+    ] {
+        let scene = scene(step, shade);
+        let jobs = load(&mut device, &bytes, EDGE, &scene);
+        device.set_scene(&scene).unwrap_or_else(|e| panic!("{e}"));
+        group.bench_function(name, |b| {
+            b.iter(|| jobs.iter().filter(|job| device.render(job).is_ok()).count());
+        });
+    }
+    group.finish();
+}
+
+#[cfg(not(feature = "vulkan"))]
+fn vulkan(_: &mut Criterion) {}
+
+fn blending(criterion: &mut Criterion) {
+    let rect = PixelRect {
+        x: 0,
+        y: 0,
+        width: 512,
+        height: 512,
+    };
+    let behind = SubImage::new(rect, vec![[0.1, 0.2, 0.05, 0.3]; rect.pixel_count()]);
+    let behind = behind.unwrap_or_else(|| SubImage::transparent(rect));
+    let mut image = SubImage::transparent(rect);
+    criterion.bench_function("over/512x512", |b| b.iter(|| image.blend_behind(&behind)));
+}
+
+criterion_group!(benches, cpu, vulkan, blending);
 criterion_main!(benches);

@@ -190,6 +190,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "pixels are copied")]
     fn blending_touches_only_where_both_are() {
         let rect = |x, y, width, height| PixelRect {
             x,

@@ -6,5 +6,6 @@ pub mod lab;
 pub mod mesh;
 pub mod program;
 pub mod reference;
+pub mod scenes;
 pub mod skip;
 pub mod volumes;

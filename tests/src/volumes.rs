@@ -11,6 +11,7 @@ use bytes::Bytes;
 /// A smooth field with structure at several scales, as this voxel type; odd dims, anisotropic
 /// spacing and a turned direction where `skewed`.
 #[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "tests store what fits")]
 pub fn waves(dims: [u32; 3], voxel: VoxelType, skewed: bool) -> Field {
     let mut volume = VolumeDescription::new(dims, voxel);
     if skewed {

@@ -1,5 +1,10 @@
 //! Peers on several hosts: they find each other and make the picture that one peer makes alone.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
 use brickmesh_tests::{
     compare::compare,
     lab::{Lab, Wiring},

@@ -2,6 +2,11 @@
 //! slow float64 reference and with closed forms. Each test says which limit it holds; the tests
 //! at the end break the product on purpose and demand that the difference is seen.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
 use brickmesh_actors::data_set::BrickSource;
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, Job, RenderDevice, Scene, SubImage, device::cpu::CpuDevice,
@@ -10,7 +15,8 @@ use brickmesh_tests::{
     compare::{compare, to_rgba8},
     mesh::{cpu, picture},
     reference::{self, Field, Look},
-    volumes::{Bricks, limits, waves},
+    scenes::{fields, look, views},
+    volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
     Camera, TransferFunction, View, VoxelBox, VoxelType, transfer_function::TransferPoint,
@@ -18,57 +24,6 @@ use brickmesh_topology::{
 };
 use glam::DVec3;
 use std::{num::NonZeroUsize, sync::Arc};
-
-fn transfer(voxel: VoxelType) -> TransferFunction {
-    let (low, high) = limits(voxel);
-    let p = |f: f64, color, opacity| TransferPoint {
-        value: low + (high - low) * f,
-        color,
-        opacity,
-    };
-    TransferFunction {
-        unit_distance: None,
-        points: vec![
-            p(0.0, [0.0, 0.0, 0.4], 0.0),
-            p(0.35, [0.1, 0.3, 0.9], 0.0),
-            p(0.5, [0.2, 0.9, 0.4], 0.08),
-            p(0.65, [0.9, 0.7, 0.1], 0.02),
-            p(1.0, [1.0, 0.3, 0.2], 0.35),
-        ],
-    }
-}
-
-fn look(field: &Field, shade: bool) -> Look {
-    Look {
-        transfer: transfer(field.volume.voxel),
-        step: 0.5 * field.volume.min_spacing(),
-        shade,
-    }
-}
-
-/// Eyes outside and inside of the volume.
-fn views(field: &Field) -> Vec<(&'static str, View)> {
-    let outside = Camera::orbit(&field.volume, 30.0, 25.0, 1.1);
-    let below = Camera::orbit(&field.volume, -110.0, -40.0, 1.6);
-    let center = field.volume.center_in_world();
-    let inside = Camera {
-        eye: center + DVec3::new(0.7, -0.9, 0.4),
-        at: center + DVec3::new(6.0, 5.0, -3.0),
-        up: DVec3::Z,
-        fov_degrees: 75.0,
-    };
-    [("outside", outside), ("below", below), ("inside", inside)]
-        .map(|(name, camera)| (name, camera.view(72, 60).unwrap()))
-        .into()
-}
-
-fn fields() -> Vec<(&'static str, Field)> {
-    vec![
-        ("u8 isotropic", waves([70, 65, 41], VoxelType::U8, false)),
-        ("i16 skewed", waves([67, 40, 53], VoxelType::I16, true)),
-        ("f32 skewed", waves([45, 38, 66], VoxelType::F32, true)),
-    ]
-}
 
 #[test]
 fn one_peer_with_one_brick_and_five_peers_with_bricks_of_32_differ_by_at_most_1() {

@@ -1,2 +1,44 @@
-//! x
-fn main() {}
+//! Decisions of a frame and of a placement, at lab and at hall size.
+
+use brickmesh_topology::{
+    BrickGrid, VoxelBox,
+    placement::{deal, shares},
+    schedule::{SPEED_ONE, ScheduledJob, best_fit},
+    visibility::front_to_back,
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+use glam::DVec3;
+use std::hint::black_box;
+
+fn jobs(count: usize, devices: usize) -> Vec<ScheduledJob> {
+    let job = |j: usize| ScheduledJob {
+        cost_micros: 500 + (j as u64 * 7919) % 9000,
+        holders: {
+            let mut holders: Vec<usize> = (0..3).map(|c| (j * 31 + c * 17) % devices).collect();
+            holders.sort_unstable();
+            holders.dedup();
+            holders
+        },
+    };
+    (0..count).map(job).collect()
+}
+
+fn decisions(c: &mut Criterion) {
+    let many = jobs(512, 64);
+    c.bench_function("schedule/512_jobs_64_devices", |b| {
+        b.iter(|| best_fit(black_box(&many), &[SPEED_ONE; 64]));
+    });
+    let rooms = shares(4096, &[200; 64], 3);
+    c.bench_function("placement/4096_bricks_64_devices", |b| {
+        b.iter(|| deal(4096, black_box(&rooms), 1))
+    });
+    let grid = BrickGrid::new([1024; 3], 64).expect("a grid");
+    let boxes: Vec<VoxelBox> = grid.bricks().map(|b| grid.owned_box(b)).collect();
+    let eye = DVec3::new(500.0, -2000.0, 300.0);
+    c.bench_function("visibility/4096_bricks", |b| {
+        b.iter(|| front_to_back(black_box(&boxes), eye))
+    });
+}
+
+criterion_group!(benches, decisions);
+criterion_main!(benches);

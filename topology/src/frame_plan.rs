@@ -211,10 +211,9 @@ impl CostTable {
     }
 
     fn estimate(&self, brick: BrickIndex, owned: &VoxelBox) -> u64 {
-        self.micros
-            .get(&brick)
-            .copied()
-            .unwrap_or_else(|| (owned.voxel_count() * UNMEASURED_MICROS_PER_MEBIVOXEL >> 20).max(1))
+        self.micros.get(&brick).copied().unwrap_or_else(|| {
+            ((owned.voxel_count() * UNMEASURED_MICROS_PER_MEBIVOXEL) >> 20).max(1)
+        })
     }
 }
 

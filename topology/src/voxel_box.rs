@@ -109,6 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "bounds are exact")]
     fn the_last_box_owns_the_last_sample_centre_and_nothing_beyond() {
         let (lo, hi) = VoxelBox::new([0, 32, 0], [32, 64, 9]).owned_points([64, 64, 9]);
         assert_eq!(lo, [0.0, 32.0, 0.0]);

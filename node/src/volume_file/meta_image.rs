@@ -18,37 +18,14 @@ use std::{
 
 pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     let mut reader = BufReader::new(file);
-    let mut left = HEADER_BYTES_MAX;
-    let mut fields = BTreeMap::new();
-    loop {
-        let Some(text) = line(&mut reader, &mut left)? else {
-            return Err(Problem::Missing {
-                field: "ElementDataFile",
-                expected: "LOCAL or a file name, as the last field",
-            });
-        };
-        let (name, value) = text.split_once('=').ok_or_else(|| {
-            Problem::field(
-                "header line",
-                text.chars().take(60).collect::<String>(),
-                "Key = value",
-            )
-        })?;
-        let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
-        let last = name == "ElementDataFile";
-        fields.insert(name, value);
-        if last {
-            break;
-        }
-    }
+    let fields = fields(&mut reader)?;
     let get = |names: &[&str]| {
         names
             .iter()
             .find_map(|n| fields.get(*n))
             .map(String::as_str)
     };
-    let need =
-        |field: &'static str, expected| get(&[field]).ok_or(Problem::Missing { field, expected });
+    let need = |field, expected| get(&[field]).ok_or(Problem::Missing { field, expected });
     if let Some(channels) = get(&["ElementNumberOfChannels"]).filter(|c| *c != "1") {
         return Err(Problem::field(
             "ElementNumberOfChannels",
@@ -59,16 +36,7 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     let voxel = voxel(need("ElementType", "a type such as MET_UCHAR")?)?;
     let dims = dims("DimSize", need("DimSize", "three whole numbers")?)?;
     let mut description = VolumeDescription::new(dims, voxel);
-    if let Some(text) = get(&["ElementSpacing", "ElementSize"]) {
-        description.spacing = floats_n("ElementSpacing", text)?;
-    }
-    if let Some(text) = get(&["Offset", "Position", "Origin"]) {
-        description.origin = floats_n("Offset", text)?;
-    }
-    if let Some(text) = get(&["TransformMatrix", "Orientation", "Rotation"]) {
-        let m = floats_n::<9>("TransformMatrix", text)?;
-        description.direction = [[m[0], m[1], m[2]], [m[3], m[4], m[5]], [m[6], m[7], m[8]]];
-    }
+    place(&get, &mut description)?;
     let truth = |names: &[&str]| get(names).is_some_and(|v| v.eq_ignore_ascii_case("true"));
     let big_endian = truth(&["BinaryDataByteOrderMSB", "ElementByteOrderMSB"]);
     let name = need("ElementDataFile", "LOCAL or a file name")?;
@@ -119,6 +87,47 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
             big_endian,
         },
     })
+}
+
+fn place<'a>(
+    get: &impl Fn(&[&str]) -> Option<&'a str>,
+    description: &mut VolumeDescription,
+) -> Result<(), Problem> {
+    if let Some(text) = get(&["ElementSpacing", "ElementSize"]) {
+        description.spacing = floats_n("ElementSpacing", text)?;
+    }
+    if let Some(text) = get(&["Offset", "Position", "Origin"]) {
+        description.origin = floats_n("Offset", text)?;
+    }
+    if let Some(text) = get(&["TransformMatrix", "Orientation", "Rotation"]) {
+        let m = floats_n::<9>("TransformMatrix", text)?;
+        description.direction = [[m[0], m[1], m[2]], [m[3], m[4], m[5]], [m[6], m[7], m[8]]];
+    }
+    Ok(())
+}
+
+/// The fields up to the one that says where the voxels are.
+fn fields(reader: &mut BufReader<File>) -> Result<BTreeMap<String, String>, Problem> {
+    let mut left = HEADER_BYTES_MAX;
+    let mut fields = BTreeMap::new();
+    loop {
+        let Some(text) = line(reader, &mut left)? else {
+            return Err(Problem::Missing {
+                field: "ElementDataFile",
+                expected: "LOCAL or a file name, as the last field",
+            });
+        };
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            let found: String = text.chars().take(60).collect();
+            Problem::field("header line", found, "Key = value")
+        })?;
+        let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+        let last = name == "ElementDataFile";
+        fields.insert(name, value);
+        if last {
+            return Ok(fields);
+        }
+    }
 }
 
 fn voxel(text: &str) -> Result<VoxelType, Problem> {

@@ -57,33 +57,7 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     if kind != "ImageData" {
         return Err(Problem::field("VTKFile type", kind, "ImageData"));
     }
-    let compressed = match get(&found.file, "compressor").as_deref() {
-        None | Some("") => false,
-        Some("vtkZLibDataCompressor") => true,
-        Some(other) => {
-            return Err(Problem::field(
-                "compressor",
-                other,
-                "vtkZLibDataCompressor, or none",
-            ));
-        }
-    };
-    let wide_words = match get(&found.file, "header_type").as_deref() {
-        None | Some("UInt32") => false,
-        Some("UInt64") => true,
-        Some(other) => return Err(Problem::field("header_type", other, "UInt32 or UInt64")),
-    };
-    let big_endian = match get(&found.file, "byte_order").as_deref() {
-        None | Some("LittleEndian") => false,
-        Some("BigEndian") => true,
-        Some(other) => {
-            return Err(Problem::field(
-                "byte_order",
-                other,
-                "LittleEndian or BigEndian",
-            ));
-        }
-    };
+    let (compressed, wide_words, big_endian) = words(&found.file)?;
     let missing = |field, expected| Problem::Missing { field, expected };
     let (array, inline_at) = found
         .array
@@ -129,6 +103,39 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
         description,
         data,
     })
+}
+
+/// Whether arrays are compressed, lengths have 64 bits, and the high byte comes first.
+fn words(file: &BTreeMap<String, String>) -> Result<(bool, bool, bool), Problem> {
+    let get = |name: &str| file.get(name).map(String::as_str);
+    let compressed = match get("compressor") {
+        None | Some("") => false,
+        Some("vtkZLibDataCompressor") => true,
+        Some(other) => {
+            return Err(Problem::field(
+                "compressor",
+                other,
+                "vtkZLibDataCompressor, or none",
+            ));
+        }
+    };
+    let wide_words = match get("header_type") {
+        None | Some("UInt32") => false,
+        Some("UInt64") => true,
+        Some(other) => return Err(Problem::field("header_type", other, "UInt32 or UInt64")),
+    };
+    let big_endian = match get("byte_order") {
+        None | Some("LittleEndian") => false,
+        Some("BigEndian") => true,
+        Some(other) => {
+            return Err(Problem::field(
+                "byte_order",
+                other,
+                "LittleEndian or BigEndian",
+            ));
+        }
+    };
+    Ok((compressed, wide_words, big_endian))
 }
 
 /// Reads tags until the wanted array, and the appended data if it is there, are found.

@@ -1,0 +1,78 @@
+//! Pictures by Vulkan devices: bricks and peers make no difference there either, and both kinds of
+//! device agree. `BRICKMESH_GPU=off|auto|require` says what happens without a Vulkan device.
+
+use brickmesh_shaders::{RenderDevice, device::vulkan::VulkanDevice};
+use brickmesh_tests::{
+    compare::compare,
+    mesh::{cpu, picture},
+    scenes::{fields, look, views},
+    skip::skip,
+    volumes::Bricks,
+};
+use std::sync::Arc;
+
+/// Memory of each peer.
+const MEMORY_BYTES: u64 = 256 << 20;
+
+fn vulkan() -> Box<dyn RenderDevice> {
+    Box::new(VulkanDevice::new(None, Some(MEMORY_BYTES)).expect("it was there a moment ago"))
+}
+
+fn is_there(test: &str) -> bool {
+    let wish = std::env::var("BRICKMESH_GPU").unwrap_or_else(|_| "auto".to_owned());
+    if wish == "off" {
+        skip(test, "BRICKMESH_GPU=off");
+        return false;
+    }
+    match VulkanDevice::new(None, Some(MEMORY_BYTES)) {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(wish != "require", "BRICKMESH_GPU=require, but {error}");
+            skip(test, &format!("no Vulkan device: {error}"));
+            false
+        }
+    }
+}
+
+#[test]
+fn on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1() {
+    if !is_there("on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1") {
+        return;
+    }
+    for (name, field) in fields() {
+        for shade in [false, true] {
+            let look = look(&field, shade);
+            for (eye, view) in views(&field) {
+                let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &vulkan, view, &look);
+                let five = picture(Arc::new(Bricks::cut(&field, 32)), 5, &vulkan, view, &look);
+                let d = compare(&one, &five);
+                // A texture unit may round: a thousandth of the pixels may differ by up to 3.
+                assert!(
+                    d.max <= 3 && d.over_1 <= 0.001,
+                    "{name}, {eye}, shade {shade}: {d:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn cpu_and_vulkan_agree() {
+    if !is_there("cpu_and_vulkan_agree") {
+        return;
+    }
+    for (name, field) in fields() {
+        for shade in [false, true] {
+            let look = look(&field, shade);
+            for (eye, view) in views(&field) {
+                let ours = picture(Arc::new(Bricks::cut(&field, 32)), 2, &cpu, view, &look);
+                let theirs = picture(Arc::new(Bricks::cut(&field, 32)), 2, &vulkan, view, &look);
+                let d = compare(&ours, &theirs);
+                assert!(
+                    d.psnr >= 45.0 && d.over_4 <= 0.001,
+                    "{name}, {eye}, shade {shade}: {d:?}"
+                );
+            }
+        }
+    }
+}
