@@ -24,9 +24,9 @@ use std::{
 
 /// Largest brick in bytes, ghosts included: it travels as one message.
 pub const BRICK_BYTES_MAX: u64 = 100 << 20;
-/// Memory that open layers of bricks may take while importing; beyond it they are kept in a
-/// scratch file.
-const LAYER_BYTES_MAX: u64 = 192 << 20;
+/// Memory that one open layer of bricks may take while importing, of which there are two at most;
+/// beyond it the layer is kept in a scratch file.
+const LAYER_BYTES_MAX: u64 = 96 << 20;
 
 /// A data set that cannot be made or read.
 #[derive(Debug, thiserror::Error)]

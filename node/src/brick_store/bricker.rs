@@ -1,11 +1,14 @@
 //! Cuts a stream of voxels into bricks: row by row, each row scattered to the bricks whose stored
 //! box it crosses; a layer of bricks is finished as soon as its last slice has come.
 //!
-//! Invariants: at most the layers that overlap in z are open (three, where bricks are thinner
-//! than their ghosts reach, two otherwise); rows of a brick's slice are gathered before they go to
+//! Invariants: at most the two layers that overlap in z are open (a brick is at least four voxels
+//! thick, its ghosts three); rows of a brick's slice are gathered before they go to
 //! the layer, so that a scratch file sees long writes.
 
-use super::{BRICK_BYTES_MAX, BrickStoreError, OnProgress, layers::Layer};
+use super::{
+    BRICK_BYTES_MAX, BrickStoreError, OnProgress,
+    layers::{Gather, Layer},
+};
 use crate::volume_file::VolumeFile;
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Digest, Manifest, VoxelBox, VoxelType,
@@ -24,7 +27,7 @@ const FINE_BINS: usize = 1 << 16;
 pub(super) fn cut(
     file: &VolumeFile,
     edge: u32,
-    layer_bytes_max: u64,
+    gather: Gather<'_>,
     progress: OnProgress<'_>,
     on_brick: OnBrick<'_>,
 ) -> Result<Manifest, BrickStoreError> {
@@ -47,12 +50,16 @@ pub(super) fn cut(
             found,
         });
     }
-    let mut cutter = Cutter::new(grid, volume.voxel, layer_bytes_max);
+    let mut cutter = Cutter::new(grid, volume.voxel, gather);
     let mut stream = file.voxels()?;
     let row_bytes = volume.dims[0] as usize * voxel_bytes;
     let mut row = vec![0; row_bytes];
     let (total, mut done) = (volume.voxel_bytes(), 0);
-    let io = BrickStoreError::io(&file.path);
+    // Only a scratch file can fail here.
+    let io = BrickStoreError::io(match gather {
+        Gather::Bounded { scratch, .. } => scratch,
+        Gather::Memory => &file.path,
+    });
     for z in 0..volume.dims[2] {
         cutter.open_layers(z).map_err(&io)?;
         for y in 0..volume.dims[1] {
@@ -78,10 +85,10 @@ pub(super) fn cut(
 }
 
 /// Bricks on their way.
-struct Cutter {
+struct Cutter<'a> {
     grid: BrickGrid,
     voxel: VoxelType,
-    layer_bytes_max: u64,
+    gather: Gather<'a>,
     /// Open layers by bz.
     layers: BTreeMap<u32, Layer>,
     records: Vec<BrickRecord>,
@@ -90,8 +97,8 @@ struct Cutter {
     slices: BTreeMap<BrickIndex, Vec<u8>>,
 }
 
-impl Cutter {
-    fn new(grid: BrickGrid, voxel: VoxelType, layer_bytes_max: u64) -> Self {
+impl<'a> Cutter<'a> {
+    fn new(grid: BrickGrid, voxel: VoxelType, gather: Gather<'a>) -> Self {
         let nothing = BrickRecord {
             digest: Digest::of(b""),
             range: [0.0; 2],
@@ -103,7 +110,7 @@ impl Cutter {
             slices: BTreeMap::new(),
             grid,
             voxel,
-            layer_bytes_max,
+            gather,
         }
     }
 
@@ -130,8 +137,7 @@ impl Cutter {
                     .layer_bricks(bz)
                     .map(|b| self.bytes_of(&self.grid.stored_box(b)))
                     .collect();
-                self.layers
-                    .insert(bz, Layer::new(&sizes, self.layer_bytes_max / 2)?);
+                self.layers.insert(bz, Layer::new(&sizes, self.gather)?);
             }
         }
         Ok(())
@@ -314,5 +320,160 @@ fn fine_value(voxel: VoxelType, bin: usize) -> f64 {
         }
         VoxelType::U8 | VoxelType::U16 => bin as f64,
         VoxelType::I8 | VoxelType::I16 => bin as f64 - 32_768.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume_file;
+    use std::{fs, path::Path};
+
+    const TYPES: [(VoxelType, &str); 5] = [
+        (VoxelType::U8, "uint8"),
+        (VoxelType::I8, "int8"),
+        (VoxelType::U16, "uint16"),
+        (VoxelType::I16, "int16"),
+        (VoxelType::F32, "float32"),
+    ];
+
+    /// Bytes that look random and are the same in every run.
+    fn noise(seed: u32, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        let mut hash = blake3::Hasher::new();
+        hash.update(&seed.to_le_bytes());
+        hash.finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    /// A volume of noise as a file, and its bytes.
+    fn volume(folder: &Path, seed: u32, dims: [u32; 3]) -> (VolumeFile, Vec<u8>) {
+        let (voxel, name) = TYPES[seed as usize % TYPES.len()];
+        let count: u32 = dims.iter().product();
+        let mut bytes = noise(seed, count as usize * voxel.bytes());
+        if voxel == VoxelType::F32 {
+            // The exponent's low bit cleared: every number is finite.
+            bytes.chunks_exact_mut(4).for_each(|b| b[2] &= 0x7f);
+        }
+        let [x, y, z] = dims;
+        let path = folder.join(format!("noise-{seed}_{x}x{y}x{z}_{name}.raw"));
+        fs::write(&path, &bytes).unwrap();
+        (volume_file::open(&path).unwrap(), bytes)
+    }
+
+    /// The voxels of a box, cut from the whole volume.
+    fn direct(whole: &[u8], dims: [u32; 3], n: usize, stored: &VoxelBox) -> Vec<u8> {
+        let mut out = Vec::new();
+        for z in stored.lo[2]..stored.hi[2] {
+            for y in stored.lo[1]..stored.hi[1] {
+                let at = |x: u32| ((z * dims[1] + y) * dims[0] + x) as usize * n;
+                out.extend_from_slice(&whole[at(stored.lo[0])..at(stored.hi[0])]);
+            }
+        }
+        out
+    }
+
+    fn cut_all(file: &VolumeFile, edge: u32, gather: Gather<'_>) -> (Manifest, Vec<Vec<u8>>) {
+        let mut bricks = Vec::new();
+        let manifest = cut(file, edge, gather, &mut |_, _| true, &mut |b, _, bytes| {
+            assert_eq!(b.0 as usize, bricks.len(), "bricks come in index order");
+            bricks.push(bytes);
+            Ok(())
+        });
+        (manifest.unwrap(), bricks)
+    }
+
+    #[test]
+    fn every_brick_is_its_box_of_the_volume_in_memory_and_through_a_scratch_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for seed in 0..120 {
+            let pick = noise(seed + 1000, 4);
+            let dims = [0, 1, 2].map(|a| 1 + u32::from(pick[a]) % 26);
+            let edge = 4 + u32::from(pick[3]) % 12;
+            let (file, whole) = volume(folder.path(), seed, dims);
+            let (manifest, bricks) = cut_all(&file, edge, Gather::Memory);
+            let voxel = file.description.voxel;
+            for (brick, bytes) in manifest.grid().bricks().zip(&bricks) {
+                let stored = manifest.grid().stored_box(brick);
+                let expected = direct(&whole, dims, voxel.bytes(), &stored);
+                assert_eq!(bytes, &expected, "{dims:?} edge {edge} brick {}", brick.0);
+                assert_eq!(manifest.brick_digest(brick), Digest::of(&expected));
+                assert_eq!(manifest.brick_bytes(brick), expected.len() as u64);
+            }
+            let scratch = Gather::Bounded {
+                layer_bytes_max: u64::from(pick[0]),
+                scratch: folder.path(),
+            };
+            let through_file = cut_all(&file, edge, scratch);
+            assert_eq!(through_file, (manifest, bricks), "{dims:?} edge {edge}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "numbers are copied")]
+    fn range_and_histogram_are_those_of_the_voxels() {
+        let folder = tempfile::tempdir().unwrap();
+        for seed in 0..10 {
+            let (file, whole) = volume(folder.path(), seed, [13, 9, 11]);
+            let (manifest, _) = cut_all(&file, 5, Gather::Memory);
+            let voxel = file.description.voxel;
+            let values: Vec<f64> = (0..whole.len())
+                .step_by(voxel.bytes())
+                .map(|at| f64::from(voxel.read(&whole, at)))
+                .collect();
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert_eq!(manifest.range(), [low, high], "{voxel:?}");
+            let histogram = manifest.histogram();
+            assert_eq!(histogram.iter().sum::<u64>(), 13 * 9 * 11);
+            assert!(histogram[0] > 0 && histogram[HISTOGRAM_BINS - 1] > 0);
+            if voxel != VoxelType::F32 {
+                let half = f64::midpoint(low, high);
+                let below = values.iter().filter(|&&v| v < half).count() as u64;
+                let counted = histogram[..HISTOGRAM_BINS / 2].iter().sum::<u64>();
+                assert_eq!(counted, below, "{voxel:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_scratch_file_that_cannot_be_made_is_told_with_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, _) = volume(folder.path(), 0, [9; 3]);
+        let gone = folder.path().join("gone");
+        let gather = Gather::Bounded {
+            layer_bytes_max: 0,
+            scratch: &gone,
+        };
+        let error = cut(&file, 8, gather, &mut |_, _| true, &mut |_, _, _| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("gone"), "{error}");
+    }
+
+    #[test]
+    fn bricks_that_are_too_large_to_send_are_refused_before_anything_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large_512x512x512_uint8.raw");
+        fs::File::create(&path).unwrap().set_len(512 << 18).unwrap();
+        let file = volume_file::open(&path).unwrap();
+        let cut = |edge| {
+            let mut progress = |_, _| false;
+            cut(
+                &file,
+                edge,
+                Gather::Memory,
+                &mut progress,
+                &mut |_, _, _| Ok(()),
+            )
+        };
+        let error = cut(512).unwrap_err().to_string();
+        assert!(
+            error.contains("edge 512") && error.contains("smaller"),
+            "{error}"
+        );
+        let grid = cut(3).unwrap_err().to_string();
+        assert!(
+            grid.contains("large_512") && grid.contains("edge is 3"),
+            "{grid}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A data set as a `.brickmesh` folder.
 
-use super::{BrickStoreError, OnProgress, bricker};
+use super::{BrickStoreError, OnProgress, bricker, layers::Gather};
 use crate::volume_file::VolumeFile;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{BrickIndex, Digest, Manifest};
@@ -126,19 +126,17 @@ pub(super) fn import(
         .map_err(BrickStoreError::io(parent))?;
     let bricks = made.path().join(BRICKS);
     fs::create_dir(&bricks).map_err(BrickStoreError::io(&bricks))?;
-    let manifest = bricker::cut(
-        file,
-        edge,
+    let gather = Gather::Bounded {
         layer_bytes_max,
-        progress,
-        &mut |_, digest, bytes| {
-            let path = brick_path(made.path(), digest);
-            if path.exists() {
-                return Ok(());
-            }
-            fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
-        },
-    )?;
+        scratch: made.path(),
+    };
+    let manifest = bricker::cut(file, edge, gather, progress, &mut |_, digest, bytes| {
+        let path = brick_path(made.path(), digest);
+        if path.exists() {
+            return Ok(());
+        }
+        fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
+    })?;
     write_manifest(&made.path().join(MANIFEST), &manifest)?;
     readable_by_all(made.path());
     fs::rename(made.path(), out).map_err(BrickStoreError::io(out))?;
@@ -172,3 +170,113 @@ fn readable_by_all(path: &Path) {
 
 #[cfg(not(unix))]
 fn readable_by_all(_: &Path) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume_file;
+
+    fn volume(folder: &Path) -> VolumeFile {
+        let path = folder.join("v_20x10x9_uint16.raw");
+        let bytes: Vec<u8> = (0..3600_u16).map(|i| (i % 251) as u8).collect();
+        fs::write(&path, bytes).unwrap();
+        volume_file::open(&path).unwrap()
+    }
+
+    #[test]
+    fn an_import_through_scratch_files_leaves_only_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, out) = (volume(dir.path()), dir.path().join("out"));
+        let store = import(&file, 6, &out, 0, &mut |_, _| true).unwrap();
+        for brick in store.manifest().grid().bricks() {
+            assert_eq!(store.read(brick).unwrap().len() as u64, {
+                store.manifest().brick_bytes(brick)
+            });
+        }
+        let names = |path: &Path| {
+            let entries = fs::read_dir(path).unwrap();
+            let mut all: Vec<_> = entries.map(|e| e.unwrap().file_name()).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(names(dir.path()), ["out", "v_20x10x9_uint16.raw"]);
+        assert_eq!(names(&out), [BRICKS, MANIFEST]);
+    }
+
+    #[test]
+    fn equal_bricks_are_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zeros_40x40x40_uint8.raw");
+        fs::write(&path, vec![0; 64_000]).unwrap();
+        let file = volume_file::open(&path).unwrap();
+        let out = dir.path().join("out");
+        let store = import(&file, 8, &out, u64::MAX, &mut |_, _| true).unwrap();
+        assert_eq!(store.manifest().grid().brick_count(), 125);
+        // First, inner and last bricks of an axis store 10, 11 and 9 voxels: equal counts of
+        // zeros are equal bytes, whatever their box.
+        let distinct = fs::read_dir(out.join(BRICKS)).unwrap().count();
+        assert!(distinct <= 10, "{distinct} files");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_folder_is_told_with_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, out) = (volume(dir.path()), dir.path().join("out"));
+        let store = import(&file, 6, &out, u64::MAX, &mut |_, _| true).unwrap();
+        let first = brick_path(&out, store.manifest().brick_digest(BrickIndex(0)));
+        fs::write(&first, [1, 2, 3]).unwrap();
+        let cut = store.read(BrickIndex(0)).unwrap_err().what;
+        let expected = format!("{} bytes", store.manifest().brick_bytes(BrickIndex(0)));
+        assert!(
+            cut.contains("3 bytes") && cut.contains(&expected) && cut.contains(BRICKS),
+            "{cut}"
+        );
+        fs::remove_file(&first).unwrap();
+        let gone = store.read(BrickIndex(0)).unwrap_err().what;
+        assert!(gone.contains(&first.display().to_string()), "{gone}");
+        let outside = store.read(BrickIndex(999)).unwrap_err().what;
+        assert!(outside.contains("999"), "{outside}");
+
+        let manifest = out.join(MANIFEST);
+        let text = fs::read_to_string(&manifest).unwrap();
+        let refused = |text: String| {
+            fs::write(&manifest, text).unwrap();
+            let error = DirectoryStore::open(&out).unwrap_err().to_string();
+            assert!(error.contains(MANIFEST), "{error}");
+            error
+        };
+        assert!(refused(text[..text.len() / 2].to_owned()).contains("EOF"));
+        assert!(refused(text.replace("\"version\":1", "\"version\":2")).contains("version is 2"));
+        assert!(refused(text.replace("[20,10,9]", "[20,10,90]")).contains("bricks has"));
+        let absent = DirectoryStore::open(dir.path()).unwrap_err().to_string();
+        assert!(absent.contains(MANIFEST), "{absent}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume_file;
+
+    #[test]
+    fn layers_in_a_scratch_file_make_the_same_bricks_as_layers_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("v_21x17x30_uint16.raw");
+        let bytes: Vec<u8> = (0..21 * 17 * 30 * 2_u32)
+            .map(|i| (i * 7 % 251).to_le_bytes()[0])
+            .collect();
+        fs::write(&path, bytes).unwrap();
+        let file = volume_file::open(&path).unwrap();
+        let made = |name: &str, bytes_max| {
+            import(&file, 8, &dir.path().join(name), bytes_max, &mut |_, _| {
+                true
+            })
+            .unwrap()
+        };
+        let (memory, scratch) = (made("memory", u64::MAX), made("scratch", 0));
+        assert_eq!(memory.manifest().digest(), scratch.manifest().digest());
+        for brick in scratch.manifest().grid().bricks() {
+            assert_eq!(memory.read(brick).unwrap(), scratch.read(brick).unwrap());
+        }
+    }
+}

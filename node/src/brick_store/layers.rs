@@ -1,10 +1,28 @@
 //! Where the bricks of an open layer gather: in memory, or in a scratch file where they do not
 //! fit.
+//!
+//! Invariant: the scratch file is made where the data set is made, never in the system's folder
+//! for temporary files: that may be kept in memory, or be too small.
 
 use std::{
     fs::File,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::Path,
 };
+
+/// Where open layers may gather.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Gather<'a> {
+    /// In memory, whatever they take: for bricks that stay there.
+    Memory,
+    /// In memory up to a bound, beyond it in a folder.
+    Bounded {
+        /// Bytes that one layer may take.
+        layer_bytes_max: u64,
+        /// Folder of the scratch files.
+        scratch: &'a Path,
+    },
+}
 
 /// The bricks of one layer in z, while rows are scattered into them.
 #[derive(Debug)]
@@ -21,18 +39,24 @@ pub(super) enum Layer {
 }
 
 impl Layer {
-    /// A layer of bricks of these sizes, in memory up to `bytes_max` in all.
-    pub(super) fn new(sizes: &[u64], bytes_max: u64) -> io::Result<Self> {
-        if sizes.iter().sum::<u64>() <= bytes_max {
-            let zeros = |&n: &u64| vec![0; usize::try_from(n).unwrap_or(usize::MAX)];
-            return Ok(Self::Memory(sizes.iter().map(zeros).collect()));
-        }
+    /// A layer of bricks of these sizes.
+    pub(super) fn new(sizes: &[u64], gather: Gather<'_>) -> io::Result<Self> {
+        let scratch = match gather {
+            Gather::Bounded {
+                layer_bytes_max,
+                scratch,
+            } if sizes.iter().sum::<u64>() > layer_bytes_max => scratch,
+            _ => {
+                let zeros = |&n: &u64| vec![0; usize::try_from(n).unwrap_or(usize::MAX)];
+                return Ok(Self::Memory(sizes.iter().map(zeros).collect()));
+            }
+        };
         let mut starts = vec![0];
         for n in sizes {
             starts.push(starts[starts.len() - 1] + n);
         }
         Ok(Self::Scratch {
-            file: tempfile::tempfile()?,
+            file: tempfile::tempfile_in(scratch)?,
             starts,
         })
     }

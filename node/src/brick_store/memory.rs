@@ -1,6 +1,6 @@
 //! A data set whose bricks are kept in memory.
 
-use super::{BrickStoreError, OnProgress, bricker};
+use super::{BrickStoreError, OnProgress, bricker, layers::Gather};
 use crate::volume_file::VolumeFile;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{BrickIndex, Manifest};
@@ -20,13 +20,19 @@ pub(super) fn load(
     progress: OnProgress<'_>,
 ) -> Result<MemoryStore, BrickStoreError> {
     let mut bricks: Vec<Option<Bytes>> = Vec::new();
-    // Layers grow into the bricks that are kept: no scratch file.
-    let manifest = bricker::cut(file, edge, u64::MAX, progress, &mut |brick, _, bytes| {
-        let at = brick.0 as usize;
-        bricks.resize(bricks.len().max(at + 1), None);
-        bricks[at] = Some(bytes.into());
-        Ok(())
-    })?;
+    // Layers grow into the bricks that are kept: no scratch file, no copy.
+    let manifest = bricker::cut(
+        file,
+        edge,
+        Gather::Memory,
+        progress,
+        &mut |brick, _, bytes| {
+            let at = brick.0 as usize;
+            bricks.resize(bricks.len().max(at + 1), None);
+            bricks[at] = Some(bytes.into());
+            Ok(())
+        },
+    )?;
     Ok(MemoryStore {
         manifest,
         bricks: Mutex::new(bricks),
@@ -51,5 +57,35 @@ impl BrickSource for MemoryStore {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume_file;
+
+    #[test]
+    fn released_bricks_are_gone_and_said_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("v_9x4x4_uint8.raw");
+        std::fs::write(&path, [7; 144]).unwrap();
+        let file = volume_file::open(&path).unwrap();
+        let store = load(&file, 4, &mut |_, _| true).unwrap();
+        let kept = store.read(BrickIndex(2)).unwrap();
+        assert!(
+            store
+                .read(BrickIndex(3))
+                .unwrap_err()
+                .what
+                .contains("brick 3")
+        );
+        store.release();
+        let error = store.read(BrickIndex(2)).unwrap_err();
+        assert!(error.what.contains("not in memory any more"), "{error}");
+        assert_eq!(
+            kept.len() as u64,
+            store.manifest().brick_bytes(BrickIndex(2))
+        );
     }
 }
