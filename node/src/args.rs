@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// One volume renderer out of all machines in the room.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "brickmesh", version, about, max_term_width = 100)]
+#[command(name = "brickmesh", version, max_term_width = 100)]
 pub struct Cli {
     /// More in the log: -v what happens, -vv every message, -vvv every job. RUST_LOG overrides
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -61,7 +61,7 @@ pub struct PictureArgs {
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
     pub camera: Option<CameraArg>,
-    /// Camera around the volume's centre: azimuth,elevation[,zoom] in degrees
+    /// Camera around the volume's centre: azimuth,elevation or azimuth,elevation,zoom, in degrees
     #[arg(long, value_parser = parse_orbit, allow_hyphen_values = true)]
     pub orbit: Option<Orbit>,
     /// Transfer function: brickmesh JSON or a ParaView colour-map preset [default: from the histogram]

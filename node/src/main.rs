@@ -3,7 +3,7 @@
 
 use brickmesh_node::{args::Cli, commands, stop::Stop};
 use clap::Parser;
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -29,5 +29,6 @@ fn start_log(verbose: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 }

@@ -155,6 +155,12 @@ impl Session {
             .await
             .map_err(|_| SessionError::Ended)?;
         session.wait_for_bricks().await?;
+        if let Some(network) = &session.network {
+            // A provider record: the data set can be found by its name alone.
+            if let Err(error) = network.provide(*session.data_set().as_bytes()) {
+                tracing::warn!(%error, "the data set is not announced");
+            }
+        }
         if alone {
             // Nobody else can ask for bricks: what the device has need not be kept twice.
             source.release();

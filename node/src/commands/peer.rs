@@ -38,6 +38,9 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             println!("listening on {address}");
         }
         if let Some(store) = data {
+            let name = brickmesh_actors::data_set::BrickSource::manifest(&store).digest();
+            network.provide(*name.as_bytes())?;
+            println!("offering data set {name}");
             let open = OpenSource {
                 source: Arc::new(store),
                 redundancy: REDUNDANCY,

@@ -199,7 +199,7 @@ impl Gpu {
         Sampler::new(self.device.clone(), info).explain("making a sampler")
     }
 
-    /// A sampled image to be filled by [`Self::upload`].
+    /// A sampled image to be filled by `upload`.
     pub(super) fn image(
         &self,
         format: Format,
