@@ -252,31 +252,3 @@ mod tests {
         assert!(absent.contains(MANIFEST), "{absent}");
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::volume_file;
-
-    #[test]
-    fn layers_in_a_scratch_file_make_the_same_bricks_as_layers_in_memory() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("v_21x17x30_uint16.raw");
-        let bytes: Vec<u8> = (0..21 * 17 * 30 * 2_u32)
-            .map(|i| (i * 7 % 251).to_le_bytes()[0])
-            .collect();
-        fs::write(&path, bytes).unwrap();
-        let file = volume_file::open(&path).unwrap();
-        let made = |name: &str, bytes_max| {
-            import(&file, 8, &dir.path().join(name), bytes_max, &mut |_, _| {
-                true
-            })
-            .unwrap()
-        };
-        let (memory, scratch) = (made("memory", u64::MAX), made("scratch", 0));
-        assert_eq!(memory.manifest().digest(), scratch.manifest().digest());
-        for brick in scratch.manifest().grid().bricks() {
-            assert_eq!(memory.read(brick).unwrap(), scratch.read(brick).unwrap());
-        }
-    }
-}
