@@ -8,6 +8,8 @@
 //! Not here: cutting into bricks (`brick_store`), several components, time series.
 
 mod header;
+#[cfg(test)]
+mod layouts;
 mod meta_image;
 mod nifti;
 mod nrrd;

@@ -167,7 +167,25 @@ fn voxel(code: i16) -> Result<VoxelType, Problem> {
         16 => Ok(VoxelType::F32),
         other => Err(Problem::VoxelType {
             field: "datatype",
-            found: format!("NIfTI code {other}"),
+            found: format!("{} (code {other})", type_name(other)),
         }),
+    }
+}
+
+/// Names of the types that are not rendered, for people.
+fn type_name(code: i16) -> &'static str {
+    match code {
+        1 => "binary",
+        8 => "int32",
+        32 => "complex64",
+        64 => "float64",
+        128 => "rgb24",
+        768 => "uint32",
+        1024 => "int64",
+        1280 => "uint64",
+        1536 => "float128",
+        1792 => "complex128",
+        2304 => "rgba32",
+        _ => "unknown",
     }
 }

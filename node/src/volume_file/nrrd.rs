@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{BufReader, Seek as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
@@ -44,8 +44,9 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     let need =
         |field: &'static str, expected| get(field).ok_or(Problem::Missing { field, expected });
     let voxel = voxel(need("type", "a voxel type such as uint8")?)?;
-    need("dimension", "3")?;
-    let dims = dims("sizes", need("sizes", "three whole numbers")?)?;
+    let sizes = need("sizes", "three whole numbers")?;
+    check_dimension(need("dimension", "3")?, sizes)?;
+    let dims = dims("sizes", sizes)?;
     let mut description = VolumeDescription::new(dims, voxel);
     place(&get, &mut description)?;
     let big_endian = match get("endian") {
@@ -62,7 +63,7 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     };
     let name = get("data file").or_else(|| get("datafile"));
     let (data_path, start) = match name {
-        Some(name) => (detached(path, "data file", name)?, 0),
+        Some(name) => (data_file(path, name)?, 0),
         None => (path.to_owned(), reader.stream_position()?),
     };
     let packing = packing(&get, start, &data_path)?;
@@ -80,6 +81,24 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
             big_endian,
         },
     })
+}
+
+fn data_file(path: &Path, name: &str) -> Result<PathBuf, Problem> {
+    if name.starts_with("LIST") || name.contains('%') {
+        let expected = "one file; join the slices first";
+        return Err(Problem::field("data file", name, expected));
+    }
+    detached(path, "data file", name)
+}
+
+/// The count of axes must be that of the sizes.
+fn check_dimension(text: &str, sizes: &str) -> Result<(), Problem> {
+    let axes = sizes.split_whitespace().count();
+    if text.parse() == Ok(axes) {
+        return Ok(());
+    }
+    let expected = format!("{axes}, as \"sizes\" has {axes} numbers ({sizes})");
+    Err(Problem::field("dimension", text, expected))
 }
 
 fn packing<'a>(

@@ -174,6 +174,11 @@ impl VoxelStream {
 /// A buffered reader of a file from an offset.
 pub(super) fn at(path: &PathBuf, offset: u64) -> Result<BufReader<File>, Problem> {
     let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if offset > length {
+        let expected = format!("at most {length}, the size of {}", path.display());
+        return Err(Problem::field("offset of the voxels", offset, expected));
+    }
     file.seek(SeekFrom::Start(offset))?;
     Ok(BufReader::with_capacity(BUFFER_BYTES, file))
 }
