@@ -25,8 +25,9 @@ use std::{
 
 /// Longest tag, in bytes.
 const TAG_BYTES_MAX: u64 = 64 << 10;
-/// Most blocks of a compressed array.
-const BLOCKS_MAX: u64 = 1 << 26;
+/// Most blocks of a compressed array: their sizes take 32 MiB; 128 GiB of voxels in the 32 KiB that
+/// VTK writes.
+const BLOCKS_MAX: u64 = 1 << 22;
 /// Characters of base64 that are decoded at a time; whole groups of four.
 const BASE64_CHARACTERS: usize = 16 << 10;
 
