@@ -127,7 +127,7 @@ pub struct OwnerLines {
 
 impl BrickOwner {
     /// An owner without data sets. `keep_copies`: keep a copy of each brick in host memory to
-    /// give to others (free on a CPU device, which shares it).
+    /// give to others (free on a CPU device, which shares it), and the source's too.
     #[must_use]
     pub fn new(outbox: Outbox, lines: OwnerLines, hello: Hello, keep_copies: bool) -> Self {
         let peers = BTreeMap::from([(outbox.local().clone(), hello.clone())]);
@@ -284,8 +284,13 @@ impl BrickOwner {
         match result {
             Ok(copy) => {
                 holding.loaded(brick);
-                if self.keep_copies && holding.source.is_none() {
-                    holding.copies.insert(brick, copy);
+                match &holding.source {
+                    // Nobody else will ask: what the device has need not be kept twice.
+                    Some(source) if !self.keep_copies => source.release(brick),
+                    None if self.keep_copies => {
+                        holding.copies.insert(brick, copy);
+                    }
+                    _ => {}
                 }
             }
             Err(LoadError::Device(error @ DeviceError::OutOfMemory { .. })) => {

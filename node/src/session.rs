@@ -145,10 +145,7 @@ impl Session {
         if args.mesh {
             session.wait_for_peers(args.wait_peers).await?;
         }
-        let open = OpenSource {
-            source: Arc::clone(&source),
-            redundancy,
-        };
+        let open = OpenSource { source, redundancy };
         session.peers[0]
             .owner
             .send(open)
@@ -160,10 +157,6 @@ impl Session {
             if let Err(error) = network.provide(*session.data_set().as_bytes()) {
                 tracing::warn!(%error, "the data set is not announced");
             }
-        }
-        if alone {
-            // Nobody else can ask for bricks: what the device has need not be kept twice.
-            source.release();
         }
         Ok(session)
     }

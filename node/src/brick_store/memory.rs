@@ -52,11 +52,11 @@ impl BrickSource for MemoryStore {
         })
     }
 
-    fn release(&self) {
-        self.bricks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+    fn release(&self, brick: BrickIndex) {
+        let mut bricks = self.bricks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = bricks.get_mut(brick.0 as usize) {
+            *kept = None;
+        }
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
                 .what
                 .contains("brick 3")
         );
-        store.release();
+        store.release(BrickIndex(2));
         let error = store.read(BrickIndex(2)).unwrap_err();
         assert!(error.what.contains("not in memory any more"), "{error}");
         assert_eq!(
