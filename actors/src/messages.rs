@@ -309,8 +309,9 @@ mod tests {
         );
     }
 
-    const FROZEN_NEED_INPUTS: &str = "";
-    const FROZEN_PIXELS: &str = "";
+    const FROZEN_NEED_INPUTS: &str =
+        "81aa4e656564496e7075747381a56672616d6582a66e756d62657207a7617474656d707401";
+    const FROZEN_PIXELS: &str = "82a47265637484a17801a17902a5776964746801a668656967687401a56279746573c41000000000000000000000000000000000";
 
     #[test]
     fn pixels_of_a_wrong_length_or_not_finite_are_no_image() {
