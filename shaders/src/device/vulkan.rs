@@ -32,7 +32,7 @@ use params::{JobParams, SceneParams};
 use resident::{ResidentBrick, Visibility, upload_leaps};
 use std::{collections::BTreeMap, sync::Arc};
 use upload::upload;
-use voxel_image::VoxelImageKind;
+use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
 use vulkano::{
     buffer::{BufferUsage, Subbuffer},
     command_buffer::CopyBufferInfo,
@@ -330,6 +330,12 @@ impl RenderDevice for VulkanDevice {
         let size = voxels.stored().size();
         self.check_extent(size)?;
         self.unload_brick(key);
+        let wide_bytes = voxels.stored().voxel_count() * kind.texel_bytes() as u64;
+        let kind = if kind.is_wide() && self.used_bytes + wide_bytes > WIDE_BYTES_MAX {
+            kind.narrowed(&self.gpu).unwrap_or(kind)
+        } else {
+            kind
+        };
         let room = self.info.memory_bytes.saturating_sub(self.used_bytes);
         let loaded = ResidentBrick::load(&self.gpu, kind, &voxels, room)?;
         let brick = loaded.map_err(|bytes| DeviceError::OutOfMemory {

@@ -9,7 +9,8 @@
 //! most twice the type's size; else in its own size with the kernel's interpolation. On llvmpipe
 //! (Mesa 22.3, two cores, 256³ u8, 512², step 1) a frame takes 410 ms by eight loads from R8 and
 //! 230 ms by the sampler from R16, shaded 2280 and 880: worth the memory, which is the host's.
-//! GPUs whose weights have 8 bits are coarse whatever the format, so that they keep R8.
+//! Only the first bricks are widened, up to [`WIDE_BYTES_MAX`]: large volumes keep to their own
+//! size. GPUs whose weights have 8 bits are coarse whatever the format, so that they keep R8.
 
 use super::{
     gpu::{Explain, Gpu, Home, dispatch},
@@ -45,8 +46,23 @@ pub(super) struct VoxelImageKind {
     voxel: VoxelType,
 }
 
+/// Device memory up to which bricks are stored in wider images than their own: beyond it, memory is
+/// worth more than speed.
+pub(super) const WIDE_BYTES_MAX: u64 = 256 << 20;
+
 /// The error of the linear sampler, relative to the range; `None` where it cannot filter.
 pub(super) type FilterError = Option<f32>;
+
+/// Scale and offset that make a stored number of what an image of `format` gives.
+fn numbers(format: Format, voxel: VoxelType) -> (f64, f64) {
+    match (format, voxel) {
+        (Format::R8_UNORM | Format::R16_UNORM, VoxelType::I8) => (255.0, -128.0),
+        (Format::R8_UNORM | Format::R16_UNORM, VoxelType::U8) => (255.0, 0.0),
+        (Format::R16_UNORM, VoxelType::I16) => (65_535.0, -32_768.0),
+        (Format::R16_UNORM, _) => (65_535.0, 0.0),
+        _ => (1.0, 0.0),
+    }
+}
 
 impl VoxelImageKind {
     /// The ways for all types, see [`Self::choose`].
@@ -64,6 +80,28 @@ impl VoxelImageKind {
         .into_iter()
         .map(|voxel| Ok((voxel, Self::choose(gpu, sampler, voxel)?)))
         .collect()
+    }
+
+    /// Whether images are wider than the type.
+    pub(super) fn is_wide(&self) -> bool {
+        self.texel_bytes() > self.voxel.bytes()
+    }
+
+    /// This way without widening, where the device has such images: interpolated by the kernel.
+    pub(super) fn narrowed(&self, gpu: &Gpu) -> Option<Self> {
+        let format = match self.voxel {
+            VoxelType::U8 | VoxelType::I8 => Format::R8_UNORM,
+            VoxelType::U16 | VoxelType::I16 => Format::R16_UNORM,
+            VoxelType::F32 => return None,
+        };
+        let (scale, offset) = numbers(format, self.voxel);
+        samples(gpu.physical(), format).then_some(Self {
+            format,
+            by_sampler: false,
+            scale,
+            offset,
+            voxel: self.voxel,
+        })
     }
 
     /// The way for `voxel` on this device, tried out; without a `sampler`, the kernel's
@@ -99,13 +137,7 @@ impl VoxelImageKind {
         let (format, by_sampler) = choice.ok_or_else(|| DeviceError::Unavailable {
             what: format!("the device cannot sample images of {}", voxel.name()),
         })?;
-        let (scale, offset) = match (format, voxel) {
-            (Format::R8_UNORM | Format::R16_UNORM, VoxelType::I8) => (255.0, -128.0),
-            (Format::R8_UNORM | Format::R16_UNORM, VoxelType::U8) => (255.0, 0.0),
-            (Format::R16_UNORM, VoxelType::I16) => (65_535.0, -32_768.0),
-            (Format::R16_UNORM, _) => (65_535.0, 0.0),
-            _ => (1.0, 0.0),
-        };
+        let (scale, offset) = numbers(format, voxel);
         Ok(Self {
             format,
             by_sampler,
