@@ -4,7 +4,7 @@
 
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
+    BrickIndex, Manifest, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
     manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestError, ManifestParts},
     transfer_function::TransferPoint,
 };
@@ -33,18 +33,12 @@ impl FormulaVolume {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for brick in grid.bricks() {
             let values = values(edge, &grid.stored_box(brick));
-            let (mut least, mut most) = (u16::MAX, 0);
             for &v in &values {
-                least = least.min(v);
-                most = most.max(v);
                 histogram[usize::from(v >> 8)] += 1;
             }
-            let range = [f64::from(least), f64::from(most)];
-            (low, high) = (low.min(range[0]), high.max(range[1]));
-            bricks.push(BrickRecord {
-                digest: Digest::of(&bytes(&values)),
-                range,
-            });
+            let record = BrickRecord::of(&grid, brick, VoxelType::U16, &bytes(&values));
+            (low, high) = (low.min(record.range[0]), high.max(record.range[1]));
+            bricks.push(record);
         }
         let parts = ManifestParts {
             version: MANIFEST_VERSION,

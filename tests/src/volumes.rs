@@ -3,7 +3,7 @@
 use crate::reference::Field;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox, VoxelType,
+    BrickGrid, BrickIndex, Manifest, VolumeDescription, VoxelBox, VoxelType,
     manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
 };
 use bytes::Bytes;
@@ -90,11 +90,8 @@ impl Bricks {
         let grid = BrickGrid::new(volume.dims, edge).expect("a grid");
         let (mut records, mut bricks) = (Vec::new(), Vec::new());
         for brick in grid.bricks() {
-            let (bytes, range) = cut(field, &grid.stored_box(brick), &real(&grid, brick));
-            records.push(BrickRecord {
-                digest: Digest::of(&bytes),
-                range,
-            });
+            let bytes = cut(field, &grid.stored_box(brick), &real(&grid, brick));
+            records.push(BrickRecord::of(&grid, brick, volume.voxel, &bytes));
             bricks.push(bytes.into());
         }
         let ends = |f: fn(f64, f64) -> f64, i: usize| records.iter().map(|r| r.range[i]).reduce(f);
@@ -118,22 +115,20 @@ impl Bricks {
     }
 }
 
-fn cut(field: &Field, stored: &VoxelBox, real: &VoxelBox) -> (Vec<u8>, [f64; 2]) {
+fn cut(field: &Field, stored: &VoxelBox, real: &VoxelBox) -> Vec<u8> {
     let dims = field.volume.dims;
     let mut bytes = Vec::new();
-    let mut range = [f64::INFINITY, f64::NEG_INFINITY];
     for z in stored.lo[2]..stored.hi[2] {
         for y in stored.lo[1]..stored.hi[1] {
             for x in stored.lo[0]..stored.hi[0] {
                 let at = [x, y, z];
                 let c: [u32; 3] = std::array::from_fn(|a| at[a].clamp(real.lo[a], real.hi[a] - 1));
                 let v = field.stored[((c[2] * dims[1] + c[1]) * dims[0] + c[0]) as usize];
-                range = [range[0].min(v), range[1].max(v)];
                 put(&mut bytes, field.volume.voxel, v);
             }
         }
     }
-    (bytes, range)
+    bytes
 }
 
 #[expect(

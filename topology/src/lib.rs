@@ -11,13 +11,16 @@
 pub mod brick_grid;
 pub mod brick_set;
 pub mod camera;
+pub mod cell_ranges;
 pub mod digest;
 pub mod frame_plan;
 pub mod frame_tracker;
+pub mod job_tree;
 pub mod manifest;
 pub mod peer;
-
 pub mod placement;
+pub mod prediction;
+pub mod sample_count;
 pub mod schedule;
 pub mod seeded;
 pub mod tiles;

@@ -6,8 +6,9 @@
 
 use crate::{
     brick_grid::{BrickGrid, BrickGridError, BrickIndex},
+    cell_ranges::CellRanges,
     digest::Digest,
-    volume::{VolumeDescription, VolumeError},
+    volume::{VolumeDescription, VolumeError, VoxelType},
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,25 @@ pub struct BrickRecord {
     pub digest: Digest,
     /// Smallest and largest number in its stored box (ghosts too), as stored.
     pub range: [f64; 2],
+    /// Ranges of its cells; `None`: not known, all may be visible.
+    #[serde(default)]
+    pub cells: Option<CellRanges>,
+}
+
+impl BrickRecord {
+    /// The record of a brick with these bytes, the voxels of its stored box.
+    ///
+    /// # Panics
+    /// Where `bytes` are not as many as the stored box has voxels.
+    #[must_use]
+    pub fn of(grid: &BrickGrid, brick: BrickIndex, voxel: VoxelType, bytes: &[u8]) -> Self {
+        let (range, cells) = CellRanges::of(grid, brick, voxel, bytes);
+        Self {
+            digest: Digest::of(bytes),
+            range,
+            cells: Some(cells),
+        }
+    }
 }
 
 /// The parts of a manifest, not yet checked; the JSON of `manifest.json`.
@@ -204,6 +224,15 @@ impl Manifest {
         self.parts.bricks[brick.0 as usize].range
     }
 
+    /// Ranges of a brick's cells, where they are known.
+    ///
+    /// # Panics
+    /// Where the brick is not in the grid.
+    #[must_use]
+    pub fn brick_cells(&self, brick: BrickIndex) -> Option<&CellRanges> {
+        self.parts.bricks[brick.0 as usize].cells.as_ref()
+    }
+
     /// Length of a brick's bytes.
     #[must_use]
     pub fn brick_bytes(&self, brick: BrickIndex) -> u64 {
@@ -243,6 +272,9 @@ fn digest(parts: &ManifestParts) -> Digest {
     parts.bricks.iter().for_each(|b| {
         bytes.extend(b.digest.as_bytes());
         b.range.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+        if let Some(cells) = &b.cells {
+            bytes.extend(cells.levels());
+        }
     });
     Digest::of(&bytes)
 }
@@ -263,7 +295,8 @@ mod tests {
             bricks: vec![
                 BrickRecord {
                     digest: Digest::of(b""),
-                    range: [0.0, 9.0]
+                    range: [0.0, 9.0],
+                    cells: None,
                 };
                 2
             ],

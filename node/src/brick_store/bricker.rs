@@ -102,6 +102,7 @@ impl<'a> Cutter<'a> {
         let nothing = BrickRecord {
             digest: Digest::of(b""),
             range: [0.0; 2],
+            cells: None,
         };
         Self {
             records: vec![nothing; grid.brick_count() as usize],
@@ -204,12 +205,9 @@ impl<'a> Cutter<'a> {
             };
             for (within, brick) in self.layer_bricks(bz).enumerate() {
                 let bytes = layer.take(within).map_err(io)?;
-                let digest = Digest::of(&bytes);
-                self.records[brick.0 as usize] = BrickRecord {
-                    digest,
-                    range: range(self.voxel, &bytes),
-                };
-                on_brick(brick, digest, bytes)?;
+                let record = BrickRecord::of(&self.grid, brick, self.voxel, &bytes);
+                self.records[brick.0 as usize] = record;
+                on_brick(brick, record.digest, bytes)?;
             }
         }
         Ok(())
@@ -234,16 +232,6 @@ impl<'a> Cutter<'a> {
             bricks: self.records,
         })
     }
-}
-
-fn range(voxel: VoxelType, bytes: &[u8]) -> [f64; 2] {
-    let values = (0..bytes.len())
-        .step_by(voxel.bytes())
-        .map(|at| voxel.read(bytes, at));
-    let (low, high) = values.fold((f32::INFINITY, f32::NEG_INFINITY), |(l, h), v| {
-        (l.min(v), h.max(v))
-    });
-    [f64::from(low), f64::from(high)]
 }
 
 /// Counts values: exactly up to 16 bits; f32 by the upper half of their ordered bits, so that no

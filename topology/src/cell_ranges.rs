@@ -1,0 +1,286 @@
+//! Value ranges of the cells of every brick, coarse enough to travel in the manifest: so that
+//! peers that hold no voxel of a brick still know which parts of it can be seen, and agree on it.
+//!
+//! Shapes: a brick's owned box is cut into 4 cells on each axis (fewer voxels than cells make
+//! empty cells); bit `x + 4·(y + 4·z)` of a mask is a cell. Ranges are in 256 levels between the
+//! brick's own bounds, rounded outwards.
+//! Invariant: a cell's range holds every voxel that interpolation inside it reads.
+//! Not here: the devices' own macrocells, which are finer (`shaders`).
+
+use crate::{
+    brick_grid::{BrickGrid, BrickIndex},
+    manifest::Manifest,
+    transfer_function::TransferFunction,
+    volume::VoxelType,
+    voxel_box::VoxelBox,
+};
+use serde::{Deserialize, Serialize};
+
+/// Cells of a brick on each axis.
+pub const CELLS_PER_AXIS: u32 = 4;
+/// Cells of a brick: the bits of a mask.
+const CELLS: usize = 64;
+/// Levels between a brick's bounds.
+const LEVELS: f64 = 255.0;
+
+/// The ranges of a brick's cells: 64 lower levels and 64 upper ones. Written as hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CellRanges([u8; 2 * CELLS]);
+
+/// A text that is not the ranges of 64 cells.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cell ranges are {} hex digits, found {found} characters, or others than digits", 4 * CELLS)]
+pub struct CellRangesError {
+    /// Characters found.
+    pub found: usize,
+}
+
+impl From<CellRanges> for String {
+    fn from(ranges: CellRanges) -> Self {
+        ranges.0.iter().map(|b| format!("{b:02x}")).collect()
+    }
+}
+
+impl TryFrom<String> for CellRanges {
+    type Error = CellRangesError;
+
+    fn try_from(text: String) -> Result<Self, CellRangesError> {
+        let wrong = || CellRangesError {
+            found: text.chars().count(),
+        };
+        if text.len() != 4 * CELLS || !text.is_ascii() {
+            return Err(wrong());
+        }
+        let mut out = [0; 2 * CELLS];
+        for (byte, at) in out.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(out))
+    }
+}
+
+impl CellRanges {
+    /// The brick's range and its cells'. `bytes` are the voxels of its stored box, x fastest.
+    ///
+    /// # Panics
+    /// Where `bytes` are not as many as the stored box has voxels.
+    #[must_use]
+    pub fn of(
+        grid: &BrickGrid,
+        brick: BrickIndex,
+        voxel: VoxelType,
+        bytes: &[u8],
+    ) -> ([f64; 2], Self) {
+        let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
+        let values: Vec<f32> = (0..bytes.len())
+            .step_by(voxel.bytes())
+            .map(|at| voxel.read(bytes, at))
+            .collect();
+        let range = bounds(&values);
+        let [nx, ny, _] = stored.size().map(|n| n as usize);
+        let mut out = [0; 2 * CELLS];
+        for cell in 0..CELLS {
+            let read = read_box(cell_box(&owned, cell), &stored);
+            let mut low_high = [f32::INFINITY, f32::NEG_INFINITY];
+            for z in read.lo[2]..read.hi[2] {
+                for y in read.lo[1]..read.hi[1] {
+                    let row = nx * (y as usize + ny * z as usize);
+                    let xs = read.lo[0] as usize..read.hi[0] as usize;
+                    let [l, h] = bounds(&values[row + xs.start..row + xs.end]);
+                    low_high = [low_high[0].min(l), low_high[1].max(h)];
+                }
+            }
+            (out[cell], out[CELLS + cell]) = levels(low_high, range);
+        }
+        (range.map(f64::from), Self(out))
+    }
+
+    /// The cells that a transfer function shows, where `range` is the brick's, in data units.
+    #[must_use]
+    pub fn visible(&self, range: [f64; 2], transfer: &TransferFunction) -> u64 {
+        let value = |level: u8| range[0] + (range[1] - range[0]) * (f64::from(level) / LEVELS);
+        (0..CELLS).fold(0, |mask, cell| {
+            let (a, b) = (value(self.0[cell]), value(self.0[CELLS + cell]));
+            let seen = transfer.max_opacity(a.min(b), a.max(b)) > 0.0;
+            mask | u64::from(seen) << cell
+        })
+    }
+
+    /// The levels, for digests.
+    #[must_use]
+    pub fn levels(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn bounds(values: &[f32]) -> [f32; 2] {
+    values
+        .iter()
+        .fold([f32::INFINITY, f32::NEG_INFINITY], |[l, h], &v| {
+            [l.min(v), h.max(v)]
+        })
+}
+
+/// A cell of a box; empty where the box has fewer voxels than cells.
+fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
+    let n = CELLS_PER_AXIS as usize;
+    let at = [cell % n, cell / n % n, cell / n / n];
+    let edge = |a: usize, i: usize| {
+        owned.lo[a] + owned.size()[a] * u32::try_from(i).unwrap_or(0) / CELLS_PER_AXIS
+    };
+    VoxelBox {
+        lo: std::array::from_fn(|a| edge(a, at[a])),
+        hi: std::array::from_fn(|a| edge(a, at[a] + 1)),
+    }
+}
+
+/// The voxels that interpolation inside a cell reads, in the coordinates of the stored box: one
+/// more at each upper face. None where the cell is empty.
+fn read_box(cell: VoxelBox, stored: &VoxelBox) -> VoxelBox {
+    let more = u32::from(!cell.is_empty());
+    VoxelBox {
+        lo: std::array::from_fn(|a| cell.lo[a] - stored.lo[a]),
+        hi: std::array::from_fn(|a| (cell.hi[a] + more).min(stored.hi[a]) - stored.lo[a]),
+    }
+}
+
+/// Bounds as levels of a range, rounded outwards; nothing gets the lowest level.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0…255 before"
+)]
+fn levels([low, high]: [f32; 2], range: [f32; 2]) -> (u8, u8) {
+    if low > high {
+        return (0, 0);
+    }
+    let width = f64::from(range[1]) - f64::from(range[0]);
+    let share = |v: f32| {
+        if width > 0.0 {
+            (f64::from(v) - f64::from(range[0])) / width * LEVELS
+        } else {
+            0.0
+        }
+    };
+    (
+        share(low).floor().clamp(0.0, LEVELS) as u8,
+        share(high).ceil().clamp(0.0, LEVELS) as u8,
+    )
+}
+
+/// Which cells of every brick a transfer function shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VisibleCells(Vec<u64>);
+
+impl VisibleCells {
+    /// The visible cells of a data set. O(cells · log points); the same for every camera, so
+    /// worth keeping while the transfer function stays.
+    #[must_use]
+    pub fn of(manifest: &Manifest, transfer: &TransferFunction) -> Self {
+        let mask = |brick| {
+            let range = manifest
+                .brick_range(brick)
+                .map(|stored| manifest.volume().value(stored));
+            if transfer.max_opacity(range[0].min(range[1]), range[0].max(range[1])) <= 0.0 {
+                return 0;
+            }
+            manifest
+                .brick_cells(brick)
+                .map_or(u64::MAX, |cells| cells.visible(range, transfer))
+        };
+        Self(manifest.grid().bricks().map(mask).collect())
+    }
+
+    /// Whether any cell of a brick is visible.
+    #[must_use]
+    pub fn any(&self, brick: BrickIndex) -> bool {
+        self.mask(brick) != 0
+    }
+
+    /// The share of a box inside a brick that visible cells cover, 0 to 1.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "voxels of a brick are far below 2^53"
+    )]
+    pub fn share(&self, grid: &BrickGrid, brick: BrickIndex, part: &VoxelBox) -> f64 {
+        let mask = self.mask(brick);
+        if mask == 0 || mask == u64::MAX {
+            return if mask == 0 { 0.0 } else { 1.0 };
+        }
+        let owned = grid.owned_box(brick);
+        let seen = (0..CELLS).filter(|cell| mask >> cell & 1 == 1);
+        let covered: u64 = seen
+            .map(|cell| cell_box(&owned, cell).intersection(part).voxel_count())
+            .sum();
+        covered as f64 / part.voxel_count().max(1) as f64
+    }
+
+    fn mask(&self, brick: BrickIndex) -> u64 {
+        self.0.get(brick.0 as usize).copied().unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer_function::TransferPoint;
+
+    /// A step: opaque from `value` on.
+    fn from(value: f64) -> TransferFunction {
+        let point = |value, opacity| TransferPoint {
+            value,
+            color: [1.0; 3],
+            opacity,
+        };
+        TransferFunction {
+            unit_distance: None,
+            points: vec![point(value - 1e-9, 0.0), point(value, 1.0)],
+        }
+    }
+
+    /// 16³ voxels in one brick; the value is x.
+    fn ramp() -> (BrickGrid, [f64; 2], CellRanges) {
+        let grid = BrickGrid::new([16; 3], 16).unwrap();
+        let bytes: Vec<u8> = (0..16_u8).cycle().take(16 * 16 * 16).collect();
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), VoxelType::U8, &bytes);
+        (grid, range, cells)
+    }
+
+    #[test]
+    fn cells_hold_the_voxels_that_interpolation_reads() {
+        let (grid, range, cells) = ramp();
+        assert!((range[0], range[1]) == (0.0, 15.0));
+        // Values from 4 on: cell 0 reads voxels 0…4, so it may show them; from 4.1 on not.
+        let shown = |value| {
+            let visible = VisibleCells(vec![cells.visible(range, &from(value))]);
+            let part = |lo, hi| VoxelBox::new([lo, 0, 0], [hi, 16, 16]);
+            let parts = [part(0, 4), part(4, 8), part(0, 16)];
+            parts.map(|p| visible.share(&grid, BrickIndex(0), &p) * 100.0)
+        };
+        let is =
+            |percent: [f64; 3], value| (0..3).all(|i| (shown(value)[i] - percent[i]).abs() < 0.5);
+        assert!(is([100.0, 100.0, 100.0], 4.0), "{:?}", shown(4.0));
+        assert!(is([0.0, 100.0, 75.0], 4.1), "{:?}", shown(4.1));
+        assert!(is([0.0, 0.0, 0.0], 16.0), "{:?}", shown(16.0));
+    }
+
+    #[test]
+    fn a_text_gives_the_ranges_back_and_a_wrong_one_is_refused() {
+        let (_, _, cells) = ramp();
+        let text = String::from(cells);
+        assert_eq!(CellRanges::try_from(text.clone()), Ok(cells));
+        assert!(CellRanges::try_from(text[1..].to_owned()).is_err());
+        assert!(CellRanges::try_from(text.replace('0', "g")).is_err());
+    }
+
+    #[test]
+    fn bricks_of_one_voxel_and_of_one_value_have_cells() {
+        let grid = BrickGrid::new([1, 1, 5], 4).unwrap();
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(1), VoxelType::U8, &[7, 7]);
+        assert!((range[0], range[1]) == (7.0, 7.0));
+        let visible = VisibleCells(vec![u64::MAX, cells.visible(range, &from(7.0))]);
+        assert!(visible.any(BrickIndex(1)));
+    }
+}

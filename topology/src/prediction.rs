@@ -1,0 +1,231 @@
+//! What jobs will cost in the next frame, and how fast devices are.
+//!
+//! Costs are whole microseconds on a device of speed 1. Two predictions: the last frame's cost as
+//! it was (Frey & Ertl 2011, section 5.1), or scaled by how the number of samples that the job is
+//! expected to cast has changed since ([`crate::sample_count`]): with the camera, the transfer
+//! function, or the cut.
+
+use crate::{job_tree::Leaf, schedule::SPEED_ONE};
+use serde::{Deserialize, Serialize};
+
+/// How the next frame's costs follow from the last one's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prediction {
+    /// As in the last frame; jobs that were never measured all cost the same.
+    LastFrame,
+    /// The last cost scaled by the expected number of samples; jobs that were never measured cost
+    /// what their samples cost elsewhere.
+    #[default]
+    Projected,
+}
+
+/// Cost of a job that was never measured under [`Prediction::LastFrame`]: any value, the same for
+/// all (section 5.1).
+pub const UNMEASURED_MICROS: u64 = 10_000;
+/// Time of 1024 samples before anything was measured, microseconds: about what one core of a
+/// desktop CPU takes. Only the first frame's threshold depends on it.
+pub const MICROS_PER_1024_SAMPLES: u64 = 8;
+
+/// Cost and samples, added up over jobs that were measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    cost_micros: u64,
+    samples: u64,
+}
+
+impl Rate {
+    /// The rate of these jobs; those never measured do not count.
+    #[must_use]
+    pub fn of(leaves: impl IntoIterator<Item = Leaf>) -> Self {
+        let measured = leaves
+            .into_iter()
+            .filter(|l| l.cost_micros > 0 && l.samples > 0);
+        measured.fold(Self::default(), |sum, l| Self {
+            cost_micros: sum.cost_micros.saturating_add(l.cost_micros),
+            samples: sum.samples.saturating_add(l.samples),
+        })
+    }
+
+    /// What `samples` cost at this rate, microseconds, at least 1.
+    fn cost(self, samples: u64) -> u64 {
+        if self.samples == 0 {
+            scale(MICROS_PER_1024_SAMPLES, samples, 1024)
+        } else {
+            scale(self.cost_micros, samples, self.samples)
+        }
+        .max(1)
+    }
+}
+
+/// `value · numerator / denominator`, rounded down, without overflow on the way.
+fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let product = u128::from(value) * u128::from(numerator);
+    u64::try_from(product / u128::from(denominator.max(1))).unwrap_or(u64::MAX)
+}
+
+impl Prediction {
+    /// What a job that was last `known` to cost something will cost now that it is expected to
+    /// cast `samples_now`; `rate` is that of all measured jobs.
+    #[must_use]
+    pub fn predict(self, known: Leaf, samples_now: u64, rate: Rate) -> Leaf {
+        let measured = known.cost_micros > 0;
+        let cost_micros = match self {
+            Self::LastFrame if measured => known.cost_micros,
+            Self::LastFrame => UNMEASURED_MICROS,
+            Self::Projected if measured && known.samples > 0 => {
+                scale(known.cost_micros, samples_now, known.samples).max(1)
+            }
+            Self::Projected => rate.cost(samples_now),
+        };
+        Leaf {
+            cost_micros,
+            samples: samples_now,
+        }
+    }
+}
+
+/// Slowest and fastest speed that is believed, in millionths: a thousandth and a thousand.
+const SPEED_BOUNDS: (u64, u64) = (SPEED_ONE / 1_000, SPEED_ONE * 1_000);
+/// A device is believed to have changed its pace, and not its jobs, beyond this factor (in
+/// millionths): then the new speed counts at once.
+const SUDDEN: u64 = 1_250_000;
+/// Shorter work than this says nothing about a speed, microseconds.
+const WORK_MICROS_MIN: u64 = 1_000;
+
+/// What a device did in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Costs that were expected of its jobs, microseconds on a device of speed 1.
+    pub expected_micros: u64,
+    /// Time that it took for them, microseconds.
+    pub measured_micros: u64,
+}
+
+/// The devices' speeds after a frame, in millionths, from the speeds before and the work done.
+///
+/// A device's pace is expected over measured time; the middle pace of all devices is put down to
+/// the prediction (the camera came nearer: all take longer), so only what differs from it changes
+/// a speed. Small differences count by half, sudden ones at once. Devices that did next to nothing
+/// keep their speed. Lone devices do too.
+#[must_use]
+pub fn next_speeds(speeds: &[u64], work: &[Work]) -> Vec<u64> {
+    let pace = |(w, &speed): (&Work, &u64)| {
+        let counts = w.measured_micros >= WORK_MICROS_MIN && w.expected_micros > 0;
+        // Expected on this device: cost / speed; so this is 1 where it was as fast as believed.
+        counts.then(|| {
+            scale(
+                scale(w.expected_micros, SPEED_ONE, speed),
+                SPEED_ONE,
+                w.measured_micros,
+            )
+            .max(1)
+        })
+    };
+    let paces: Vec<Option<u64>> = work.iter().zip(speeds).map(pace).collect();
+    let mut known: Vec<u64> = paces.iter().copied().flatten().collect();
+    known.sort_unstable();
+    if known.len() < 2 {
+        return speeds.to_vec();
+    }
+    // The upper of two middles: one device of two that slows down is seen as such.
+    let middle = known[known.len() / 2];
+    let next = |(&speed, pace): (&u64, Option<u64>)| {
+        let Some(pace) = pace else { return speed };
+        let factor = scale(pace, SPEED_ONE, middle);
+        let sudden = factor > SUDDEN || scale(factor, SUDDEN, SPEED_ONE) < SPEED_ONE;
+        let counted = if sudden {
+            factor
+        } else {
+            u64::midpoint(factor, SPEED_ONE)
+        };
+        scale(speed, counted, SPEED_ONE).clamp(SPEED_BOUNDS.0, SPEED_BOUNDS.1)
+    };
+    speeds.iter().zip(paces).map(next).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn leaf(cost_micros: u64, samples: u64) -> Leaf {
+        Leaf {
+            cost_micros,
+            samples,
+        }
+    }
+
+    #[test]
+    fn twice_the_samples_cost_twice_as_much() {
+        let rate = Rate::of([leaf(100, 1000), leaf(0, 9), leaf(300, 1000)]);
+        let p = Prediction::Projected;
+        assert_eq!(p.predict(leaf(100, 1000), 2000, rate), leaf(200, 2000));
+        assert_eq!(p.predict(leaf(100, 1000), 0, rate), leaf(1, 0));
+        assert_eq!(
+            p.predict(leaf(0, 0), 500, rate),
+            leaf(100, 500),
+            "the others' rate"
+        );
+        assert_eq!(
+            p.predict(leaf(0, 0), 1 << 20, Rate::default()).cost_micros,
+            8 << 10
+        );
+    }
+
+    #[test]
+    fn the_last_frame_is_taken_as_it_was() {
+        let p = Prediction::LastFrame;
+        assert_eq!(
+            p.predict(leaf(100, 1000), 2000, Rate::default()),
+            leaf(100, 2000)
+        );
+        assert_eq!(
+            p.predict(leaf(0, 0), 7, Rate::default()).cost_micros,
+            UNMEASURED_MICROS
+        );
+    }
+
+    fn work(expected: u64, measured: u64) -> Work {
+        Work {
+            expected_micros: expected * 1000,
+            measured_micros: measured * 1000,
+        }
+    }
+
+    #[test]
+    fn a_device_that_falls_to_a_quarter_is_known_after_one_frame() {
+        let speeds = [SPEED_ONE; 4];
+        let done = [work(100, 100), work(100, 400), work(100, 100), work(90, 90)];
+        assert_eq!(
+            next_speeds(&speeds, &done),
+            [SPEED_ONE, SPEED_ONE / 4, SPEED_ONE, SPEED_ONE]
+        );
+        let two = next_speeds(&[SPEED_ONE; 2], &[work(100, 100), work(100, 400)]);
+        assert_eq!(two, [SPEED_ONE, SPEED_ONE / 4]);
+    }
+
+    #[test]
+    fn a_frame_dearer_for_all_slows_nobody_down() {
+        let speeds = [SPEED_ONE, 3 * SPEED_ONE];
+        let done = [work(100, 220), work(300, 220)];
+        assert_eq!(next_speeds(&speeds, &done), speeds);
+    }
+
+    #[test]
+    fn unlike_speeds_are_found_and_stay() {
+        let truth = [1_u64, 2, 8];
+        let mut speeds = vec![SPEED_ONE; 3];
+        for _ in 0..6 {
+            let done: Vec<Work> = truth.iter().map(|t| work(800, 800 / t)).collect();
+            speeds = next_speeds(&speeds, &done);
+        }
+        assert_eq!(speeds[1] / speeds[0], 2);
+        assert_eq!(speeds[2] / speeds[0], 8);
+    }
+
+    #[test]
+    fn idle_and_lone_devices_keep_their_speed() {
+        assert_eq!(next_speeds(&[7, 9], &[work(1, 5), work(0, 0)]), [7, 9]);
+        assert_eq!(next_speeds(&[7], &[work(1, 5)]), [7]);
+    }
+}
