@@ -135,6 +135,18 @@ fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
     }
 }
 
+/// Voxels of `part` in each cell along an axis.
+fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; CELLS_PER_AXIS as usize] {
+    let plane = |i: u32| owned.lo[axis] + owned.size()[axis] * i / CELLS_PER_AXIS;
+    let mut i = 0;
+    std::array::from_fn(|_| {
+        let (lo, hi) = (plane(i), plane(i + 1));
+        i += 1;
+        hi.min(part.hi[axis])
+            .saturating_sub(lo.max(part.lo[axis]))
+    })
+}
+
 /// The voxels that interpolation inside a cell reads, in the coordinates of the stored box: one
 /// more at each upper face. None where the cell is empty.
 fn read_box(cell: VoxelBox, stored: &VoxelBox) -> VoxelBox {
@@ -210,10 +222,18 @@ impl VisibleCells {
             return if mask == 0 { 0.0 } else { 1.0 };
         }
         let owned = grid.owned_box(brick);
-        let seen = (0..CELLS).filter(|cell| mask >> cell & 1 == 1);
-        let covered: u64 = seen
-            .map(|cell| cell_box(&owned, cell).intersection(part).voxel_count())
-            .sum();
+        let [xs, ys, zs]: [_; 3] = std::array::from_fn(|a| overlaps(&owned, part, a));
+        let n = CELLS_PER_AXIS as usize;
+        let mut covered = 0;
+        for (z, dz) in zs.into_iter().enumerate().filter(|(_, d)| *d > 0) {
+            for (y, dy) in ys.into_iter().enumerate().filter(|(_, d)| *d > 0) {
+                for (x, dx) in xs.into_iter().enumerate() {
+                    if mask >> (x + n * (y + n * z)) & 1 == 1 {
+                        covered += u64::from(dx) * u64::from(dy) * u64::from(dz);
+                    }
+                }
+            }
+        }
         covered as f64 / part.voxel_count().max(1) as f64
     }
 

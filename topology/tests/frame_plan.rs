@@ -1,0 +1,259 @@
+//! Plans of whole frames: what every peer must derive alike, and what must hold whatever the
+//! costs, splits and views.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
+use brickmesh_topology::{
+    BrickGrid, BrickIndex, Camera, Manifest, PeerId, TransferFunction, View, VolumeDescription,
+    VoxelBox, VoxelType,
+    brick_set::BrickSet,
+    cell_ranges::VisibleCells,
+    cost_table::CostTable,
+    frame_plan::{FramePlan, PlanInputs, PlanRules},
+    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    prediction::Prediction,
+    roster::{Roster, RosterEntry},
+    schedule::SPEED_ONE,
+    seeded::Seeded,
+    transfer_function::TransferPoint,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// 96×64×80 voxels in bricks of 32; values are x, so that low ones can be hidden.
+fn manifest() -> Manifest {
+    let volume = VolumeDescription {
+        spacing: [1.0, 1.5, 0.75],
+        ..VolumeDescription::new([96, 64, 80], VoxelType::U8)
+    };
+    let grid = BrickGrid::new(volume.dims, 32).unwrap();
+    let record = |b| {
+        let stored = grid.stored_box(b);
+        let [nx, ny, nz] = stored.size();
+        let xs = (0..nx * ny * nz).map(|i| u8::try_from(stored.lo[0] + i % nx).unwrap());
+        BrickRecord::of(&grid, b, VoxelType::U8, &xs.collect::<Vec<u8>>())
+    };
+    Manifest::try_from(ManifestParts {
+        version: MANIFEST_VERSION,
+        range: [0.0, 95.0],
+        histogram: vec![0; HISTOGRAM_BINS],
+        source: "test".to_owned(),
+        brick_edge: 32,
+        bricks: grid.bricks().map(record).collect(),
+        volume,
+    })
+    .unwrap()
+}
+
+/// Five peers, each brick on three of them.
+fn roster(bricks: u32, speeds: [u64; 5]) -> Vec<RosterEntry> {
+    let entry = |(d, speed_millionths): (u32, u64)| {
+        let mut held = BrickSet::new(bricks);
+        for b in 0..bricks {
+            if (0..3).any(|copy| (b * 7 + copy * (b % 2 + 1)) % 5 == d) {
+                held.insert(BrickIndex(b));
+            }
+        }
+        RosterEntry {
+            peer: PeerId::new(&format!("peer-{d}")),
+            speed_millionths,
+            bricks: held,
+        }
+    };
+    (0..).zip(speeds).map(entry).collect()
+}
+
+/// Fixed numbers, no trigonometry: these views are the same bytes on every machine.
+fn view(turn: f64, near: f64) -> View {
+    let volume = manifest().volume().clone();
+    let at = volume.center_in_world();
+    let away = glam::DVec3::new(turn, 1.0 - turn.abs(), 0.4) * (200.0 / near);
+    Camera {
+        eye: at + away,
+        at,
+        up: glam::DVec3::Z,
+        fov_degrees: 30.0,
+    }
+    .view(160, 120)
+    .unwrap()
+}
+
+struct Scene {
+    manifest: Manifest,
+    visible: VisibleCells,
+    entries: Vec<RosterEntry>,
+    rules: PlanRules,
+}
+
+impl Scene {
+    fn new(transfer: &TransferFunction, speeds: [u64; 5]) -> Self {
+        let manifest = manifest();
+        Self {
+            visible: VisibleCells::of(&manifest, transfer),
+            entries: roster(manifest.grid().brick_count(), speeds),
+            rules: PlanRules {
+                min_job_micros: 100,
+                ..PlanRules::default()
+            },
+            manifest,
+        }
+    }
+
+    fn plan(&self, view: &View, costs: &CostTable) -> FramePlan {
+        self.plan_with(view, costs, self.entries.clone())
+    }
+
+    fn plan_with(&self, view: &View, costs: &CostTable, entries: Vec<RosterEntry>) -> FramePlan {
+        FramePlan::derive(&PlanInputs {
+            manifest: &self.manifest,
+            view,
+            step: 0.5,
+            visible: &self.visible,
+            roster: &Roster::new(entries),
+            costs,
+            rules: &self.rules,
+        })
+        .unwrap()
+    }
+
+    /// The table after a frame in which each job cost what `cost` says.
+    fn after(
+        &self,
+        plan: &FramePlan,
+        before: &CostTable,
+        cost: impl Fn(usize) -> u64,
+    ) -> CostTable {
+        let measured: BTreeMap<usize, u64> = (0..plan.jobs.len()).map(|j| (j, cost(j))).collect();
+        let table = plan.costs_after(before, &measured);
+        assert!(table.validate(self.manifest.grid()).is_ok());
+        table
+    }
+}
+
+fn opaque() -> TransferFunction {
+    let mut tf = TransferFunction::ramp(0.0, 95.0);
+    tf.points.iter_mut().for_each(|p| p.opacity = 0.5);
+    tf
+}
+
+#[test]
+fn a_dear_brick_is_cut_and_shared_by_its_holders_and_merged_when_cheap() {
+    let mut scene = Scene::new(&opaque(), [SPEED_ONE; 5]);
+    let first = scene.plan(&view(0.3, 1.0), &CostTable::default());
+    let dear = first.jobs[3].brick;
+    let table = scene.after(&first, &CostTable::default(), |j| {
+        let is_dear = first.jobs[j].brick == dear;
+        if is_dear { 90_000 } else { 900 }
+    });
+    let second = scene.plan(&view(0.3, 1.0), &table);
+    let of_dear = || second.jobs.iter().filter(|j| j.brick == dear);
+    assert!(of_dear().count() >= 8, "{} parts", of_dear().count());
+    let renderers: BTreeSet<_> = of_dear().map(|j| j.renderer).collect();
+    assert_eq!(renderers.len(), 3, "all holders of the dear brick share it");
+    let third = scene.after(&second, &table, |_| 900);
+    scene.rules.split = false;
+    let whole = scene.plan(&view(0.3, 1.0), &third);
+    assert_eq!(whole.jobs.iter().filter(|j| j.brick == dear).count(), 1);
+}
+
+#[test]
+fn a_device_of_twice_the_speed_gets_about_twice_the_work() {
+    let one = SPEED_ONE;
+    let scene = Scene::new(&opaque(), [2 * one, one, one, one, one]);
+    let first = scene.plan(&view(0.3, 1.0), &CostTable::default());
+    let table = scene.after(&first, &CostTable::default(), |_| 20_000);
+    let plan = scene.plan(&view(0.3, 1.0), &table);
+    let mut work = [0; 5];
+    for job in &plan.jobs {
+        work[job.renderer.unwrap()] += job.estimate_micros;
+    }
+    assert!(work[0] * 10 > work[1] * 16, "{work:?}");
+}
+
+/// The plan of a frozen scene after three frames: a change of it between debug and release,
+/// machines or versions would let peers disagree.
+#[test]
+fn every_build_derives_these_bytes() {
+    let speeds = [700_000, 1_000_000, 1_100_000, 2_000_000, 400_000];
+    let scene = Scene::new(&TransferFunction::ramp(0.0, 95.0), speeds);
+    let mut table = CostTable::default();
+    let mut plan = scene.plan(&view(0.1, 1.0), &table);
+    for frame in 0..3_u32 {
+        table = scene.after(&plan, &table, |j| 500 + (j as u64 * 7919) % 20_000);
+        plan = scene.plan(&view(0.1 + 0.125 * f64::from(frame), 1.5), &table);
+    }
+    let found = [plan.digest, table.digest()].map(|d| d.short());
+    assert_eq!(found, FROZEN, "{} jobs", plan.jobs.len());
+}
+
+const FROZEN: [&str; 2] = ["", ""];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn every_visible_voxel_is_in_exactly_one_job_whatever_was_measured(
+        seed in any::<u64>(), turn in -0.9..0.9f64, near in 0.6..4.0f64,
+        low in 0.0..60.0f64, last_frame in any::<bool>(), cut_by_work in any::<bool>(),
+    ) {
+        let point = |value, opacity| TransferPoint { value, color: [1.0; 3], opacity };
+        let transfer = TransferFunction {
+            unit_distance: None,
+            points: vec![point(low, 0.0), point(low + 1e-3, 0.3)],
+        };
+        let mut scene = Scene::new(&transfer, [SPEED_ONE; 5]);
+        scene.rules.cut_by_work = cut_by_work;
+        if last_frame {
+            scene.rules.prediction = Prediction::LastFrame;
+        }
+        let mut draws = Seeded::new(seed);
+        let costs: Vec<u64> = (0..4096).map(|_| 1 + draws.below(30_000)).collect();
+        let mut table = CostTable::default();
+        for frame in 0..3_u32 {
+            let view = view(turn + 0.03 * f64::from(frame), near);
+            let plan = scene.plan(&view, &table);
+            check_cover(&scene, &view, &plan);
+            // Another order of the same peers is the same plan.
+            let mut entries = scene.entries.clone();
+            draws.shuffle(&mut entries);
+            prop_assert_eq!(&scene.plan_with(&view, &table, entries), &plan);
+            table = scene.after(&plan, &table, |j| costs[j % costs.len()]);
+        }
+    }
+}
+
+/// Jobs do not overlap, each is with a holder of its brick, and what no job owns is off the
+/// screen or transparent.
+fn check_cover(scene: &Scene, view: &View, plan: &FramePlan) {
+    let grid = scene.manifest.grid();
+    let volume = scene.manifest.volume();
+    for (i, a) in plan.jobs.iter().enumerate() {
+        assert!(grid.owned_box(a.brick).contains_box(&a.owned));
+        let renderer = a.renderer.unwrap();
+        assert!(scene.entries[renderer].bricks.contains(a.brick));
+        for b in &plan.jobs[i + 1..] {
+            assert!(a.owned.intersection(&b.owned).is_empty());
+        }
+    }
+    for brick in grid.bricks() {
+        let owned = grid.owned_box(brick);
+        for z in (owned.lo[2]..owned.hi[2]).step_by(7) {
+            for y in (owned.lo[1]..owned.hi[1]).step_by(7) {
+                for x in (owned.lo[0]..owned.hi[0]).step_by(3) {
+                    let voxel = [x, y, z];
+                    let one = VoxelBox::new(voxel, voxel.map(|v| v + 1));
+                    let seen = view.rect_of(volume, &one).is_some()
+                        && scene.visible.share(grid, brick, &one) > 0.0;
+                    let owners = plan.jobs.iter().filter(|j| j.owned.contains(voxel));
+                    let owners = owners.count();
+                    assert!(
+                        owners == 1 || (owners == 0 && !seen),
+                        "{voxel:?}: {owners} jobs, seen {seen}"
+                    );
+                }
+            }
+        }
+    }
+}
