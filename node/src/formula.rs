@@ -144,7 +144,10 @@ mod tests {
         let volume = FormulaVolume::new(24, 8).unwrap();
         for brick in volume.manifest().grid().bricks() {
             let bytes = volume.read(brick).unwrap();
-            assert_eq!(Digest::of(&bytes), volume.manifest().brick_digest(brick));
+            assert_eq!(
+                brickmesh_topology::Digest::of(&bytes),
+                volume.manifest().brick_digest(brick)
+            );
         }
         assert!(volume.read(BrickIndex(999)).is_err());
     }

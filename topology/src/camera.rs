@@ -306,6 +306,20 @@ impl PixelRect {
             height: bottom - y,
         })
     }
+
+    /// The smallest rectangle that holds both.
+    #[must_use]
+    pub fn around(&self, other: &Self) -> Self {
+        let (x, y) = (self.x.min(other.x), self.y.min(other.y));
+        let right = (self.x + self.width).max(other.x + other.width);
+        let bottom = (self.y + self.height).max(other.y + other.height);
+        Self {
+            x,
+            y,
+            width: right - x,
+            height: bottom - y,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,53 +3,62 @@
 //! bytes; its digest travels with each sub-image.
 //!
 //! Inputs: the manifest (grid, value ranges), view, transfer function, the roster snapshot (what
-//! each peer really holds), the cost table. Not here: job trees, prediction, stealing.
+//! each peer really holds, how fast it is), the cost table (trees and costs of the last frame),
+//! the rules. Not here: stealing, which departs from the plan while the frame runs.
+//!
+//! Source: Frey, Ertl 2011, section 5, and what its future work asks for.
 
 use crate::{
     brick_grid::BrickIndex,
-    brick_set::BrickSet,
     camera::{PixelRect, View},
+    cell_ranges::VisibleCells,
+    cost_table::CostTable,
     digest::Digest,
+    job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, threshold},
     manifest::Manifest,
     peer::PeerId,
+    prediction::{Prediction, Rate},
+    roster::{Roster, RosterEntry, put_text},
+    sample_count::SampleCounter,
     schedule::{Schedule, ScheduledJob, best_fit},
+    tile_runs::{TileJobs, lengthen_runs},
     tiles::{Tile, tiles},
-    transfer_function::TransferFunction,
     visibility::{NotSeparable, front_to_back},
     voxel_box::VoxelBox,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Most peers in a roster.
-pub const ROSTER_PEERS_MAX: usize = 4096;
-/// Cost of a job that was never measured, microseconds per 2²⁰ voxels: only ratios matter in the
-/// first frame (Frey & Ertl 2011, section 5.1, give all jobs the same value; bricks at the border
-/// are smaller).
-const UNMEASURED_MICROS_PER_MEBIVOXEL: u64 = 100_000;
-
-/// A peer in a roster snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RosterEntry {
-    /// The peer.
-    pub peer: PeerId,
-    /// Its speed in millionths.
-    pub speed_millionths: u64,
-    /// The bricks that it announced to hold.
-    pub bricks: BrickSet,
+/// How plans are made; every peer of a frame follows the same rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlanRules {
+    /// Whether bricks are split into several jobs.
+    pub split: bool,
+    /// Shortest job worth its overhead, microseconds on a device of speed 1.
+    pub min_job_micros: u64,
+    /// Whether cuts go where the expected work halves, or into the middle as in the paper.
+    pub cut_by_work: bool,
+    /// How costs follow from the last frame.
+    pub prediction: Prediction,
+    /// Whether neighbours in depth are brought to one peer, and tiles to the peer that renders
+    /// most of them.
+    pub lengthen_runs: bool,
+    /// Whether peers that are done take jobs from others.
+    pub steal: bool,
 }
 
-/// Who takes part in a frame and what they hold; ascending by peer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Roster {
-    entries: Vec<RosterEntry>,
-}
-
-/// Costs of the last frame by brick, microseconds on a device of speed 1.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CostTable {
-    /// Cost of each measured brick.
-    pub micros: BTreeMap<BrickIndex, u64>,
+impl Default for PlanRules {
+    fn default() -> Self {
+        Self {
+            split: true,
+            min_job_micros: MIN_JOB_MICROS,
+            cut_by_work: true,
+            prediction: Prediction::Projected,
+            lengthen_runs: true,
+            steal: true,
+        }
+    }
 }
 
 /// Everything that a plan follows from.
@@ -59,12 +68,16 @@ pub struct PlanInputs<'a> {
     pub manifest: &'a Manifest,
     /// The rays.
     pub view: &'a View,
-    /// Bricks that it makes wholly transparent have no job.
-    pub transfer: &'a TransferFunction,
+    /// Distance of samples on a ray, world units.
+    pub step: f64,
+    /// What the transfer function shows; bricks and jobs without any of it are not rendered.
+    pub visible: &'a VisibleCells,
     /// Who takes part.
     pub roster: &'a Roster,
-    /// What jobs cost in the last frame.
+    /// How the last frame was cut and what it cost.
     pub costs: &'a CostTable,
+    /// How to plan.
+    pub rules: &'a PlanRules,
 }
 
 /// A job of a frame.
@@ -76,6 +89,8 @@ pub struct PlannedJob {
     pub owned: VoxelBox,
     /// Pixels that it may touch.
     pub rect: PixelRect,
+    /// Which leaf of the brick's tree it is, in preorder.
+    pub leaf: usize,
     /// Expected cost, microseconds on a device of speed 1.
     pub estimate_micros: u64,
     /// Index of the peer that renders it, in the roster; `None`: nobody holds the brick.
@@ -87,177 +102,77 @@ pub struct PlannedJob {
 pub struct FramePlan {
     /// Peers, in roster order.
     pub peers: Vec<PeerId>,
+    /// Their speeds in millionths, in roster order.
+    pub speeds: Vec<u64>,
     /// Jobs, front to back; a job's index is its id in the frame.
     pub jobs: Vec<PlannedJob>,
+    /// Indices of the peers that hold each job's brick, ascending.
+    pub holders: Vec<Vec<usize>>,
     /// Tiles; a tile's index is its id in the frame.
     pub tiles: Vec<Tile>,
+    /// Which jobs meet in which tile.
+    pub tile_jobs: TileJobs,
     /// Loads and bounds of the schedule, by peer.
     pub schedule: Schedule,
-    /// Digest of all of the above.
+    /// How visible bricks are cut, with the costs expected of their leaves.
+    pub trees: BTreeMap<BrickIndex, JobTree>,
+    /// Digest of jobs, peers and tiles.
     pub digest: Digest,
 }
 
-/// A roster that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RosterError {
-    /// Nobody, or too many.
-    #[error("a roster has 1 to {ROSTER_PEERS_MAX} peers, found {found}")]
-    PeerCount {
-        /// Peers found.
-        found: usize,
-    },
-    /// Entries that do not strictly ascend.
-    #[error("roster entry {index} ({peer}) does not come after the one before it")]
-    Order {
-        /// 0-based entry.
-        index: usize,
-        /// Its peer.
-        peer: PeerId,
-    },
-    /// A residency that does not fit the grid.
-    #[error("peer {peer} announces bricks that do not fit a grid of {brick_count}")]
-    Residency {
-        /// The peer.
-        peer: PeerId,
-        /// Bricks of the data set.
-        brick_count: u32,
-    },
-    /// A speed of 0, or beyond reason.
-    #[error("peer {peer} announces speed {found} millionths; it must be 1 to 10^12")]
-    Speed {
-        /// The peer.
-        peer: PeerId,
-        /// Speed found.
-        found: u64,
-    },
-}
-
-impl Roster {
-    /// A roster of these peers, in any order; the last of equal peers counts.
-    #[must_use]
-    pub fn new(entries: impl IntoIterator<Item = RosterEntry>) -> Self {
-        let sorted: BTreeMap<_, _> = entries.into_iter().map(|e| (e.peer.clone(), e)).collect();
-        Self {
-            entries: sorted.into_values().collect(),
-        }
-    }
-
-    /// The peers, ascending.
-    #[must_use]
-    pub fn entries(&self) -> &[RosterEntry] {
-        &self.entries
-    }
-
-    /// Checks what comes from a peer against the data set.
-    ///
-    /// # Errors
-    /// [`RosterError`] with the first entry that does not fit.
-    pub fn validate(&self, brick_count: u32) -> Result<(), RosterError> {
-        if !(1..=ROSTER_PEERS_MAX).contains(&self.entries.len()) {
-            return Err(RosterError::PeerCount {
-                found: self.entries.len(),
-            });
-        }
-        for (index, e) in self.entries.iter().enumerate() {
-            if index > 0 && self.entries[index - 1].peer >= e.peer {
-                return Err(RosterError::Order {
-                    index,
-                    peer: e.peer.clone(),
-                });
-            }
-            if !e.bricks.is_valid(brick_count) {
-                return Err(RosterError::Residency {
-                    peer: e.peer.clone(),
-                    brick_count,
-                });
-            }
-            if !(1..=1_000_000_000_000).contains(&e.speed_millionths) {
-                return Err(RosterError::Speed {
-                    peer: e.peer.clone(),
-                    found: e.speed_millionths,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Name of this snapshot.
-    #[must_use]
-    pub fn digest(&self) -> Digest {
-        let mut bytes = Vec::new();
-        for e in &self.entries {
-            put_text(&mut bytes, e.peer.as_str());
-            bytes.extend(e.speed_millionths.to_le_bytes());
-            e.bricks
-                .words()
-                .iter()
-                .for_each(|w| bytes.extend(w.to_le_bytes()));
-        }
-        Digest::of(&bytes)
-    }
-}
-
-impl CostTable {
-    /// Name of this table.
-    #[must_use]
-    pub fn digest(&self) -> Digest {
-        let mut bytes = Vec::with_capacity(self.micros.len() * 12);
-        for (b, c) in &self.micros {
-            bytes.extend(b.0.to_le_bytes());
-            bytes.extend(c.to_le_bytes());
-        }
-        Digest::of(&bytes)
-    }
-
-    fn estimate(&self, brick: BrickIndex, owned: &VoxelBox) -> u64 {
-        self.micros.get(&brick).copied().unwrap_or_else(|| {
-            ((owned.voxel_count() * UNMEASURED_MICROS_PER_MEBIVOXEL) >> 20).max(1)
-        })
-    }
-}
-
 impl FramePlan {
-    /// Derives the plan. O(bricks · log bricks + jobs · holders).
+    /// Derives the plan. O(bricks · log bricks + jobs · holders), and the bounded searches of
+    /// schedule and runs.
     ///
     /// # Errors
-    /// [`NotSeparable`] cannot happen for the bricks of a grid; it is passed on, not hidden.
+    /// [`NotSeparable`] cannot happen for the leaves of a grid's trees; it is passed on, not
+    /// hidden.
     pub fn derive(inputs: &PlanInputs<'_>) -> Result<Self, NotSeparable> {
-        let mut jobs = visible_jobs(inputs);
-        let eye = inputs
-            .manifest
-            .volume()
-            .grid_from_world()
-            .transform_point3(inputs.view.eye);
-        let boxes: Vec<VoxelBox> = jobs.iter().map(|j| j.owned).collect();
-        jobs = front_to_back(&boxes, eye)?
-            .into_iter()
-            .map(|i| jobs[i])
+        let holders = holders_by_brick(inputs);
+        let trees = trees(inputs, &holders);
+        let jobs = front_to_back_jobs(inputs, visible_jobs(inputs, &trees))?;
+        let scheduled: Vec<ScheduledJob> = jobs
+            .iter()
+            .map(|j| ScheduledJob {
+                cost_micros: j.estimate_micros,
+                holders: holders[j.brick.0 as usize].clone(),
+            })
             .collect();
-        let schedule = best_fit(&scheduled(&jobs, inputs.roster), &speeds(inputs.roster));
+        let (peers, speeds) = peers_and_speeds(inputs.roster);
+        let mut schedule = best_fit(&scheduled, &speeds);
+        let mut tiles = tiles(inputs.view.rect(), peers.len());
+        let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
+        let tile_jobs = TileJobs::new(&rects, |j| schedule.assignment[j].is_some(), &tiles);
+        if inputs.rules.lengthen_runs {
+            lengthen_runs(&scheduled, &tile_jobs, &mut tiles, &mut schedule, &speeds);
+        }
+        let mut jobs = jobs;
         for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
             job.renderer = renderer;
         }
-        let peers: Vec<PeerId> = inputs
-            .roster
-            .entries()
-            .iter()
-            .map(|e| e.peer.clone())
-            .collect();
-        let tiles = tiles(inputs.view.rect(), peers.len());
         let digest = digest(&peers, &jobs, &tiles);
         Ok(Self {
             peers,
+            speeds,
             jobs,
+            holders: scheduled.into_iter().map(|j| j.holders).collect(),
             tiles,
+            tile_jobs,
             schedule,
+            trees,
             digest,
         })
     }
 
+    /// A peer's index in the roster.
+    #[must_use]
+    pub fn index_of(&self, peer: &PeerId) -> Option<usize> {
+        self.peers.binary_search(peer).ok()
+    }
+
     /// The jobs that a peer renders, front to back.
     pub fn jobs_of(&self, peer: &PeerId) -> impl Iterator<Item = (usize, &PlannedJob)> {
-        let index = self.peers.binary_search(peer).ok();
+        let index = self.index_of(peer);
         self.jobs
             .iter()
             .enumerate()
@@ -266,81 +181,149 @@ impl FramePlan {
 
     /// The tiles that a peer composites.
     pub fn tiles_of(&self, peer: &PeerId) -> impl Iterator<Item = (usize, &Tile)> {
-        let index = self.peers.binary_search(peer).ok();
+        let index = self.index_of(peer);
         self.tiles
             .iter()
             .enumerate()
             .filter(move |(_, t)| Some(t.compositor) == index)
     }
 
-    /// The jobs that a tile blends, front to back: those that somebody renders and that may touch
-    /// it.
-    #[must_use]
-    pub fn jobs_in_tile(&self, tile: usize) -> Vec<usize> {
-        let rect = self.tiles[tile].rect;
-        let inside = |j: &PlannedJob| j.renderer.is_some() && j.rect.intersection(&rect).is_some();
-        self.jobs
-            .iter()
-            .enumerate()
-            .filter(|(_, j)| inside(j))
-            .map(|(i, _)| i)
-            .collect()
-    }
-
     /// The boxes that nobody can render.
     pub fn missing(&self) -> impl Iterator<Item = &PlannedJob> {
         self.jobs.iter().filter(|j| j.renderer.is_none())
     }
+
+    /// The cost table after this frame: its trees, with the costs that were measured (by job,
+    /// microseconds on a device of speed 1) in place of the expected ones; other bricks as they
+    /// were in `before`.
+    #[must_use]
+    pub fn costs_after(&self, before: &CostTable, measured: &BTreeMap<usize, u64>) -> CostTable {
+        let mut after = before.clone();
+        let mut by_leaf: BTreeMap<(BrickIndex, usize), u64> = BTreeMap::new();
+        for (&j, &cost) in measured {
+            if let Some(job) = self.jobs.get(j) {
+                by_leaf.insert((job.brick, job.leaf), cost.max(1));
+            }
+        }
+        for (&brick, tree) in &self.trees {
+            let mut tree = tree.clone();
+            let leaves = tree.leaf_values();
+            tree.set_leaves(leaves.into_iter().enumerate().map(|(index, leaf)| {
+                Leaf {
+                    cost_micros: by_leaf
+                        .get(&(brick, index))
+                        .copied()
+                        .unwrap_or(leaf.cost_micros),
+                    ..leaf
+                }
+            }));
+            after.trees.insert(brick, tree);
+        }
+        after
+    }
 }
 
-/// A job for every brick that may be seen: on the screen, and not wholly transparent.
-fn visible_jobs(inputs: &PlanInputs<'_>) -> Vec<PlannedJob> {
-    let (manifest, volume) = (inputs.manifest, inputs.manifest.volume());
-    let grid = manifest.grid();
-    let seen = |brick: BrickIndex| {
-        let [low, high] = manifest
-            .brick_range(brick)
-            .map(|stored| volume.value(stored));
-        if inputs.transfer.max_opacity(low.min(high), low.max(high)) <= 0.0 {
+/// Indices of the peers that hold each brick, ascending.
+fn holders_by_brick(inputs: &PlanInputs<'_>) -> Vec<Vec<usize>> {
+    let mut holders = vec![Vec::new(); inputs.manifest.grid().brick_count() as usize];
+    for (d, entry) in inputs.roster.entries().iter().enumerate() {
+        for brick in entry.bricks.iter() {
+            if let Some(of_brick) = holders.get_mut(brick.0 as usize) {
+                of_brick.push(d);
+            }
+        }
+    }
+    holders
+}
+
+/// The trees of all visible bricks: last costs, predicted, split and merged.
+fn trees(inputs: &PlanInputs<'_>, holders: &[Vec<usize>]) -> BTreeMap<BrickIndex, JobTree> {
+    let (manifest, rules) = (inputs.manifest, inputs.rules);
+    let (grid, volume) = (manifest.grid(), manifest.volume());
+    let counter =
+        SampleCounter::new(volume, inputs.view, inputs.step).with_cells(grid, inputs.visible);
+    let rate = Rate::of(inputs.costs.trees.values().flat_map(JobTree::leaf_values));
+    let predicted = |brick: BrickIndex| {
+        let owned = grid.owned_box(brick);
+        if !inputs.visible.any(brick) {
             return None;
         }
-        let owned = grid.owned_box(brick);
-        let rect = inputs.view.rect_of(volume, &owned)?;
-        let estimate_micros = inputs.costs.estimate(brick, &owned);
-        Some(PlannedJob {
-            brick,
-            owned,
-            rect,
-            estimate_micros,
-            renderer: None,
-        })
+        inputs.view.rect_of(volume, &owned)?;
+        let known = inputs.costs.trees.get(&brick);
+        let mut tree = known.map_or_else(|| JobTree::whole(Leaf::default()), Clone::clone);
+        let now = tree.leaves(owned).into_iter().map(|(here, leaf)| {
+            rules
+                .prediction
+                .predict(leaf, counter.count(brick, &here), rate)
+        });
+        let now: Vec<Leaf> = now.collect();
+        tree.set_leaves(now);
+        Some((brick, tree))
     };
-    grid.bricks().filter_map(seen).collect()
+    let mut trees: BTreeMap<BrickIndex, JobTree> = grid.bricks().filter_map(predicted).collect();
+    let sum = trees
+        .values()
+        .flat_map(JobTree::leaf_values)
+        .fold(0_u64, |sum, l| sum.saturating_add(l.cost_micros));
+    let copies = trees.keys().map(|b| holders[b.0 as usize].len()).max();
+    let copies = u32::try_from(copies.unwrap_or(1)).unwrap_or(u32::MAX);
+    let devices = inputs.roster.entries().len();
+    let view = volume
+        .grid_from_world()
+        .transform_vector3(inputs.view.forward);
+    let threshold_micros = if rules.split {
+        threshold(sum, devices, copies, rules.min_job_micros)
+    } else {
+        u64::MAX
+    };
+    for (&brick, tree) in &mut trees {
+        let weight = |part: &VoxelBox| counter.count(brick, part);
+        let rule = SplitRule {
+            threshold_micros,
+            view,
+            weight: rules.cut_by_work.then_some(&weight),
+        };
+        *tree = tree.split_and_merged(grid.owned_box(brick), &rule);
+    }
+    trees
 }
 
-fn scheduled(jobs: &[PlannedJob], roster: &Roster) -> Vec<ScheduledJob> {
-    let holders = |brick| {
-        let holds = |(d, e): (usize, &RosterEntry)| e.bricks.contains(brick).then_some(d);
-        roster
-            .entries()
-            .iter()
-            .enumerate()
-            .filter_map(holds)
-            .collect()
-    };
-    let job = |j: &PlannedJob| ScheduledJob {
-        cost_micros: j.estimate_micros,
-        holders: holders(j.brick),
-    };
-    jobs.iter().map(job).collect()
+/// A job for every leaf that may be seen: on the screen, and not wholly transparent.
+fn visible_jobs(inputs: &PlanInputs<'_>, trees: &BTreeMap<BrickIndex, JobTree>) -> Vec<PlannedJob> {
+    let (grid, volume) = (inputs.manifest.grid(), inputs.manifest.volume());
+    let mut jobs = Vec::new();
+    for (&brick, tree) in trees {
+        for (index, (owned, leaf)) in tree.leaves(grid.owned_box(brick)).into_iter().enumerate() {
+            let seen = inputs.visible.share(grid, brick, &owned) > 0.0;
+            if let Some(rect) = inputs.view.rect_of(volume, &owned).filter(|_| seen) {
+                jobs.push(PlannedJob {
+                    brick,
+                    owned,
+                    rect,
+                    leaf: index,
+                    estimate_micros: leaf.cost_micros,
+                    renderer: None,
+                });
+            }
+        }
+    }
+    jobs
 }
 
-fn speeds(roster: &Roster) -> Vec<u64> {
-    roster
-        .entries()
-        .iter()
-        .map(|e| e.speed_millionths)
-        .collect()
+fn front_to_back_jobs(
+    inputs: &PlanInputs<'_>,
+    jobs: Vec<PlannedJob>,
+) -> Result<Vec<PlannedJob>, NotSeparable> {
+    let grid_from_world = inputs.manifest.volume().grid_from_world();
+    let eye = grid_from_world.transform_point3(inputs.view.eye);
+    let boxes: Vec<VoxelBox> = jobs.iter().map(|j| j.owned).collect();
+    let order = front_to_back(&boxes, eye)?;
+    Ok(order.into_iter().map(|i| jobs[i]).collect())
+}
+
+fn peers_and_speeds(roster: &Roster) -> (Vec<PeerId>, Vec<u64>) {
+    let both = |e: &RosterEntry| (e.peer.clone(), e.speed_millionths);
+    roster.entries().iter().map(both).unzip()
 }
 
 fn digest(peers: &[PeerId], jobs: &[PlannedJob], tiles: &[Tile]) -> Digest {
@@ -360,7 +343,37 @@ fn digest(peers: &[PeerId], jobs: &[PlannedJob], tiles: &[Tile]) -> Digest {
     Digest::of(&bytes)
 }
 
-fn put_text(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend((text.len() as u64).to_le_bytes());
-    bytes.extend(text.as_bytes());
+/// A plan with this much in it, for the tests of what follows a plan.
+#[cfg(test)]
+pub(crate) fn scripted(
+    peers: &[&str],
+    speeds: Vec<u64>,
+    jobs: Vec<PlannedJob>,
+    holders: Vec<Vec<usize>>,
+    tiles: Vec<Tile>,
+) -> FramePlan {
+    let peers: Vec<PeerId> = peers.iter().map(|p| PeerId::new(p)).collect();
+    let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
+    let mut loads = vec![0; peers.len()];
+    for j in &jobs {
+        if let Some(d) = j.renderer {
+            loads[d] += crate::schedule::cost_on(j.estimate_micros, speeds[d]);
+        }
+    }
+    FramePlan {
+        tile_jobs: TileJobs::new(&rects, |j| jobs[j].renderer.is_some(), &tiles),
+        schedule: Schedule {
+            assignment: jobs.iter().map(|j| j.renderer).collect(),
+            makespan_micros: loads.iter().copied().max().unwrap_or(0),
+            lower_bound_micros: 0,
+            loads_micros: loads,
+        },
+        digest: digest(&peers, &jobs, &tiles),
+        trees: BTreeMap::new(),
+        peers,
+        speeds,
+        jobs,
+        holders,
+        tiles,
+    }
 }

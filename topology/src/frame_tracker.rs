@@ -22,6 +22,17 @@ pub enum FrameInput {
         /// Its compositor.
         from: PeerId,
     },
+    /// A peer gave a job to another one that holds its brick too.
+    Given {
+        /// Job of the plan.
+        job: u32,
+        /// The plan it belongs to.
+        plan: Digest,
+        /// Who had it.
+        from: PeerId,
+        /// Who has it now.
+        by: PeerId,
+    },
     /// A job's time arrived.
     Job {
         /// Job of the plan.
@@ -66,7 +77,9 @@ pub struct FrameTracker {
     tiles: BTreeSet<u32>,
     jobs: BTreeSet<u32>,
     tile_owner: Vec<usize>,
+    /// Who has each job, as far as is known: its renderer, or who it was given to.
     job_owner: Vec<Option<usize>>,
+    holders: Vec<Vec<usize>>,
 }
 
 impl FrameTracker {
@@ -77,7 +90,7 @@ impl FrameTracker {
         reason = "tiles and jobs are counted in u32"
     )]
     pub fn new(plan: &FramePlan, attempt: u32) -> Self {
-        let tiles = (0..plan.tiles.len()).filter(|&t| !plan.jobs_in_tile(t).is_empty());
+        let tiles = (0..plan.tiles.len()).filter(|&t| !plan.tile_jobs.of_tile(t).is_empty());
         let jobs = (0..plan.jobs.len()).filter(|&j| plan.jobs[j].renderer.is_some());
         Self {
             plan: plan.digest,
@@ -87,6 +100,7 @@ impl FrameTracker {
             jobs: jobs.map(|j| j as u32).collect(),
             tile_owner: plan.tiles.iter().map(|t| t.compositor).collect(),
             job_owner: plan.jobs.iter().map(|j| j.renderer).collect(),
+            holders: plan.holders.clone(),
         }
     }
 
@@ -105,7 +119,9 @@ impl FrameTracker {
     /// Applies an input.
     pub fn step(&mut self, input: FrameInput) -> FrameVerdict {
         match input {
-            FrameInput::Tile { plan, from, .. } | FrameInput::Job { plan, from, .. }
+            FrameInput::Tile { plan, from, .. }
+            | FrameInput::Given { plan, from, .. }
+            | FrameInput::Job { plan, from, .. }
                 if plan != self.plan =>
             {
                 self.fail([from])
@@ -115,10 +131,24 @@ impl FrameTracker {
                 let expected = owner.and_then(|o| self.peers.get(o)) == Some(&from);
                 self.accept(expected, |s| s.tiles.remove(&tile))
             }
+            // A thief's time may come before the victim's word that it gave the job away.
             FrameInput::Job { job, from, .. } => {
-                let owner = self.job_owner.get(job as usize).copied().flatten();
-                let expected = owner.and_then(|o| self.peers.get(o)) == Some(&from);
-                self.accept(expected, |s| s.jobs.remove(&job))
+                let holder = self.holder(job, &from);
+                if let Some((owner, d)) = self.job_owner.get_mut(job as usize).zip(holder) {
+                    *owner = Some(d);
+                }
+                self.accept(holder.is_some(), |s| s.jobs.remove(&job))
+            }
+            FrameInput::Given { job, from, by, .. } => {
+                let (was, now) = (self.holder(job, &from), self.holder(job, &by));
+                let owner = self.job_owner.get_mut(job as usize);
+                match (owner, was, now) {
+                    (Some(owner), Some(was), Some(now)) if *owner == Some(was) => {
+                        *owner = Some(now);
+                        FrameVerdict::Accept
+                    }
+                    _ => FrameVerdict::Ignore,
+                }
             }
             FrameInput::PeerLost(peer) | FrameInput::PeerFailed(peer) => self.fail([peer]),
             // Times that are late cost a prediction, not a picture.
@@ -128,6 +158,13 @@ impl FrameTracker {
                 self.fail(late)
             }
         }
+    }
+
+    /// The index of a peer that holds a job's brick.
+    fn holder(&self, job: u32, peer: &PeerId) -> Option<usize> {
+        let index = self.peers.binary_search(peer).ok()?;
+        let holders = self.holders.get(job as usize)?;
+        holders.binary_search(&index).ok().map(|_| index)
     }
 
     fn accept(&mut self, expected: bool, take: impl FnOnce(&mut Self) -> bool) -> FrameVerdict {
@@ -173,8 +210,11 @@ impl FrameTracker {
 mod tests {
     use super::*;
     use crate::{
-        brick_grid::BrickIndex, camera::PixelRect, frame_plan::PlannedJob, schedule::Schedule,
-        tiles::Tile, voxel_box::VoxelBox,
+        brick_grid::BrickIndex,
+        camera::PixelRect,
+        frame_plan::{PlannedJob, scripted},
+        tiles::Tile,
+        voxel_box::VoxelBox,
     };
 
     fn plan() -> FramePlan {
@@ -188,36 +228,27 @@ mod tests {
             brick: BrickIndex(b),
             owned: VoxelBox::new([b, 0, 0], [b + 1, 1, 1]),
             rect: rect(0),
+            leaf: 0,
             estimate_micros: 1,
             renderer,
         };
-        FramePlan {
-            peers: vec![PeerId::new("a"), PeerId::new("b")],
-            jobs: vec![job(0, Some(0)), job(1, Some(1)), job(2, None)],
-            tiles: vec![
-                Tile {
-                    rect: rect(0),
-                    compositor: 1,
-                },
-                Tile {
-                    rect: rect(8),
-                    compositor: 0,
-                },
-            ],
-            schedule: Schedule {
-                assignment: vec![],
-                loads_micros: vec![],
-                makespan_micros: 0,
-                lower_bound_micros: 0,
-            },
-            digest: Digest::of(b"plan"),
-        }
+        let tile = |x, compositor| Tile {
+            rect: rect(x),
+            compositor,
+        };
+        scripted(
+            &["a", "b", "c"],
+            vec![1; 3],
+            vec![job(0, Some(0)), job(1, Some(1)), job(2, None)],
+            vec![vec![0], vec![0, 1], vec![]],
+            vec![tile(0, 1), tile(8, 0)],
+        )
     }
 
     fn job(job: u32, from: &str) -> FrameInput {
         FrameInput::Job {
             job,
-            plan: Digest::of(b"plan"),
+            plan: plan().digest,
             from: PeerId::new(from),
         }
     }
@@ -225,7 +256,7 @@ mod tests {
     fn tile(tile: u32, from: &str) -> FrameInput {
         FrameInput::Tile {
             tile,
-            plan: Digest::of(b"plan"),
+            plan: plan().digest,
             from: PeerId::new(from),
         }
     }
@@ -237,7 +268,7 @@ mod tests {
         assert_eq!(
             t.step(job(0, "b")),
             FrameVerdict::Ignore,
-            "not its renderer"
+            "does not hold its brick"
         );
         assert_eq!(t.step(job(0, "a")), FrameVerdict::Accept);
         assert_eq!(t.step(job(0, "a")), FrameVerdict::Ignore, "twice");
@@ -265,6 +296,35 @@ mod tests {
             last.step(FrameInput::PeerLost(PeerId::new("a"))),
             FrameVerdict::GiveUp
         );
+    }
+
+    #[test]
+    fn a_job_that_was_given_away_is_awaited_from_the_thief() {
+        let mut t = FrameTracker::new(&plan(), 0);
+        let given = |from: &str, by: &str| FrameInput::Given {
+            job: 1,
+            plan: plan().digest,
+            from: PeerId::new(from),
+            by: PeerId::new(by),
+        };
+        assert_eq!(
+            t.step(given("a", "b")),
+            FrameVerdict::Ignore,
+            "not a's to give"
+        );
+        assert_eq!(
+            t.step(given("b", "c")),
+            FrameVerdict::Ignore,
+            "c does not hold it"
+        );
+        assert_eq!(t.step(given("b", "a")), FrameVerdict::Accept);
+        assert_eq!(t.step(job(0, "a")), FrameVerdict::Accept);
+        let without = BTreeSet::from([PeerId::new("a")]);
+        assert_eq!(
+            t.step(FrameInput::Deadline),
+            FrameVerdict::Again { without }
+        );
+        assert_eq!(t.step(job(1, "a")), FrameVerdict::Accept);
     }
 
     #[test]

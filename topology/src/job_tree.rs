@@ -206,6 +206,16 @@ impl JobTree {
         out
     }
 
+    /// The leaves' values, in the order of [`Self::leaves`].
+    #[must_use]
+    pub fn leaf_values(&self) -> Vec<Leaf> {
+        let leaf = |n: &TreeNode| match n {
+            TreeNode::Leaf(leaf) => Some(*leaf),
+            TreeNode::Split { .. } => None,
+        };
+        self.nodes.iter().filter_map(leaf).collect()
+    }
+
     /// Gives every leaf, in the order of [`Self::leaves`], another value.
     pub fn set_leaves(&mut self, values: impl IntoIterator<Item = Leaf>) {
         let leaves = self.nodes.iter_mut().filter_map(|n| match n {
