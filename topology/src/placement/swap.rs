@@ -173,16 +173,20 @@ impl Swapper<'_> {
             let (there, here) = (self.sums[to][b.0 as usize], self.sums[from][b.0 as usize]);
             self.sign * (w_to * there - w_from * here)
         };
-        let movable = self.held[from]
-            .iter()
-            .filter(|&b| !self.held[to].contains(b));
-        let mut out: Vec<Candidate> = movable
-            .map(|b| Candidate {
-                gain: gain(b),
-                brick: b.0,
-                place: self.roots.places[b.0 as usize],
-            })
-            .collect();
+        let mut out = Vec::new();
+        let words = self.held[from].words().iter().zip(self.held[to].words());
+        for (base, (from, to)) in (0..).step_by(64).zip(words) {
+            let mut movable = from & !to;
+            while movable != 0 {
+                let brick = base + movable.trailing_zeros();
+                out.push(Candidate {
+                    gain: gain(BrickIndex(brick)),
+                    brick,
+                    place: self.roots.places[brick as usize],
+                });
+                movable &= movable - 1;
+            }
+        }
         out.sort_unstable_by_key(|c| (std::cmp::Reverse(c.gain), c.brick));
         out
     }
