@@ -2,11 +2,12 @@
 //! tile to the requester when it is whole.
 //!
 //! Invariant: a tile is blended in the plan's order, front to back, whatever the order of
-//! arrival, so its bits do not depend on the network. A partial of another plan is not blended.
+//! arrival; each job of it exactly once, whoever rendered it. A partial of another plan is not
+//! blended.
 
 use crate::{
     bus::Lane,
-    messages::{FrameId, Message, Partial, Pixels},
+    messages::{FrameId, Message, Partial, Pixels, TilePart},
     outbox::Outbox,
 };
 use actix::{Actor, Handler, SyncContext};
@@ -65,12 +66,13 @@ struct Frame {
 /// A tile that still awaits partials.
 #[derive(Debug)]
 struct OpenTile {
-    /// Jobs to blend, front to back.
-    order: Vec<usize>,
+    /// Number of jobs to blend.
+    count: usize,
     /// How many of them are blended.
     blended: usize,
     image: SubImage,
-    waiting: BTreeMap<usize, SubImage>,
+    /// Runs that came before what they follow on: by their first job, how many, and their pixels.
+    waiting: BTreeMap<usize, (usize, SubImage)>,
     composite_micros: u64,
     received_bytes: u64,
 }
@@ -102,24 +104,22 @@ impl Compositor {
             return;
         }
         let share = taken.bytes / taken.partial.tiles.len().max(1) as u64;
-        for (tile, pixels) in &taken.partial.tiles {
-            let Some(open) = frame.tiles.get_mut(tile) else {
+        for part in &taken.partial.tiles {
+            let Some(open) = frame.tiles.get_mut(&part.tile) else {
                 continue;
             };
-            let job = taken.partial.job as usize;
-            if let Err(why) = open.take(&frame.plan, *tile, job, &taken.from, pixels, share) {
+            if let Err(why) = open.take(&frame.plan, part, share) {
                 tracing::warn!(
                     peer = taken.from.short(),
-                    job,
-                    tile,
+                    tile = part.tile,
                     why,
                     "a partial was dropped"
                 );
                 continue;
             }
-            if open.blended == open.order.len() {
-                let message = open.message(key.1, &frame.plan, *tile);
-                frame.tiles.remove(tile);
+            if open.blended == open.count {
+                let message = open.message(key.1, &frame.plan, part.tile);
+                frame.tiles.remove(&part.tile);
                 if let Err(error) = self.outbox.send_patiently(&key.0, Lane::Pixels, message) {
                     tracing::warn!(peer = key.0.short(), %error, "a tile was not sent");
                 }
@@ -132,7 +132,7 @@ impl Compositor {
             t.partial
                 .tiles
                 .iter()
-                .map(|(_, p)| p.bytes.len())
+                .map(|p| p.pixels.bytes.len())
                 .sum::<usize>()
         };
         self.early_bytes += size(&taken);
@@ -151,42 +151,31 @@ impl Compositor {
 }
 
 impl OpenTile {
-    /// Takes a job's pixels and blends as far as the order allows.
-    fn take(
-        &mut self,
-        plan: &FramePlan,
-        tile: u32,
-        job: usize,
-        from: &PeerId,
-        pixels: &Pixels,
-        bytes: u64,
-    ) -> Result<(), &'static str> {
-        let planned = plan.jobs.get(job).ok_or("no such job")?;
-        let renderer = planned.renderer.and_then(|r| plan.peers.get(r));
-        if renderer != Some(from) {
-            return Err("not from the job's renderer");
-        }
-        let position = self
-            .order
-            .iter()
-            .position(|&j| j == job)
-            .ok_or("not a job of this tile")?;
-        if position < self.blended || self.waiting.contains_key(&position) {
+    /// Takes a run and blends as far as the order allows.
+    fn take(&mut self, plan: &FramePlan, part: &TilePart, bytes: u64) -> Result<(), &'static str> {
+        let (first, count) = (part.first as usize, part.count as usize);
+        let end = first.saturating_add(count);
+        let jobs = plan.tile_jobs.of_tile(part.tile as usize);
+        let jobs = jobs.get(first..end).ok_or("no such jobs in this tile")?;
+        let around = jobs.iter().map(|j| j.1).reduce(|a, b| a.around(&b));
+        let around = around.ok_or("no jobs")?;
+        let before = self.waiting.range(..end).next_back();
+        if first < self.blended || before.is_some_and(|(&f, w)| f + w.0 > first) {
             return Err("came twice");
         }
-        let allowed = planned.rect.intersection(&plan.tiles[tile as usize].rect);
+        let pixels = &part.pixels;
         let empty = pixels.rect.pixel_count() == 0;
-        if !empty && allowed.and_then(|a| a.intersection(&pixels.rect)) != Some(pixels.rect) {
-            return Err("pixels outside of job and tile");
+        if !empty && around.intersection(&pixels.rect) != Some(pixels.rect) {
+            return Err("pixels outside of its jobs");
         }
         let image = pixels
             .image()
             .ok_or("pixels of a wrong length, or not finite")?;
         let start = Instant::now();
-        self.waiting.insert(position, image);
-        while let Some(next) = self.waiting.remove(&self.blended) {
+        self.waiting.insert(first, (count, image));
+        while let Some((jobs, next)) = self.waiting.remove(&self.blended) {
             self.image.blend_behind(&next);
-            self.blended += 1;
+            self.blended += jobs;
         }
         self.composite_micros += u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.received_bytes += bytes;
@@ -216,10 +205,10 @@ impl Handler<ExpectFrame> for Compositor {
         let local = self.outbox.local().clone();
         let mut tiles = BTreeMap::new();
         for (index, tile) in expect.plan.tiles_of(&local) {
-            let order = expect.plan.jobs_in_tile(index);
-            if !order.is_empty() {
+            let count = expect.plan.tile_jobs.of_tile(index).len();
+            if count > 0 {
                 let open = OpenTile {
-                    order,
+                    count,
                     blended: 0,
                     image: SubImage::transparent(tile.rect),
                     waiting: BTreeMap::new(),
@@ -251,7 +240,7 @@ impl Handler<ExpectFrame> for Compositor {
                 .partial
                 .tiles
                 .iter()
-                .map(|(_, p)| p.bytes.len())
+                .map(|p| p.pixels.bytes.len())
                 .sum::<usize>();
             self.take(taken);
         }

@@ -13,8 +13,11 @@ pub mod messages;
 pub mod outbox;
 pub mod peer;
 pub mod raycaster;
+pub mod render_queue;
 pub mod requester;
+pub mod run_gathering;
 pub mod scheduler;
 pub mod switchboard;
+pub mod visibility;
 
 pub use peer::{Peer, PeerConfig};

@@ -9,9 +9,8 @@
 
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, PixelRect, TransferFunction, View,
-    brick_set::BrickSet,
-    frame_plan::{CostTable, Roster},
+    BrickIndex, Digest, Manifest, PixelRect, TransferFunction, View, brick_set::BrickSet,
+    cost_table::CostTable, frame_plan::PlanRules, roster::Roster, stealing::StealMessage,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -71,6 +70,9 @@ pub struct FrameRequest {
     pub roster: Digest,
     /// Name of the cost table.
     pub costs: Digest,
+    /// How it is planned.
+    #[serde(default)]
+    pub rules: PlanRules,
 }
 
 /// Pixels of a rectangle, premultiplied linear RGBA, four little-endian f32 each, row by row.
@@ -83,7 +85,20 @@ pub struct Pixels {
     pub bytes: Vec<u8>,
 }
 
-/// The part of a rendered job that falls into one compositor's tiles.
+/// Jobs that follow each other in a tile's order, rendered by one peer and blended there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TilePart {
+    /// Tile of the plan.
+    pub tile: u32,
+    /// Position of the first job in the tile's order.
+    pub first: u32,
+    /// Number of jobs.
+    pub count: u32,
+    /// Their pixels.
+    pub pixels: Pixels,
+}
+
+/// What a peer rendered of one compositor's tiles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Partial {
     /// Who asked for the frame.
@@ -92,10 +107,21 @@ pub struct Partial {
     pub frame: FrameId,
     /// Digest of the plan that the renderer followed.
     pub plan: Digest,
-    /// Job of the plan.
-    pub job: u32,
-    /// Tiles of the plan, each with its pixels.
-    pub tiles: Vec<(u32, Pixels)>,
+    /// The parts.
+    pub tiles: Vec<TilePart>,
+}
+
+/// What thief and victim say to each other about a frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StealNote {
+    /// Who asked for the frame.
+    pub requester: String,
+    /// The frame.
+    pub frame: FrameId,
+    /// Digest of the plan whose jobs are meant.
+    pub plan: Digest,
+    /// What is said.
+    pub message: StealMessage,
 }
 
 /// A message between peers.
@@ -153,7 +179,7 @@ pub enum Message {
         /// The frame.
         frame: FrameId,
     },
-    /// The requester needs the frame no more.
+    /// The requester needs the frame no more: it has it, or gave it up.
     Cancel {
         /// The frame.
         frame: FrameId,
@@ -170,6 +196,19 @@ pub enum Message {
         job: u32,
         /// Time that the device worked on it, microseconds.
         measured_micros: u64,
+    },
+    /// Between peers that render a frame: work stealing.
+    Steal(StealNote),
+    /// The sender gave jobs to another peer, to the requester.
+    Given {
+        /// The frame.
+        frame: FrameId,
+        /// Digest of the plan.
+        plan: Digest,
+        /// Jobs of the plan.
+        jobs: Vec<u32>,
+        /// Who renders them.
+        by: String,
     },
     /// A tile is whole, to the requester.
     Tile {

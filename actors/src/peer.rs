@@ -7,6 +7,7 @@ use crate::{
     messages::Hello,
     outbox::Outbox,
     raycaster::Raycaster,
+    render_queue::RenderQueue,
     requester::Requester,
     scheduler::Scheduler,
     switchboard::{Lines, Switchboard},
@@ -60,14 +61,16 @@ impl Peer {
         let switchboard = Switchboard::create(|ctx| {
             use actix::AsyncContext as _;
             let outbox = Outbox::new(bus, ctx.address());
-            let raycaster = start_raycaster(device, &outbox);
+            let queue = RenderQueue::default();
+            let raycaster = start_raycaster(device, &outbox, &queue);
             let compositor = {
                 let outbox = outbox.clone();
                 SyncArbiter::start(1, move || Compositor::new(outbox.clone()))
             };
             let requester = Requester::new(outbox.clone()).start();
             let scheduler =
-                Scheduler::new(outbox.clone(), raycaster.clone(), compositor.clone()).start();
+                Scheduler::new(outbox.clone(), queue, raycaster.clone(), compositor.clone())
+                    .start();
             let owner_lines = OwnerLines {
                 raycaster,
                 scheduler: scheduler.clone(),
@@ -93,12 +96,16 @@ impl Peer {
 }
 
 /// The raycaster on a thread of its own, with the one device.
-fn start_raycaster(device: Box<dyn RenderDevice>, outbox: &Outbox) -> Addr<Raycaster> {
+fn start_raycaster(
+    device: Box<dyn RenderDevice>,
+    outbox: &Outbox,
+    queue: &RenderQueue,
+) -> Addr<Raycaster> {
     let device = Mutex::new(Some(device));
-    let outbox = outbox.clone();
+    let (outbox, queue) = (outbox.clone(), queue.clone());
     SyncArbiter::start(1, move || {
         let taken = device.lock().unwrap_or_else(PoisonError::into_inner).take();
         let device = taken.expect("one thread is started, once");
-        Raycaster::new(device, outbox.clone())
+        Raycaster::new(device, outbox.clone(), queue.clone())
     })
 }

@@ -6,13 +6,18 @@ use crate::{
     bus::Lane,
     messages::{FrameId, FrameRequest, Message},
     outbox::Outbox,
+    visibility::Visibility,
 };
 use actix::{Actor, AsyncContext, Context, Handler, ResponseFuture, SpawnHandle};
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId, TransferFunction, View, VoxelBox,
-    frame_plan::{CostTable, FramePlan, PlanInputs, Roster, RosterEntry},
+    cost_table::CostTable,
+    frame_plan::{FramePlan, PlanInputs, PlanRules},
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
+    prediction::{Work, next_speeds},
+    roster::{Roster, RosterEntry},
+    schedule::{SPEED_ONE, work_of},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,6 +49,8 @@ pub struct AskFrame {
     pub step: f64,
     /// Headlight shading.
     pub shade: bool,
+    /// How it is planned.
+    pub rules: PlanRules,
 }
 
 /// What the requester is told.
@@ -109,7 +116,9 @@ pub struct JobStats {
     pub owned: VoxelBox,
     /// Who rendered it.
     pub peer: PeerId,
-    /// What was expected, microseconds.
+    /// Who it was planned for, where another one took it.
+    pub stolen_from: Option<PeerId>,
+    /// What was expected, microseconds on a device of speed 1.
     pub estimate_micros: u64,
     /// What was measured, microseconds; `None` where the time came too late.
     pub measured_micros: Option<u64>,
@@ -157,6 +166,9 @@ pub struct Requester {
     next: u64,
     data_sets: BTreeMap<Digest, (Arc<Manifest>, Vec<RosterEntry>)>,
     costs: BTreeMap<Digest, CostTable>,
+    /// Speeds in millionths, as measured; those not in it count as 1.
+    speeds: BTreeMap<PeerId, u64>,
+    visibility: Visibility,
     pending: BTreeMap<u64, Pending>,
     sent: BTreeMap<PeerId, Vec<Digest>>,
 }
@@ -173,7 +185,8 @@ struct Pending {
     plan: FramePlan,
     tracker: FrameTracker,
     image: SubImage,
-    measured: BTreeMap<u32, u64>,
+    /// Who rendered each job, and the time it took there.
+    measured: BTreeMap<u32, (PeerId, u64)>,
     schedule_micros: u64,
     composite_micros: u64,
     bytes: u64,
@@ -192,7 +205,29 @@ impl Pending {
             shade: self.ask.shade,
             roster: self.roster.digest(),
             costs: self.costs.digest(),
+            rules: self.ask.rules,
         }
+    }
+
+    /// Jobs of the plan, with who rendered each.
+    fn job_stats(&self) -> Vec<JobStats> {
+        let jobs = self.plan.jobs.iter().zip(0_u32..);
+        let stats = jobs.filter_map(|(j, index)| {
+            let planned = self.plan.peers.get(j.renderer?)?.clone();
+            let (peer, measured_micros) = match self.measured.get(&index) {
+                Some((peer, micros)) => (peer.clone(), Some(*micros)),
+                None => (planned.clone(), None),
+            };
+            Some(JobStats {
+                brick: j.brick,
+                owned: j.owned,
+                stolen_from: (peer != planned).then_some(planned),
+                peer,
+                estimate_micros: j.estimate_micros,
+                measured_micros,
+            })
+        });
+        stats.collect()
     }
 }
 
@@ -205,6 +240,8 @@ impl Requester {
             next: 0,
             data_sets: BTreeMap::new(),
             costs: BTreeMap::new(),
+            speeds: BTreeMap::new(),
+            visibility: Visibility::default(),
             pending: BTreeMap::new(),
             sent: BTreeMap::new(),
         }
@@ -253,7 +290,7 @@ impl Requester {
 
     /// Roster and plan of a frame without these peers, and how long it took.
     fn plan(
-        &self,
+        &mut self,
         ask: &AskFrame,
         without: &BTreeSet<PeerId>,
         costs: &CostTable,
@@ -266,17 +303,24 @@ impl Requester {
             .get(&ask.data_set)
             .ok_or_else(|| nobody.clone())?;
         let taking_part = |e: &&RosterEntry| !without.contains(&e.peer) && !e.bricks.is_empty();
-        let roster = Roster::new(entries.iter().filter(taking_part).cloned());
+        let with_speed = |e: &RosterEntry| RosterEntry {
+            speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
+            ..e.clone()
+        };
+        let roster = Roster::new(entries.iter().filter(taking_part).map(with_speed));
         if roster.entries().is_empty() {
             return Err(nobody);
         }
         let start = Instant::now();
+        let visible = self.visibility.cells(manifest, &ask.transfer);
         let inputs = PlanInputs {
             manifest,
             view: &ask.view,
-            transfer: &ask.transfer,
+            step: ask.step,
+            visible: &visible,
             roster: &roster,
             costs,
+            rules: &ask.rules,
         };
         let plan =
             FramePlan::derive(&inputs).map_err(|e| FrameError::Plan { why: e.to_string() })?;
@@ -410,26 +454,20 @@ impl Requester {
         finish(p.answer, Err(error));
     }
 
-    /// Hands a whole frame over and keeps its times for the next one.
+    /// Hands a whole frame over and learns from its times.
     fn deliver(&mut self, number: u64) {
         let Some(p) = self.pending.remove(&number) else {
             return;
         };
-        let costs = self.costs.entry(p.ask.data_set).or_default();
-        for (job, micros) in &p.measured {
-            costs
-                .micros
-                .insert(p.plan.jobs[*job as usize].brick, *micros);
+        let frame = FrameId {
+            number,
+            attempt: p.attempt,
+        };
+        for peer in &p.plan.peers {
+            self.outbox
+                .send_or_log(peer, Lane::Control, Message::Cancel { frame });
         }
-        let jobs = p.plan.jobs.iter().zip(0_u32..).filter_map(|(j, index)| {
-            Some(JobStats {
-                brick: j.brick,
-                owned: j.owned,
-                peer: p.plan.peers.get(j.renderer?)?.clone(),
-                estimate_micros: j.estimate_micros,
-                measured_micros: p.measured.get(&index).copied(),
-            })
-        });
+        self.learn(&p);
         let stats = FrameStats {
             number,
             failed_attempts: p.attempt,
@@ -438,68 +476,97 @@ impl Requester {
             composite_micros: p.composite_micros,
             bytes_sent: p.bytes,
             missing: p.plan.missing().map(|j| j.owned).collect(),
-            jobs: jobs.collect(),
+            jobs: p.job_stats(),
         };
-        finish(
-            p.answer,
-            Ok(Frame {
-                image: p.image,
-                stats,
-            }),
-        );
+        let image = p.image;
+        finish(p.answer, Ok(Frame { image, stats }));
+    }
+
+    /// Speeds and costs for the next frames from the times of this one.
+    fn learn(&mut self, p: &Pending) {
+        let plan = &p.plan;
+        let mut work = vec![Work::default(); plan.peers.len()];
+        for (&job, (peer, micros)) in &p.measured {
+            if let Some(d) = plan.index_of(peer) {
+                work[d].expected_micros += plan.jobs[job as usize].estimate_micros;
+                work[d].measured_micros += micros;
+            }
+        }
+        let speeds = next_speeds(&plan.speeds, &work);
+        let of_peer = |peer: &PeerId| plan.index_of(peer).map_or(SPEED_ONE, |d| speeds[d]);
+        let costs = p
+            .measured
+            .iter()
+            .map(|(&job, (peer, micros))| (job as usize, work_of(*micros, of_peer(peer))));
+        let costs = costs.collect();
+        let before = self.costs.entry(p.ask.data_set).or_default();
+        *before = plan.costs_after(before, &costs);
+        self.speeds.extend(plan.peers.iter().cloned().zip(speeds));
+    }
+
+    fn take_tile(&mut self, from: PeerId, message: Message, bytes: u64, ctx: &mut Context<Self>) {
+        let Message::Tile {
+            frame,
+            plan,
+            tile,
+            pixels,
+            composite_micros,
+            received_bytes,
+        } = message
+        else {
+            return;
+        };
+        let Some(image) = pixels.image() else {
+            let why = "a tile of a wrong length, or not finite";
+            self.apply(frame, FrameInput::PeerFailed(from), why, ctx);
+            return;
+        };
+        let input = FrameInput::Tile { tile, plan, from };
+        if self.apply(frame, input, "another plan", ctx)
+            && let Some(p) = self.pending.get_mut(&frame.number)
+        {
+            if let Some(part) = image.crop(&p.plan.tiles[tile as usize].rect) {
+                p.image.paste(&part);
+            }
+            p.composite_micros += composite_micros;
+            p.bytes += bytes + received_bytes;
+        }
+        self.deliver_if_whole(frame);
     }
 
     fn said(&mut self, from: PeerId, message: Message, bytes: u64, ctx: &mut Context<Self>) {
         match message {
-            Message::Tile {
-                frame,
-                plan,
-                tile,
-                pixels,
-                composite_micros,
-                received_bytes,
-            } => {
-                let Some(image) = pixels.image() else {
-                    let failed = FrameInput::PeerFailed(from);
-                    self.apply(
-                        frame,
-                        failed,
-                        "a tile of a wrong length, or not finite",
-                        ctx,
-                    );
-                    return;
-                };
-                if self.apply(
-                    frame,
-                    FrameInput::Tile { tile, plan, from },
-                    "another plan",
-                    ctx,
-                ) && let Some(p) = self.pending.get_mut(&frame.number)
-                {
-                    if let Some(part) = image.crop(&p.plan.tiles[tile as usize].rect) {
-                        p.image.paste(&part);
-                    }
-                    p.composite_micros += composite_micros;
-                    p.bytes += bytes + received_bytes;
-                }
-                self.deliver_if_whole(frame);
-            }
+            tile @ Message::Tile { .. } => self.take_tile(from, tile, bytes, ctx),
             Message::JobDone {
                 frame,
                 plan,
                 job,
                 measured_micros,
             } => {
-                if self.apply(
-                    frame,
-                    FrameInput::Job { job, plan, from },
-                    "another plan",
-                    ctx,
-                ) && let Some(p) = self.pending.get_mut(&frame.number)
+                let by = from.clone();
+                let input = FrameInput::Job { job, plan, from };
+                if self.apply(frame, input, "another plan", ctx)
+                    && let Some(p) = self.pending.get_mut(&frame.number)
                 {
-                    p.measured.insert(job, measured_micros);
+                    p.measured.insert(job, (by, measured_micros));
                 }
                 self.deliver_if_whole(frame);
+            }
+            Message::Given {
+                frame,
+                plan,
+                jobs,
+                by,
+            } => {
+                for job in jobs {
+                    let given = FrameInput::Given {
+                        job,
+                        plan,
+                        from: from.clone(),
+                        by: PeerId::new(&by),
+                    };
+                    self.apply(frame, given, "another plan", ctx);
+                }
             }
             Message::NeedInputs { frame } => self.resend_inputs(&from, frame),
             Message::FrameFailed { frame, why } => {
@@ -593,6 +660,7 @@ impl Handler<RequesterInput> for Requester {
             }
             RequesterInput::Lost(peer) => {
                 self.sent.remove(&peer);
+                self.speeds.remove(&peer);
                 let frames: Vec<FrameId> = self
                     .pending
                     .iter()

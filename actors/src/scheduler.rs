@@ -1,31 +1,35 @@
 //! The scheduler: for every frame that a peer asks for, derives the plan from the inputs that the
-//! request names, and starts this peer's part of it. The decision itself is topology's.
+//! request names, starts this peer's part of it, and carries what thieves and victims say to each
+//! other. The decisions themselves are topology's.
 
 use crate::{
     bus::Lane,
     compositor::{Compositor, ExpectFrame},
-    messages::{FrameId, FrameRequest, Message},
+    messages::{FrameRequest, Message, StealNote},
     outbox::Outbox,
-    raycaster::{Raycaster, RenderFrame},
+    raycaster::{Raycaster, WakeUp},
+    render_queue::{ActiveFrame, RenderQueue},
+    visibility::Visibility,
 };
-use actix::{Actor, Addr, Context, Handler};
+use actix::{Actor, Addr, AsyncContext, Context, Handler};
 use brickmesh_shaders::Scene;
 use brickmesh_topology::{
     Digest, Manifest, PeerId,
-    frame_plan::{CostTable, FramePlan, PlanInputs, Roster},
+    cost_table::CostTable,
+    frame_plan::{FramePlan, PlanInputs},
+    roster::Roster,
+    stealing::Work,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
+    time::Duration,
 };
 
 /// Rosters and cost tables that are kept under their names; older ones are asked for again.
 const INPUTS_MAX: usize = 64;
-/// Frames under way at a time; the oldest is cancelled.
-const FRAMES_MAX: usize = 32;
+/// How long a thief waits for an answer before it asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What the scheduler is told.
 #[derive(Debug, actix::Message)]
@@ -43,12 +47,13 @@ pub enum SchedulerInput {
 #[derive(Debug)]
 pub struct Scheduler {
     outbox: Outbox,
+    queue: RenderQueue,
     raycaster: Addr<Raycaster>,
     compositor: Addr<Compositor>,
+    visibility: Visibility,
     data_sets: BTreeMap<Digest, Arc<Manifest>>,
     rosters: Recent<Roster>,
     costs: Recent<CostTable>,
-    running: VecDeque<((PeerId, FrameId), Arc<AtomicBool>)>,
 }
 
 /// The last few values under their digests.
@@ -75,15 +80,21 @@ impl<T> Recent<T> {
 impl Scheduler {
     /// A scheduler without data sets.
     #[must_use]
-    pub fn new(outbox: Outbox, raycaster: Addr<Raycaster>, compositor: Addr<Compositor>) -> Self {
+    pub fn new(
+        outbox: Outbox,
+        queue: RenderQueue,
+        raycaster: Addr<Raycaster>,
+        compositor: Addr<Compositor>,
+    ) -> Self {
         Self {
             outbox,
+            queue,
             raycaster,
             compositor,
+            visibility: Visibility::default(),
             data_sets: BTreeMap::new(),
             rosters: Recent(VecDeque::new()),
             costs: Recent(VecDeque::new()),
-            running: VecDeque::new(),
         }
     }
 
@@ -99,61 +110,85 @@ impl Scheduler {
                 Some(Message::FrameFailed { frame, why })
             }
             (_, None) => Some(Message::NeedInputs { frame }),
-            (Some(manifest), Some((roster, costs))) => match plan(request, manifest, roster, costs)
-            {
-                Ok((scene, plan)) => {
-                    self.run(requester, frame, scene, plan);
-                    None
+            (Some(manifest), Some((roster, costs))) => {
+                match plan(request, manifest, roster, costs, &mut self.visibility) {
+                    Ok((scene, plan)) => {
+                        self.run(requester, request, scene, plan);
+                        None
+                    }
+                    Err(why) => Some(Message::FrameFailed { frame, why }),
                 }
-                Err(why) => Some(Message::FrameFailed { frame, why }),
-            },
+            }
         };
         if let Some(message) = answer {
             self.outbox.send_or_log(requester, Lane::Control, message);
         }
     }
 
-    fn run(&mut self, requester: &PeerId, frame: FrameId, scene: Scene, plan: FramePlan) {
-        let cancelled = Arc::new(AtomicBool::new(false));
-        self.running
-            .push_back(((requester.clone(), frame), Arc::clone(&cancelled)));
-        if self.running.len() > FRAMES_MAX
-            && let Some((_, oldest)) = self.running.pop_front()
-        {
-            oldest.store(true, Ordering::Relaxed);
-        }
-        let (plan, scene) = (Arc::new(plan), Arc::new(scene));
-        let requester = requester.clone();
+    fn run(&self, requester: &PeerId, request: &FrameRequest, scene: Scene, plan: FramePlan) {
+        let (plan, frame) = (Arc::new(plan), request.frame);
         let expect = ExpectFrame {
             requester: requester.clone(),
             frame,
             plan: Arc::clone(&plan),
         };
-        let work = RenderFrame {
-            requester: requester.clone(),
-            frame,
-            scene,
-            plan,
-            cancelled,
-        };
-        if self.compositor.try_send(expect).is_err() || self.raycaster.try_send(work).is_err() {
+        let mut full = self.compositor.try_send(expect).is_err();
+        // A peer that is not in the roster has nothing to render and nobody to steal from.
+        if let Some(me) = plan.index_of(self.outbox.local()) {
+            let work = Work::new(&plan, me, request.rules.steal);
+            let key = (requester.clone(), frame);
+            self.queue
+                .push(Arc::new(ActiveFrame::new(key, scene, plan, work)));
+            full |= self.raycaster.try_send(WakeUp).is_err();
+        }
+        if full {
             let why = "too many frames are under way here".to_owned();
             self.outbox.send_or_log(
-                &requester,
+                requester,
                 Lane::Control,
                 Message::FrameFailed { frame, why },
             );
         }
     }
 
-    fn cancel(&mut self, which: impl Fn(&PeerId, FrameId) -> bool) {
-        self.running.retain(|((requester, frame), cancelled)| {
-            let hit = which(requester, *frame);
-            if hit {
-                cancelled.store(true, Ordering::Relaxed);
+    fn steal(&self, from: &PeerId, note: &StealNote) {
+        let key = (PeerId::new(&note.requester), note.frame);
+        // A frame that is not known yet, or not any more: the thief asks again while it needs to.
+        let Some(frame) = self.queue.get(&key).filter(|f| f.plan.digest == note.plan) else {
+            return;
+        };
+        if let Some(index) = frame.plan.index_of(from) {
+            let mut outputs = Vec::new();
+            frame.work().heard(index, &note.message, &mut outputs);
+            self.carry_out(&frame, outputs);
+        }
+    }
+
+    fn carry_out(
+        &self,
+        frame: &ActiveFrame,
+        outputs: Vec<brickmesh_topology::stealing::StealOutput>,
+    ) {
+        if frame.carry_out(outputs, &self.outbox) && self.raycaster.try_send(WakeUp).is_err() {
+            tracing::warn!("the raycaster's mailbox is full: stolen jobs wait for the next frame");
+        }
+    }
+
+    fn ask_again(&self) {
+        for frame in self.queue.all() {
+            let mut outputs = Vec::new();
+            frame.work().tick(&mut outputs);
+            self.carry_out(&frame, outputs);
+        }
+    }
+
+    fn lost(&self, peer: &PeerId) {
+        self.queue.drop_frames(|(requester, _)| requester == peer);
+        for frame in self.queue.all() {
+            if let Some(index) = frame.plan.index_of(peer) {
+                frame.work().lost(index);
             }
-            !hit
-        });
+        }
     }
 }
 
@@ -163,6 +198,7 @@ fn plan(
     manifest: &Manifest,
     roster: &Roster,
     costs: &CostTable,
+    visibility: &mut Visibility,
 ) -> Result<(Scene, FramePlan), String> {
     request.view.validate().map_err(|e| e.to_string())?;
     request.transfer.validate().map_err(|e| e.to_string())?;
@@ -175,12 +211,16 @@ fn plan(
     roster
         .validate(manifest.grid().brick_count())
         .map_err(|e| e.to_string())?;
+    costs.validate(manifest.grid()).map_err(|e| e.to_string())?;
+    let visible = visibility.cells(manifest, &request.transfer);
     let inputs = PlanInputs {
         manifest,
         view: &request.view,
-        transfer: &request.transfer,
+        step: request.step,
+        visible: &visible,
         roster,
         costs,
+        rules: &request.rules,
     };
     let plan = FramePlan::derive(&inputs).map_err(|e| e.to_string())?;
     Ok((request.scene(manifest), plan))
@@ -206,6 +246,7 @@ impl Actor for Scheduler {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(crate::bus::EVENTS_MAX);
+        ctx.run_interval(ASK_AGAIN, |scheduler, _| scheduler.ask_again());
     }
 }
 
@@ -217,14 +258,15 @@ impl Handler<SchedulerInput> for Scheduler {
             SchedulerInput::Opened(manifest) => {
                 self.data_sets.insert(manifest.digest(), manifest);
             }
-            SchedulerInput::Lost(peer) => self.cancel(|requester, _| *requester == peer),
+            SchedulerInput::Lost(peer) => self.lost(&peer),
+            SchedulerInput::Said(from, Message::Steal(note)) => self.steal(&from, &note),
             SchedulerInput::Said(_, Message::Roster(roster)) => {
                 self.rosters.put(roster.digest(), roster);
             }
             SchedulerInput::Said(_, Message::Costs(costs)) => self.costs.put(costs.digest(), costs),
             SchedulerInput::Said(from, Message::Frame(request)) => self.start(&from, &request),
             SchedulerInput::Said(from, Message::Cancel { frame }) => {
-                self.cancel(|requester, f| *requester == from && f == frame);
+                self.queue.drop_frames(|key| *key == (from.clone(), frame));
             }
             SchedulerInput::Said(from, _) => {
                 tracing::warn!(peer = from.short(), "a message came to the wrong actor");

@@ -75,12 +75,15 @@ impl Switchboard {
                 .owner
                 .try_send(OwnerInput::Said(from, message))
                 .is_err(),
-            Message::Roster(_) | Message::Costs(_) | Message::Frame(_) | Message::Cancel { .. } => {
-                self.lines
-                    .scheduler
-                    .try_send(SchedulerInput::Said(from, message))
-                    .is_err()
-            }
+            Message::Roster(_)
+            | Message::Costs(_)
+            | Message::Frame(_)
+            | Message::Steal(_)
+            | Message::Cancel { .. } => self
+                .lines
+                .scheduler
+                .try_send(SchedulerInput::Said(from, message))
+                .is_err(),
             Message::Partial(partial) => self
                 .lines
                 .compositor
@@ -92,6 +95,7 @@ impl Switchboard {
                 .is_err(),
             Message::NeedInputs { .. }
             | Message::JobDone { .. }
+            | Message::Given { .. }
             | Message::Tile { .. }
             | Message::FrameFailed { .. }
             | Message::Diverged { .. } => self

@@ -108,6 +108,47 @@ pub struct MeshArgs {
     #[command(flatten)]
     /// How to find others.
     pub network: NetworkArgs,
+    #[command(flatten)]
+    /// How frames are planned.
+    pub rules: RulesArgs,
+}
+
+/// How frames are planned; for experiments, the defaults are best.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct RulesArgs {
+    /// Split dear bricks into several jobs
+    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
+    pub split: Switch,
+    /// Shortest job that a split may make, milliseconds on a device of speed 1
+    #[arg(long, default_value_t = 5.0, value_parser = parse_milliseconds, value_name = "MS")]
+    pub min_job: f64,
+    /// How a job's cost follows from the last frame
+    #[arg(long, value_enum, default_value = "projected")]
+    pub prediction: PredictionChoice,
+    /// Give neighbours in depth to one peer, which blends them before it sends
+    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
+    pub runs: Switch,
+    /// Peers that are done take jobs from others
+    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
+    pub steal: Switch,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// `--prediction`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PredictionChoice {
+    /// As in the last frame.
+    LastFrame,
+    /// Scaled by the number of samples expected now and then.
+    Projected,
 }
 
 /// How to find other peers.
@@ -144,6 +185,12 @@ pub struct RenderArgs {
     /// Degrees that the camera turns from frame to frame [default: 360 / frames]
     #[arg(long, allow_hyphen_values = true)]
     pub spin: Option<f64>,
+    /// JSON list with a camera for each picture, [{"orbit": "30,20"}, {"camera": "eye=1,2,3"}, …], in place of --frames
+    #[arg(long, conflicts_with_all = ["camera", "orbit", "frames", "spin"])]
+    pub cameras: Option<PathBuf>,
+    /// Frames that are under way at a time: more keep all peers busy, fewer learn sooner
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub ahead: u8,
     /// JSON with who rendered what, and how long it took
     #[arg(long)]
     pub stats: Option<PathBuf>,
@@ -328,7 +375,11 @@ fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
         .map_err(|v: Vec<f64>| format!("{text:?}: {} numbers, expected {N}", v.len()))
 }
 
-fn parse_camera(text: &str) -> Result<CameraArg, String> {
+/// Reads the value of `--camera`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_camera(text: &str) -> Result<CameraArg, String> {
     let mut camera = CameraArg::default();
     for part in text.split_whitespace() {
         match part.split_once('=') {
@@ -342,7 +393,11 @@ fn parse_camera(text: &str) -> Result<CameraArg, String> {
     Ok(camera)
 }
 
-fn parse_orbit(text: &str) -> Result<Orbit, String> {
+/// Reads the value of `--orbit`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_orbit(text: &str) -> Result<Orbit, String> {
     let [azimuth, elevation, zoom] =
         numbers::<3>(text).or_else(|_| numbers::<2>(text).map(|[a, e]| [a, e, 1.0]))?;
     if zoom > 0.0 {
@@ -353,6 +408,15 @@ fn parse_orbit(text: &str) -> Result<Orbit, String> {
         })
     } else {
         Err(format!("zoom is {zoom}; it must be above 0"))
+    }
+}
+
+fn parse_milliseconds(text: &str) -> Result<f64, String> {
+    let [ms] = numbers::<1>(text)?;
+    if (0.0..=60_000.0).contains(&ms) {
+        Ok(ms)
+    } else {
+        Err("it must be 0 to 60000".to_owned())
     }
 }
 

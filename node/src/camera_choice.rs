@@ -1,22 +1,99 @@
 //! The camera that the command line asks for.
 
-use crate::args::PictureArgs;
+use crate::args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit};
 use brickmesh_topology::{Camera, VolumeDescription};
 use glam::DVec3;
+use serde::Deserialize;
+use std::path::Path;
+
+/// Most cameras in a file.
+const CAMERAS_MAX: usize = 100_000;
 
 /// The camera of `--camera` or `--orbit`; what was left out is as by default.
 #[must_use]
 pub fn camera(args: &PictureArgs, volume: &VolumeDescription) -> Camera {
-    if let Some(orbit) = args.orbit {
-        return Camera::orbit(volume, orbit.azimuth, orbit.elevation, orbit.zoom);
+    match args.orbit {
+        Some(orbit) => orbiting(orbit, volume),
+        None => given(args.camera.unwrap_or_default(), volume),
     }
+}
+
+/// An entry of a `--cameras` file: the value of `--orbit`, or of `--camera`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    orbit: Option<String>,
+    camera: Option<String>,
+}
+
+/// The cameras of a `--cameras` file.
+///
+/// # Errors
+/// Text that names the file, the entry and what is wrong with it.
+pub fn cameras(path: &Path, volume: &VolumeDescription) -> Result<Vec<Camera>, String> {
+    let wrong = |what: String| format!("cameras {}: {what}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let entries: Vec<Entry> = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    if !(1..=CAMERAS_MAX).contains(&entries.len()) {
+        let found = entries.len();
+        return Err(wrong(format!(
+            "{found} cameras; there must be 1 to {CAMERAS_MAX}"
+        )));
+    }
+    let one = |(index, entry): (usize, &Entry)| {
+        let camera = match (&entry.orbit, &entry.camera) {
+            (Some(orbit), None) => parse_orbit(orbit).map(|o| orbiting(o, volume)),
+            (None, Some(camera)) => parse_camera(camera).map(|c| given(c, volume)),
+            _ => Err("it must have either \"orbit\" or \"camera\"".to_owned()),
+        };
+        camera.map_err(|e| wrong(format!("entry {index}: {e}")))
+    };
+    entries.iter().enumerate().map(one).collect()
+}
+
+fn orbiting(orbit: Orbit, volume: &VolumeDescription) -> Camera {
+    Camera::orbit(volume, orbit.azimuth, orbit.elevation, orbit.zoom)
+}
+
+fn given(given: CameraArg, volume: &VolumeDescription) -> Camera {
     let default = Camera::whole(volume);
-    let given = args.camera.unwrap_or_default();
     let vector = |v: Option<[f64; 3]>, or| v.map_or(or, DVec3::from_array);
     Camera {
         eye: vector(given.eye, default.eye),
         at: vector(given.at, default.at),
         up: vector(given.up, default.up),
         fov_degrees: given.fov.unwrap_or(default.fov_degrees),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brickmesh_topology::VoxelType;
+
+    #[test]
+    fn a_file_gives_a_camera_each_and_names_what_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cameras.json");
+        let volume = VolumeDescription::new([8; 3], VoxelType::U8);
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            cameras(&path, &volume)
+        };
+        let two = read(r#"[{"orbit": "30,20,2"}, {"camera": "eye=1,2,30"}]"#).unwrap();
+        assert_eq!(two[0], Camera::orbit(&volume, 30.0, 20.0, 2.0));
+        assert_eq!(two[1].eye, DVec3::new(1.0, 2.0, 30.0));
+        for (text, word) in [
+            ("[]", "0 cameras"),
+            (r#"[{"orbit": "30"}]"#, "entry 0"),
+            (r#"[{"orbit": "1,2", "camera": "fov=3"}]"#, "either"),
+            (r#"[{"eye": 1}]"#, "unknown field"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(
+                error.contains(word) && error.contains("cameras.json"),
+                "{error}"
+            );
+        }
     }
 }

@@ -12,6 +12,7 @@ pub mod formula;
 pub mod network;
 pub mod picture;
 pub mod progress;
+pub mod rule_choice;
 pub mod session;
 pub mod stats;
 pub mod stop;

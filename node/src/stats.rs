@@ -67,7 +67,6 @@ struct JobEntry {
     peer: String,
     estimate_us: u64,
     measured_us: Option<u64>,
-    /// Work stealing is not built yet: always `null`.
     stolen_from: Option<String>,
 }
 
@@ -124,7 +123,7 @@ impl Stats {
             peer: session.name(&j.peer),
             estimate_us: j.estimate_micros,
             measured_us: j.measured_micros,
-            stolen_from: None,
+            stolen_from: j.stolen_from.as_ref().map(|p| session.name(p)),
         };
         self.frames.push(FrameEntry {
             frame: stats.number,

@@ -15,7 +15,7 @@ use crate::{
     stop::Stop,
 };
 use brickmesh_actors::requester::AskFrame;
-use brickmesh_topology::{Camera, TransferFunction};
+use brickmesh_topology::{Camera, TransferFunction, frame_plan::PlanRules};
 use orbit_control::OrbitControl;
 use softbuffer::{Context, Surface};
 use std::{
@@ -73,6 +73,7 @@ struct Look {
     transfer: TransferFunction,
     step: f64,
     shade: bool,
+    rules: PlanRules,
     background: [f32; 3],
 }
 
@@ -83,7 +84,7 @@ struct Look {
 pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
     let source = open_source(&args.volume, &args.mesh, &stop)?;
     let manifest = source.manifest().clone();
-    let look = look(&args.picture, &manifest)?;
+    let look = look(&args.picture, args.mesh.rules.rules(), &manifest)?;
     let event_loop = EventLoop::<Told>::with_user_event().build().map_err(|e| {
         format!(
             "no window can be opened ({e}); on a machine without a display use `brickmesh render`"
@@ -135,12 +136,14 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
 
 fn look(
     picture: &PictureArgs,
+    rules: PlanRules,
     manifest: &brickmesh_topology::Manifest,
 ) -> Result<Look, crate::transfer::TransferFileError> {
     Ok(Look {
         transfer: transfer_of(picture.transfer.as_deref(), manifest)?,
         step: picture.step * manifest.volume().min_spacing(),
         shade: picture.shade == Shade::On,
+        rules,
         background: picture.background,
     })
 }
@@ -174,6 +177,7 @@ async fn show_frames(
                     transfer: look.transfer.clone(),
                     step: look.step,
                     shade: look.shade,
+                    rules: look.rules,
                 };
                 let frame = session.frame(ask).await?;
                 let rect = frame.image.rect();

@@ -109,6 +109,25 @@ impl SubImage {
         }
     }
 
+    /// This one with `behind` behind it, in the rectangle around both.
+    #[must_use]
+    pub fn then(mut self, behind: &Self) -> Self {
+        if behind.pixels.is_empty() {
+            return self;
+        }
+        if self.pixels.is_empty() {
+            return behind.clone();
+        }
+        let around = self.rect.around(&behind.rect);
+        if around != self.rect {
+            let mut wider = Self::transparent(around);
+            wider.paste(&self);
+            self = wider;
+        }
+        self.blend_behind(behind);
+        self
+    }
+
     /// Writes `part` over this one's pixels, where they meet.
     pub fn paste(&mut self, part: &Self) {
         let Some(common) = self.rect.intersection(&part.rect) else {

@@ -9,7 +9,7 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
-use brickmesh_topology::{PeerId, View};
+use brickmesh_topology::{PeerId, View, frame_plan::PlanRules};
 use std::{
     num::NonZeroUsize,
     sync::Arc,
@@ -28,6 +28,8 @@ pub struct Mesh {
     pub peers: Vec<Peer>,
     /// What they are connected by.
     pub hub: LocalHub,
+    /// How frames are planned.
+    pub rules: PlanRules,
     source: Arc<dyn BrickSource>,
 }
 
@@ -75,6 +77,7 @@ impl Mesh {
         let mesh = Self {
             peers,
             hub,
+            rules: PlanRules::default(),
             source: Arc::clone(&source),
         };
         let open = OpenSource { source, redundancy };
@@ -126,6 +129,7 @@ impl Mesh {
             transfer: look.transfer.clone(),
             step: look.step,
             shade: look.shade,
+            rules: self.rules,
         };
         self.peers[n]
             .requester

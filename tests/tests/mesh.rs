@@ -32,13 +32,12 @@ fn a_peer_that_dies_leaves_no_hole_and_frames_go_on() {
         let before = mesh.picture(view, &look).await;
         mesh.hub.cut(&peer_id(3));
         let after = mesh.picture(view, &look).await;
-        assert_eq!(
-            compare(&before, &after).max,
-            0,
-            "the same bits by other peers"
+        assert!(
+            compare(&before, &after).max <= 1,
+            "the same picture by other peers"
         );
         mesh.settle(3).await;
-        assert_eq!(compare(&before, &mesh.picture(view, &look).await).max, 0);
+        assert!(compare(&before, &mesh.picture(view, &look).await).max <= 1);
     });
 }
 
@@ -51,12 +50,19 @@ fn every_job_is_timed_and_rendered_by_a_holder() {
         let first = mesh.frame_from(0, view, &look).await.unwrap().stats;
         assert!(first.jobs.iter().all(|j| j.measured_micros.is_some()));
         let second = mesh.frame_from(0, view, &look).await.unwrap().stats;
+        // The last frame's times, at the speed that was found for who took them, are the next
+        // costs: what was dear is expected to be dear on the same peer's jobs.
+        let mut ratios = std::collections::BTreeMap::<_, Vec<f64>>::new();
         for (a, b) in first.jobs.iter().zip(&second.jobs) {
-            assert_eq!(
-                Some(b.estimate_micros),
-                a.measured_micros,
-                "the last frame's times are the next costs"
-            );
+            assert_eq!((a.brick, a.owned), (b.brick, b.owned));
+            let ratio = b.estimate_micros as f64 / a.measured_micros.unwrap().max(1) as f64;
+            ratios.entry(a.peer.clone()).or_default().push(ratio);
+        }
+        for (peer, ratios) in ratios {
+            let spread = ratios
+                .iter()
+                .fold(0.0, |s: f64, r| s.max((r / ratios[0] - 1.0).abs()));
+            assert!(spread < 0.1, "{peer}: {ratios:?}");
         }
         let peers: std::collections::BTreeSet<_> = second.jobs.iter().map(|j| &j.peer).collect();
         assert_eq!(peers.len(), 3, "all take part");
@@ -81,7 +87,9 @@ fn two_requesters_share_the_bricks_each_with_its_own_camera() {
             mesh.frame_from(0, here, &look),
             mesh.frame_from(1, there, &look)
         );
-        assert_eq!(a.unwrap().image, alone.image);
+        // Thefts may group the blending otherwise: the same picture, not the same last bits.
+        let rgba = |f: &brickmesh_actors::requester::Frame| f.image.to_rgba8([0.0; 3]);
+        assert!(compare(&rgba(&a.unwrap()), &rgba(&alone)).max <= 1);
         assert_eq!(b.unwrap().image.rect().width, 40);
     });
 }
@@ -117,6 +125,7 @@ fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
             transfer: look.transfer,
             step: 1.0,
             shade: false,
+            rules: Default::default(),
         };
         let error = mesh.peers[0]
             .requester

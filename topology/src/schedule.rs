@@ -39,6 +39,13 @@ pub fn cost_on(cost_micros: u64, speed_millionths: u64) -> u64 {
     u64::try_from(scaled.div_ceil(u128::from(speed_millionths.max(1)))).unwrap_or(u64::MAX)
 }
 
+/// The cost on a device of speed 1 of a job that took `micros` on a device of this speed.
+#[must_use]
+pub fn work_of(micros: u64, speed_millionths: u64) -> u64 {
+    let scaled = u128::from(micros) * u128::from(speed_millionths);
+    u64::try_from(scaled / u128::from(SPEED_ONE)).unwrap_or(u64::MAX)
+}
+
 /// Jobs in descending cost, each to the holder that would finish it first.
 #[must_use]
 pub fn best_fit(jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {

@@ -11,8 +11,8 @@ use crate::{
 use brickmesh_topology::{
     BrickIndex, Manifest, PeerId,
     brick_set::BrickSet,
-    frame_plan::RosterEntry,
     placement::{deal, shares},
+    roster::RosterEntry,
     schedule::SPEED_ONE,
 };
 use bytes::Bytes;

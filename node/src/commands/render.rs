@@ -2,11 +2,11 @@
 
 use super::CommandResult;
 use crate::{
-    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs},
+    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
     brick_store,
-    camera_choice::camera,
+    camera_choice::{camera, cameras},
     formula::FormulaVolume,
-    picture::{numbered, write_png},
+    picture::{PictureError, numbered, write_png},
     progress::Progress,
     session::Session,
     stats::Stats,
@@ -17,7 +17,9 @@ use brickmesh_actors::{
     data_set::BrickSource,
     requester::{AskFrame, Frame},
 };
-use brickmesh_topology::{Camera, Manifest, TransferFunction};
+use brickmesh_topology::{
+    Camera, Manifest, TransferFunction, VolumeDescription, frame_plan::PlanRules,
+};
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use tokio::task::JoinHandle;
 
@@ -25,8 +27,8 @@ use tokio::task::JoinHandle;
 const DEMO_EDGE: u32 = 128;
 /// Edge of its bricks.
 const DEMO_BRICK: u32 = 32;
-/// Frames asked for before the first of them is awaited.
-const FRAMES_AHEAD: usize = 2;
+/// Frames of the demo that are asked for before the first of them is awaited.
+const FRAMES_AHEAD: u8 = 2;
 /// Edge of a brick where one peer renders alone: few jobs, little overhead.
 pub(crate) const BRICK_ALONE: u32 = 256;
 /// Edge of a brick where several share the work.
@@ -39,6 +41,8 @@ struct Turn<'a> {
     transfer: TransferFunction,
     step: f64,
     shade: bool,
+    rules: PlanRules,
+    ahead: usize,
     background: [f32; 3],
     out: &'a Path,
 }
@@ -52,6 +56,8 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         transfer: FormulaVolume::transfer(),
         step: 0.5 * volume.min_spacing(),
         shade: true,
+        rules: PlanRules::default(),
+        ahead: FRAMES_AHEAD.into(),
         background: [0.0; 3],
         out: &args.out,
     };
@@ -64,6 +70,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         brick: None,
         memory: None,
         network: NetworkArgs::default(),
+        rules: RulesArgs::default(),
     };
     println!(
         "a mesh of {} peers in this process renders a built-in volume of {DEMO_EDGE}³ voxels",
@@ -78,26 +85,38 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     let source = open_source(&args.volume, &args.mesh, &stop)?;
     let manifest = source.manifest().clone();
     let picture = &args.picture;
-    let first = camera(picture, manifest.volume());
-    let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
     let turn = Turn {
-        cameras: (0..args.frames)
-            .map(|n| first.spun(spin * f64::from(n)))
-            .collect(),
+        cameras: path_of(args, manifest.volume())?,
         size: picture.size,
         transfer: transfer_of(picture.transfer.as_deref(), &manifest)?,
         step: picture.step * manifest.volume().min_spacing(),
         shade: picture.shade == crate::args::Shade::On,
+        rules: args.mesh.rules.rules(),
+        ahead: args.ahead.into(),
         background: picture.background,
         out: &args.out,
     };
-    first.view(turn.size.0, turn.size.1)?;
+    for camera in &turn.cameras {
+        camera.view(turn.size.0, turn.size.1)?;
+    }
     let stats = run_session(source, &args.mesh, &turn, stop)?;
     if let Some(path) = &args.stats {
         stats.write(path)?;
     }
     println!("{}", stats.table());
     Ok(())
+}
+
+/// The cameras of all pictures: a file's, or a turn around the volume.
+fn path_of(args: &RenderArgs, volume: &VolumeDescription) -> Result<Vec<Camera>, String> {
+    if let Some(path) = &args.cameras {
+        return cameras(path, volume);
+    }
+    let first = camera(&args.picture, volume);
+    let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
+    Ok((0..args.frames)
+        .map(|n| first.spun(spin * f64::from(n)))
+        .collect())
 }
 
 /// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder.
@@ -152,6 +171,16 @@ fn run_session(
 
 type Asked = JoinHandle<Result<Frame, crate::session::SessionError>>;
 
+type Writing = JoinHandle<Result<(), PictureError>>;
+
+/// Waits until a picture is on disk.
+async fn written(writing: Option<Writing>) -> CommandResult {
+    if let Some(writing) = writing {
+        writing.await??;
+    }
+    Ok(())
+}
+
 /// Renders all frames, a few of them under way at a time.
 async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats) -> CommandResult {
     let mut progress = Progress::new("rendering");
@@ -159,8 +188,9 @@ async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats)
     let mut ahead: VecDeque<Asked> = VecDeque::new();
     let mut cameras = turn.cameras.iter();
     let mut done = 0_u32;
+    let mut writing: Option<Writing> = None;
     loop {
-        while ahead.len() < FRAMES_AHEAD
+        while ahead.len() < turn.ahead
             && let Some(camera) = cameras.next()
         {
             let view = camera.view(turn.size.0, turn.size.1)?;
@@ -170,12 +200,13 @@ async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats)
                 transfer: turn.transfer.clone(),
                 step: turn.step,
                 shade: turn.shade,
+                rules: turn.rules,
             };
             let session = Arc::clone(session);
             ahead.push_back(actix::spawn(async move { session.frame(ask).await }));
         }
         let Some(asked) = ahead.pop_front() else {
-            return Ok(());
+            return written(writing.take()).await;
         };
         let frame = asked
             .await
@@ -193,12 +224,12 @@ async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats)
         } else {
             numbered(turn.out, done)
         };
-        write_png(
-            &path,
-            rect.width,
-            rect.height,
-            &frame.image.to_rgba8(turn.background),
-        )?;
+        // Encoding takes longer than many a frame: the requester must not wait for it.
+        written(writing.take()).await?;
+        let (image, background) = (frame.image, turn.background);
+        writing = Some(tokio::task::spawn_blocking(move || {
+            write_png(&path, rect.width, rect.height, &image.to_rgba8(background))
+        }));
         done += 1;
         progress.show(u64::from(done), total);
     }

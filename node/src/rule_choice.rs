@@ -1,0 +1,49 @@
+//! How frames are planned, as the command line asks for it.
+
+use crate::args::{PredictionChoice, RulesArgs, Switch};
+use brickmesh_topology::{frame_plan::PlanRules, prediction::Prediction};
+
+impl RulesArgs {
+    /// The rules that every peer of a frame follows.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to a minute"
+    )]
+    pub fn rules(&self) -> PlanRules {
+        PlanRules {
+            split: self.split == Switch::On,
+            min_job_micros: (self.min_job * 1000.0) as u64,
+            prediction: match self.prediction {
+                PredictionChoice::LastFrame => Prediction::LastFrame,
+                PredictionChoice::Projected => Prediction::Projected,
+            },
+            lengthen_runs: self.runs == Switch::On,
+            steal: self.steal == Switch::On,
+            ..PlanRules::default()
+        }
+    }
+}
+
+impl Default for RulesArgs {
+    fn default() -> Self {
+        Self {
+            split: Switch::On,
+            min_job: 5.0,
+            prediction: PredictionChoice::Projected,
+            runs: Switch::On,
+            steal: Switch::On,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_options_the_rules_are_the_default_ones() {
+        assert_eq!(RulesArgs::default().rules(), PlanRules::default());
+    }
+}

@@ -1,0 +1,126 @@
+//! Peers that are not as fast as the plan believed: others take their jobs, and the picture stays
+//! that of one peer.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
+use brickmesh_shaders::{
+    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
+};
+use brickmesh_tests::{
+    compare::compare,
+    mesh::{Mesh, cpu},
+    scenes::{fields, look},
+    volumes::Bricks,
+};
+use brickmesh_topology::{Camera, View};
+use std::{cell::Cell, sync::Arc, thread, time::Duration};
+
+/// A device that takes `delay` longer for each job, as on a machine that does something else.
+struct Slow(Box<dyn RenderDevice>, Duration);
+
+impl RenderDevice for Slow {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+        self.0.load_brick(key, voxels)
+    }
+
+    fn unload_brick(&mut self, key: BrickKey) {
+        self.0.unload_brick(key);
+    }
+
+    fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
+        self.0.set_scene(scene)
+    }
+
+    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError> {
+        let mut rendered = self.0.render(job)?;
+        thread::sleep(self.1);
+        rendered.elapsed_micros += u64::try_from(self.1.as_micros()).unwrap();
+        Ok(rendered)
+    }
+}
+
+/// Four peers with all bricks; the last one takes longer for each job.
+async fn mesh(delay: Duration) -> (Mesh, View, brickmesh_tests::reference::Look) {
+    let (_, field) = fields().remove(0);
+    let look = look(&field, true);
+    let view = Camera::orbit(&field.volume, 30.0, 25.0, 1.1)
+        .view(96, 80)
+        .unwrap();
+    let made = Cell::new(0);
+    let device = || -> Box<dyn RenderDevice> {
+        made.set(made.get() + 1);
+        if made.get() == 4 {
+            Box::new(Slow(cpu(), delay))
+        } else {
+            cpu()
+        }
+    };
+    let mut mesh = Mesh::start(4, 4, Arc::new(Bricks::cut(&field, 16)), &device).await;
+    // Jobs of this small volume are far below what is worth a split by default.
+    mesh.rules.min_job_micros = 100;
+    (mesh, view, look)
+}
+
+#[test]
+fn others_take_the_jobs_of_a_slow_peer_and_the_picture_stays() {
+    actix::System::new().block_on(async {
+        let (mut mesh, view, look) = mesh(Duration::from_millis(15)).await;
+        mesh.rules.steal = false;
+        let alone = mesh.frame_from(0, view, &look).await.unwrap();
+        assert!(alone.stats.jobs.iter().all(|j| j.stolen_from.is_none()));
+        let expected = alone.image.to_rgba8([0.0; 3]);
+        // A new requester knows nothing of speeds: its first plan is wrong.
+        mesh.rules.steal = true;
+        let frame = mesh.frame_from(1, view, &look).await.unwrap();
+        assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
+        let slow = brickmesh_tests::mesh::peer_id(3);
+        let stolen =
+            |j: &&brickmesh_actors::requester::JobStats| j.stolen_from.as_ref() == Some(&slow);
+        let taken = frame.stats.jobs.iter().filter(stolen).count();
+        assert!(taken > 0, "of {} jobs", frame.stats.jobs.len());
+        let kept = |stats: &brickmesh_actors::requester::FrameStats| {
+            stats.jobs.iter().filter(|j| j.peer == slow).count()
+        };
+        let planned = |stats: &brickmesh_actors::requester::FrameStats| {
+            kept(stats) + stats.jobs.iter().filter(stolen).count()
+        };
+        let first = planned(&frame.stats);
+        // Its speed is known now: the next plans give it less to begin with.
+        let mut last = first;
+        for _ in 0..4 {
+            let frame = mesh.frame_from(1, view, &look).await.unwrap();
+            assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
+            last = planned(&frame.stats);
+        }
+        assert!(
+            last * 2 <= first,
+            "{first} jobs planned at first, {last} at last"
+        );
+    });
+}
+
+#[test]
+fn bricks_cut_into_many_jobs_make_the_same_picture() {
+    actix::System::new().block_on(async {
+        let (mut mesh, view, look) = mesh(Duration::ZERO).await;
+        mesh.rules.split = false;
+        let whole = mesh.frame_from(0, view, &look).await.unwrap();
+        let expected = whole.image.to_rgba8([0.0; 3]);
+        mesh.rules.split = true;
+        mesh.rules.min_job_micros = 1;
+        let mut jobs = 0;
+        for _ in 0..3 {
+            let split = mesh.frame_from(0, view, &look).await.unwrap();
+            assert!(compare(&expected, &split.image.to_rgba8([0.0; 3])).max <= 1);
+            jobs = split.stats.jobs.len();
+        }
+        assert!(jobs > whole.stats.jobs.len(), "{jobs} jobs");
+    });
+}
