@@ -277,7 +277,7 @@ pub struct StatusArgs {
 /// `sim`
 #[derive(Clone, Debug, Args)]
 pub struct SimArgs {
-    /// placement or schedule
+    /// placement, schedule or jobs
     pub what: String,
     /// JSON input; - for standard input
     pub file: PathBuf,

@@ -3,6 +3,7 @@
 //!
 //! Invariant: no clock, no threads, no unseeded randomness, no actors, no network, no device.
 
+mod jobs;
 mod placement;
 mod schedule;
 
@@ -11,7 +12,7 @@ mod schedule;
 #[non_exhaustive]
 pub enum SimError {
     /// An unknown experiment.
-    #[error("there is no simulation {found:?}; there are: placement, schedule")]
+    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs")]
     What {
         /// Name found.
         found: String,
@@ -46,6 +47,7 @@ pub fn run(what: &str, input: &str) -> Result<String, SimError> {
     match what {
         "placement" => answer("placement", input, placement::run),
         "schedule" => answer("schedule", input, schedule::run),
+        "jobs" => answer("jobs", input, jobs::run),
         _ => Err(SimError::What {
             found: what.to_owned(),
         }),

@@ -3,7 +3,7 @@
 use crate::SimError;
 use brickmesh_topology::{
     BrickGrid,
-    placement::{deal, quality, redundancy},
+    placement::{PlacementMethod, place, quality, redundancy},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,8 +15,8 @@ pub(crate) struct Input {
     devices: Vec<Device>,
     #[serde(default = "one")]
     seed: u64,
-    #[serde(default = "redundant")]
-    method: String,
+    #[serde(default)]
+    method: PlacementMethod,
 }
 
 #[derive(Deserialize)]
@@ -46,10 +46,6 @@ fn one() -> u64 {
     1
 }
 
-fn redundant() -> String {
-    "redundant".to_owned()
-}
-
 /// Edge of a brick in voxels: any, only the counts matter here.
 const EDGE: u32 = 32;
 /// Most bricks on an axis.
@@ -62,13 +58,6 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
         found,
         expected: expected.to_owned(),
     };
-    if input.method != "redundant" {
-        return Err(field(
-            "method",
-            format!("{:?}", input.method),
-            "it must be \"redundant\"",
-        ));
-    }
     if input.bricks.iter().any(|&n| !(1..=COUNT_MAX).contains(&n)) {
         return Err(field(
             "bricks",
@@ -79,22 +68,21 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
     let grid = BrickGrid::new(input.bricks.map(|n| n * EDGE), EDGE)
         .map_err(|e| field("bricks", format!("{:?}", input.bricks), &e.to_string()))?;
     let capacities: Vec<u32> = input.devices.iter().map(|d| d.capacity).collect();
-    let held = deal(grid.brick_count(), &capacities, input.seed);
-    let redundancy = redundancy(grid.brick_count(), &held);
+    let placement = place(&grid, &capacities, input.method, input.seed);
+    let redundancy = redundancy(grid.brick_count(), &placement.held);
     let placed = input
         .devices
         .into_iter()
-        .zip(&held)
+        .zip(&placement.held)
         .map(|(device, bricks)| Placed {
             id: device.id,
             bricks: bricks.iter().map(|b| b.0).collect(),
             quality: quality(&grid, bricks),
         });
-    // Dealing alone makes no swaps: the second step of the paper is not part of this method yet.
     Ok(Output {
         devices: placed.collect(),
         redundancy,
-        swaps: 0,
+        swaps: placement.swaps,
     })
 }
 
@@ -112,6 +100,29 @@ mod tests {
             crate::run("placement", input).unwrap(),
             crate::run("placement", input).unwrap()
         );
+    }
+
+    #[test]
+    fn each_method_places_as_its_name_says() {
+        let run = |method: &str| {
+            let input = format!(
+                r#"{{"bricks":[4,4,4],"devices":[{{"id":0,"capacity":16}},{{"id":1,"capacity":32}},{{"id":2,"capacity":40}}],"method":"{method}"}}"#
+            );
+            let out: serde_json::Value =
+                serde_json::from_str(&crate::run("placement", &input).unwrap()).unwrap();
+            assert!(out["swaps"].as_u64().unwrap() > 0, "{method}");
+            let qualities = out["devices"].as_array().unwrap().iter();
+            let quality: f64 = qualities.map(|d| d["quality"].as_f64().unwrap()).sum();
+            (out["redundancy"].as_f64().unwrap(), quality)
+        };
+        let (redundant, clustered) = (run("redundant"), run("clustered"));
+        let (single, clustered_single) = (run("single"), run("clustered-single"));
+        assert!((redundant.0 - 88.0 / 64.0).abs() < 1e-12 && (single.0 - 1.0).abs() < 1e-12);
+        assert!((clustered.0 - 88.0 / 64.0).abs() < 1e-12);
+        assert!(clustered.1 < redundant.1 && clustered_single.1 < single.1);
+        let unknown = r#"{"bricks":[4,4,4],"devices":[],"method":"best"}"#;
+        let text = crate::run("placement", unknown).unwrap_err().to_string();
+        assert!(text.contains("clustered-single"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use brickmesh_topology::{
     BrickGrid, VoxelBox,
-    placement::{deal, shares},
+    placement::{PlacementMethod, deal, place, shares},
     schedule::{SPEED_ONE, ScheduledJob, best_fit},
     visibility::front_to_back,
 };
@@ -33,6 +33,15 @@ fn decisions(c: &mut Criterion) {
         b.iter(|| deal(4096, black_box(&rooms), 1))
     });
     let grid = BrickGrid::new([1024; 3], 64).expect("a grid");
+    let mut swaps = c.benchmark_group("placement/swap");
+    swaps.sample_size(10);
+    for method in PlacementMethod::ALL {
+        let name = format!("4096_bricks_64_devices/{method:?}");
+        swaps.bench_function(name, |b| {
+            b.iter(|| place(&grid, black_box(&[200; 64]), method, 1))
+        });
+    }
+    swaps.finish();
     let boxes: Vec<VoxelBox> = grid.bricks().map(|b| grid.owned_box(b)).collect();
     let eye = DVec3::new(500.0, -2000.0, 300.0);
     c.bench_function("visibility/4096_bricks", |b| {
