@@ -4,6 +4,7 @@
 //! Invariant: no clock, no threads, no unseeded randomness, no actors, no network, no device.
 
 mod jobs;
+mod mesh;
 mod placement;
 mod schedule;
 
@@ -12,7 +13,7 @@ mod schedule;
 #[non_exhaustive]
 pub enum SimError {
     /// An unknown experiment.
-    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs")]
+    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs, mesh")]
     What {
         /// Name found.
         found: String,
@@ -48,6 +49,7 @@ pub fn run(what: &str, input: &str) -> Result<String, SimError> {
         "placement" => answer("placement", input, placement::run),
         "schedule" => answer("schedule", input, schedule::run),
         "jobs" => answer("jobs", input, jobs::run),
+        "mesh" => answer("mesh", input, mesh::run),
         _ => Err(SimError::What {
             found: what.to_owned(),
         }),

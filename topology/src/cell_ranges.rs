@@ -142,8 +142,7 @@ fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; CELLS_PER_A
     std::array::from_fn(|_| {
         let (lo, hi) = (plane(i), plane(i + 1));
         i += 1;
-        hi.min(part.hi[axis])
-            .saturating_sub(lo.max(part.lo[axis]))
+        hi.min(part.hi[axis]).saturating_sub(lo.max(part.lo[axis]))
     })
 }
 

@@ -1,0 +1,301 @@
+//! `sim mesh`: frames of a virtual mesh on a virtual clock. Peers run the state machines that real
+//! ones run: every frame is planned by [`FramePlan`], rendered and stolen by [`Work`], awaited by
+//! [`FrameTracker`]; only time, messages and the devices are simulated.
+//!
+//! What a job really costs is not what the plan expects: every brick has a dearness of its own,
+//! drawn from the seed, that only measuring shows; and a few per cent of noise on each job.
+//! Not here: bricks that move (placement after a join or a death), the transfer of pixels.
+
+mod cluster;
+mod volume;
+
+use crate::SimError;
+use brickmesh_topology::{
+    Camera, View,
+    frame_plan::PlanRules,
+    placement::{deal, shares},
+    prediction::Prediction,
+};
+use cluster::{Cluster, FrameReport};
+use serde::{Deserialize, Serialize};
+
+/// Most peers.
+const PEERS_MAX: usize = 1024;
+/// Most frames.
+const FRAMES_MAX: u32 = 100_000;
+
+/// What is simulated.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    peers: Vec<PeerInput>,
+    #[serde(default)]
+    volume: volume::VolumeInput,
+    #[serde(default)]
+    path: PathInput,
+    #[serde(default)]
+    faults: Vec<FaultInput>,
+    #[serde(default)]
+    network: NetworkInput,
+    #[serde(default)]
+    rules: RulesInput,
+    #[serde(default = "two")]
+    redundancy: u32,
+    #[serde(default = "one")]
+    seed: u64,
+}
+
+/// A machine.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerInput {
+    id: String,
+    /// Room in bricks.
+    #[serde(default = "plenty")]
+    capacity: u32,
+    /// 2 renders a job in half the time.
+    #[serde(default = "unit")]
+    speed: f64,
+}
+
+/// The camera's way: around the volume, with leaps.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PathInput {
+    frames: u32,
+    /// Degrees from frame to frame.
+    spin: f64,
+    zoom: f64,
+    size: [u32; 2],
+    /// Frames from which on the camera is twice as near, or as far as before, by turns.
+    leaps: Vec<u32>,
+}
+
+/// Something that happens to a peer.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FaultInput {
+    /// Frame in which it happens.
+    frame: u32,
+    /// Microseconds after that frame's start.
+    #[serde(default)]
+    after_us: u64,
+    peer: String,
+    kind: FaultKind,
+    /// For `slow`: what is left of its speed.
+    #[serde(default = "unit")]
+    factor: f64,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum FaultKind {
+    Slow,
+    Crash,
+}
+
+/// What messages go through.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct NetworkInput {
+    latency_us: u64,
+    /// Up to this much later, by draw: messages overtake each other.
+    jitter_us: u64,
+    /// Share of the messages between thieves and victims that is lost, 0 to 1.
+    loss: f64,
+    /// Share that comes twice.
+    doubled: f64,
+    /// How long a death stays unnoticed.
+    detect_us: u64,
+}
+
+/// How frames are planned.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RulesInput {
+    split: bool,
+    min_job_us: u64,
+    prediction: Prediction,
+    lengthen_runs: bool,
+    steal: bool,
+}
+
+impl Default for PathInput {
+    fn default() -> Self {
+        Self {
+            frames: 100,
+            spin: 3.6,
+            zoom: 1.0,
+            size: [512, 512],
+            leaps: Vec::new(),
+        }
+    }
+}
+
+impl Default for NetworkInput {
+    fn default() -> Self {
+        Self {
+            latency_us: 300,
+            jitter_us: 200,
+            loss: 0.0,
+            doubled: 0.0,
+            detect_us: 200_000,
+        }
+    }
+}
+
+impl Default for RulesInput {
+    fn default() -> Self {
+        let rules = PlanRules::default();
+        Self {
+            split: rules.split,
+            min_job_us: rules.min_job_micros,
+            prediction: rules.prediction,
+            lengthen_runs: rules.lengthen_runs,
+            steal: rules.steal,
+        }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn two() -> u32 {
+    2
+}
+
+fn plenty() -> u32 {
+    u32::MAX
+}
+
+fn unit() -> f64 {
+    1.0
+}
+
+/// What happened.
+#[derive(Serialize)]
+pub(crate) struct Output {
+    frames: Vec<FrameReport>,
+    totals: Totals,
+}
+
+#[derive(Serialize)]
+struct Totals {
+    frames: usize,
+    /// Frames that did not come.
+    given_up: usize,
+    mean_us: u64,
+    worst_us: u64,
+    /// Longest over mean load of the peers that took part, averaged over frames.
+    max_over_mean: f64,
+    stolen: usize,
+    /// Jobs that were blended twice: never.
+    rendered_twice: usize,
+    missing: usize,
+    /// Bricks that went from peer to peer: placement does not change while frames run.
+    moved: usize,
+}
+
+pub(crate) fn run(input: Input) -> Result<Output, SimError> {
+    check(&input)?;
+    let volume = volume::manifest(&input.volume)?;
+    let views = views(&input.path, volume.volume())?;
+    let mut cluster = Cluster::new(&input, volume);
+    let frames: Vec<FrameReport> = (0..)
+        .zip(&views)
+        .map(|(n, view)| cluster.frame(n, view))
+        .collect::<Result<_, _>>()?;
+    Ok(Output {
+        totals: totals(&frames),
+        frames,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+fn totals(frames: &[FrameReport]) -> Totals {
+    let whole = frames.iter().filter(|f| !f.given_up);
+    let count = whole.clone().count().max(1);
+    Totals {
+        frames: frames.len(),
+        given_up: frames.iter().filter(|f| f.given_up).count(),
+        mean_us: whole.clone().map(|f| f.total_us).sum::<u64>() / count as u64,
+        worst_us: frames.iter().map(|f| f.total_us).max().unwrap_or(0),
+        max_over_mean: whole.map(|f| f.max_over_mean).sum::<f64>() / count as f64,
+        stolen: frames.iter().map(|f| f.stolen).sum(),
+        rendered_twice: frames.iter().map(|f| f.rendered_twice).sum(),
+        missing: frames.iter().map(|f| f.missing).sum(),
+        moved: 0,
+    }
+}
+
+fn field(field: &str, found: impl ToString, expected: &str) -> SimError {
+    SimError::Field {
+        what: "mesh",
+        field: field.to_owned(),
+        found: found.to_string(),
+        expected: expected.to_owned(),
+    }
+}
+
+fn check(input: &Input) -> Result<(), SimError> {
+    let n = input.peers.len();
+    if !(1..=PEERS_MAX).contains(&n) {
+        return Err(field("peers", n, "there must be 1 to 1024"));
+    }
+    let mut ids: Vec<&str> = input.peers.iter().map(|p| p.id.as_str()).collect();
+    ids.sort_unstable();
+    if let Some(pair) = ids.windows(2).find(|p| p[0] == p[1]) {
+        return Err(field("peers", pair[0], "each id must be there once"));
+    }
+    let speeds = input.peers.iter().map(|p| ("speed", p.speed));
+    let slow = input.faults.iter().map(|f| ("factor", f.factor));
+    for (name, found) in speeds.chain(slow) {
+        if !(1e-3..=1e3).contains(&found) {
+            return Err(field(name, found, "it must be 0.001 to 1000"));
+        }
+    }
+    let shares = [
+        ("loss", input.network.loss),
+        ("doubled", input.network.doubled),
+    ];
+    for (name, found) in shares {
+        if !(0.0..=0.9).contains(&found) {
+            return Err(field(name, found, "it must be 0 to 0.9"));
+        }
+    }
+    for fault in &input.faults {
+        if ids.binary_search(&fault.peer.as_str()).is_err() {
+            return Err(field("faults", &fault.peer, "it must be the id of a peer"));
+        }
+    }
+    if !(1..=FRAMES_MAX).contains(&input.path.frames) {
+        return Err(field(
+            "frames",
+            input.path.frames,
+            "there must be 1 to 100000",
+        ));
+    }
+    Ok(())
+}
+
+fn views(
+    path: &PathInput,
+    volume: &brickmesh_topology::VolumeDescription,
+) -> Result<Vec<View>, SimError> {
+    let view = |n: u32| {
+        let leaps = path.leaps.iter().filter(|&&l| l <= n).count();
+        let zoom = if leaps % 2 == 1 {
+            2.0 * path.zoom
+        } else {
+            path.zoom
+        };
+        Camera::orbit(volume, 30.0 + path.spin * f64::from(n), 25.0, zoom)
+            .view(path.size[0], path.size[1])
+            .map_err(|e| field("path", e, "it must show the volume"))
+    };
+    (0..path.frames).map(view).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+use serde_json::{Value, json};
+
+fn run(input: &Value) -> Value {
+    serde_json::from_str(&crate::run("mesh", &input.to_string()).unwrap()).unwrap()
+}
+
+fn peers(n: usize) -> Vec<Value> {
+    (0..n)
+        .map(|p| json!({"id": format!("peer-{p:02}")}))
+        .collect()
+}
+
+fn total(out: &Value, frame: usize) -> u64 {
+    out["frames"][frame]["total_us"].as_u64().unwrap()
+}
+
+#[test]
+fn eight_peers_are_nearly_eight_times_as_fast_as_one() {
+    let time = |n| {
+        let path = json!({"frames": 20, "spin": 3.0, "size": [1024, 1024]});
+        let out = run(
+            &json!({"peers": peers(n), "path": path, "redundancy": 3.min(n), "rules": {"min_job_us": 1000}}),
+        );
+        (5..20).map(|f| total(&out, f)).sum::<u64>()
+    };
+    let (one, eight) = (time(1), time(8));
+    assert!(one * 10 > eight * 72, "{one} / {eight}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let input = json!({
+        "peers": peers(6), "path": {"frames": 12}, "seed": 5,
+        "network": {"loss": 0.2, "doubled": 0.2, "jitter_us": 3000},
+        "faults": [{"frame": 4, "peer": "peer-02", "kind": "slow", "factor": 0.3}],
+    });
+    assert_eq!(run(&input), run(&input));
+}
+
+#[test]
+fn a_peer_that_slows_down_is_known_after_a_frame() {
+    let input = |steal: bool| {
+        json!({
+            "peers": peers(8), "path": {"frames": 12, "spin": 1.0}, "redundancy": 3,
+            "rules": {"steal": steal},
+            "faults": [{"frame": 5, "peer": "peer-03", "kind": "slow", "factor": 0.25}],
+        })
+    };
+    let (with, without) = (run(&input(true)), run(&input(false)));
+    let before = total(&with, 4);
+    for out in [&with, &without] {
+        assert!(
+            total(out, 11) * 100 < before * 125 * 8 / 7,
+            "{}",
+            total(out, 11)
+        );
+    }
+    assert!(
+        total(&with, 5) < total(&without, 5),
+        "stealing helps where the plan is wrong"
+    );
+    assert!(with["frames"][5]["stolen"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_peer_that_dies_leaves_no_hole_while_others_hold_its_bricks() {
+    let out = run(&json!({
+        "peers": peers(5), "path": {"frames": 6}, "redundancy": 2,
+        "faults": [{"frame": 2, "after_us": 5000, "peer": "peer-01", "kind": "crash"}],
+    }));
+    assert_eq!(out["frames"][2]["attempts"], 2);
+    assert_eq!(
+        (&out["totals"]["missing"], &out["totals"]["given_up"]),
+        (&json!(0), &json!(0))
+    );
+    let alone = run(&json!({
+        "peers": peers(3), "path": {"frames": 4}, "redundancy": 1,
+        "faults": [{"frame": 2, "after_us": 5000, "peer": "peer-01", "kind": "crash"}],
+    }));
+    assert!(
+        alone["frames"][3]["missing"].as_u64().unwrap() > 0,
+        "and says so where not"
+    );
+}
+
+#[test]
+fn no_job_is_rendered_twice_or_lost_on_a_bad_network() {
+    for seed in 0..20 {
+        let out = run(&json!({
+            "peers": peers(6), "path": {"frames": 15, "leaps": [4, 9], "size": [1024, 1024]},
+            "seed": seed, "redundancy": 4, "rules": {"min_job_us": 500},
+            "network": {"loss": 0.3, "doubled": 0.3, "jitter_us": 5000},
+            "faults": [{"frame": 3, "peer": "peer-05", "kind": "slow", "factor": 0.2}],
+        }));
+        let totals = &out["totals"];
+        assert_eq!(totals["rendered_twice"], 0, "seed {seed}");
+        assert_eq!(totals["given_up"], 0, "seed {seed}");
+        let frames = out["frames"].as_array().unwrap();
+        assert!(frames.iter().all(|f| f["attempts"] == 1), "seed {seed}");
+        assert!(totals["stolen"].as_u64().unwrap() > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let refused = |input: Value| {
+        crate::run("mesh", &input.to_string())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(json!({"peers": []})).contains("peers is 0"));
+    assert!(refused(json!({"peers": [{"id": "a"}, {"id": "a"}]})).contains("once"));
+    assert!(refused(json!({"peers": [{"id": "a", "speed": 0.0}]})).contains("speed is 0"));
+    let fault = json!([{"frame": 1, "peer": "z", "kind": "crash"}]);
+    assert!(refused(json!({"peers": [{"id": "a"}], "faults": fault})).contains("faults is z"));
+}
