@@ -320,7 +320,7 @@ async fn a_frame_that_announces_too_much_loses_only_its_sender() {
     let a_id: libp2p::PeerId = a.id().as_str().parse().unwrap();
     let mut control = swarm.behaviour().streams.new_control();
     let lanes = ["control", "pixels", "bricks"]
-        .map(|lane| StreamProtocol::try_from_owned(format!("/brickmesh/{lane}/1")).unwrap());
+        .map(|lane| StreamProtocol::try_from_owned(format!("/brickmesh/{lane}/2")).unwrap());
     for lane in &lanes {
         let mut arriving = control.accept(lane.clone()).unwrap();
         tokio::spawn(async move {

@@ -27,7 +27,7 @@ use std::{
 /// Kademlia among brickmesh peers only.
 const KAD_PROTOCOL: StreamProtocol = StreamProtocol::new("/brickmesh/kad/1");
 /// What peers tell about themselves; others are not brickmesh peers.
-pub(super) const IDENTIFY_PROTOCOL: &str = "/brickmesh/1";
+pub(super) const IDENTIFY_PROTOCOL: &str = "/brickmesh/2";
 /// A query among some hundred peers of a local network ends long before.
 const KAD_QUERY_MAX: Duration = Duration::from_secs(10);
 /// Refreshes far buckets; near peers are looked up by the driver much more often.

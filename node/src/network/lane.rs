@@ -43,9 +43,9 @@ pub(super) fn index(lane: Lane) -> usize {
 /// Name of the lane's streams.
 pub(super) fn protocol(lane: Lane) -> StreamProtocol {
     StreamProtocol::new(match lane {
-        Lane::Control => "/brickmesh/control/1",
-        Lane::Pixels => "/brickmesh/pixels/1",
-        Lane::Bricks => "/brickmesh/bricks/1",
+        Lane::Control => "/brickmesh/control/2",
+        Lane::Pixels => "/brickmesh/pixels/2",
+        Lane::Bricks => "/brickmesh/bricks/2",
     })
 }
 

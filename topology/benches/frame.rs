@@ -1,0 +1,96 @@
+//! What every peer does before it renders: the plan of a frame, from costs that were measured.
+
+use brickmesh_topology::{
+    BrickGrid, BrickIndex, Camera, Manifest, PeerId, TransferFunction, VolumeDescription,
+    VoxelType,
+    brick_set::BrickSet,
+    cell_ranges::VisibleCells,
+    cost_table::CostTable,
+    frame_plan::{FramePlan, PlanInputs, PlanRules},
+    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    placement::{deal, shares},
+    roster::{Roster, RosterEntry},
+    schedule::SPEED_ONE,
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::{collections::BTreeMap, hint::black_box};
+
+/// A cube of bricks of 32 voxels; values rise with x.
+fn manifest(bricks_on_an_edge: u32) -> Manifest {
+    let edge = 32 * bricks_on_an_edge;
+    let volume = VolumeDescription::new([edge; 3], VoxelType::U8);
+    let grid = BrickGrid::new(volume.dims, 32).expect("a grid");
+    let record = |b: BrickIndex| {
+        let stored = grid.stored_box(b);
+        let [nx, ny, nz] = stored.size();
+        let value = |i: u32| u8::try_from((stored.lo[0] + i % nx) * 255 / edge).unwrap_or(255);
+        let bytes: Vec<u8> = (0..nx * ny * nz).map(value).collect();
+        BrickRecord::of(&grid, b, VoxelType::U8, &bytes)
+    };
+    Manifest::try_from(ManifestParts {
+        version: MANIFEST_VERSION,
+        range: [0.0, 255.0],
+        histogram: vec![0; HISTOGRAM_BINS],
+        source: "bench".to_owned(),
+        brick_edge: 32,
+        bricks: grid.bricks().map(record).collect(),
+        volume,
+    })
+    .expect("a manifest")
+}
+
+fn roster(bricks: u32, peers: usize) -> Roster {
+    let rooms = shares(bricks, &vec![bricks; peers], 3);
+    let held: Vec<BrickSet> = deal(bricks, &rooms, 1);
+    Roster::new(held.into_iter().enumerate().map(|(n, bricks)| RosterEntry {
+        peer: PeerId::new(&format!("peer-{n:02}")),
+        speed_millionths: SPEED_ONE,
+        bricks,
+    }))
+}
+
+fn plans(c: &mut Criterion) {
+    for (edge, peers) in [(4, 8), (6, 8), (6, 64)] {
+        let manifest = manifest(edge);
+        let transfer = TransferFunction::ramp(0.0, 255.0);
+        let visible = VisibleCells::of(&manifest, &transfer);
+        let bricks = manifest.grid().brick_count();
+        let roster = roster(bricks, peers);
+        let view = Camera::whole(manifest.volume())
+            .view(1024, 1024)
+            .expect("a view");
+        let rules = PlanRules::default();
+        let derive = |costs: &CostTable| {
+            FramePlan::derive(&PlanInputs {
+                manifest: &manifest,
+                view: &view,
+                step: 0.5,
+                visible: &visible,
+                roster: &roster,
+                costs,
+                rules: &rules,
+            })
+            .expect("a plan")
+        };
+        let mut costs = CostTable::default();
+        for _ in 0..3 {
+            let plan = derive(&costs);
+            // Bricks cost 2 to 20 ms, their jobs a share of it: after a few frames the cut is
+            // steady, as it is while a camera moves.
+            let cost = |j: usize| {
+                let job = &plan.jobs[j];
+                let brick = 2_000 + u64::from(job.brick.0) * 7919 % 18_000;
+                brick * job.owned.voxel_count() / manifest.grid().owned_box(job.brick).voxel_count()
+            };
+            let measured: BTreeMap<usize, u64> =
+                (0..plan.jobs.len()).map(|j| (j, cost(j))).collect();
+            costs = plan.costs_after(&costs, &measured);
+        }
+        c.bench_function(&format!("frame_plan/{bricks}_bricks_{peers}_peers"), |b| {
+            b.iter(|| derive(black_box(&costs)));
+        });
+    }
+}
+
+criterion_group!(benches, plans);
+criterion_main!(benches);
