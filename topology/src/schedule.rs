@@ -5,11 +5,15 @@
 //! Invariants: whole numbers only; ties go to the earlier job and the earlier device, so equal
 //! inputs give equal bytes on every machine.
 //!
+//! [`best_fit`] is quick; [`refined()`] starts from it and searches on within a counted budget.
+//!
 //! Source: Frey, Ertl 2011, section 5.2. O(J log J + Σ holders).
 
 mod lower_bound;
+mod refined;
 
 pub use lower_bound::lower_bound;
+pub use refined::{BUDGET_DEFAULT, refined};
 
 /// The speed 1.0, in millionths.
 pub const SPEED_ONE: u64 = 1_000_000;
