@@ -3,7 +3,7 @@
 use brickmesh_topology::{
     BrickGrid, VoxelBox,
     placement::{PlacementMethod, deal, place, shares},
-    schedule::{SPEED_ONE, ScheduledJob, best_fit},
+    schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, lower_bound, refined},
     visibility::front_to_back,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -27,6 +27,17 @@ fn decisions(c: &mut Criterion) {
     let many = jobs(512, 64);
     c.bench_function("schedule/512_jobs_64_devices", |b| {
         b.iter(|| best_fit(black_box(&many), &[SPEED_ONE; 64]));
+    });
+    // Devices of different speeds, where the search uses its whole budget.
+    let speeds: Vec<u64> = (0..64).map(|d| SPEED_ONE + d * 5 % 8 * SPEED_ONE).collect();
+    c.bench_function("schedule/best_fit/512_jobs_64_devices", |b| {
+        b.iter(|| best_fit(black_box(&many), black_box(&speeds)));
+    });
+    c.bench_function("schedule/lower_bound/512_jobs_64_devices", |b| {
+        b.iter(|| lower_bound(black_box(&many), black_box(&speeds)));
+    });
+    c.bench_function("schedule/refined/512_jobs_64_devices", |b| {
+        b.iter(|| refined(black_box(&many), black_box(&speeds), BUDGET_DEFAULT));
     });
     let rooms = shares(4096, &[200; 64], 3);
     c.bench_function("placement/4096_bricks_64_devices", |b| {
