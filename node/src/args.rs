@@ -125,6 +125,9 @@ pub struct RulesArgs {
     /// How a job's cost follows from the last frame
     #[arg(long, value_enum, default_value = "projected")]
     pub prediction: PredictionChoice,
+    /// Who gives jobs to peers
+    #[arg(long, value_enum, default_value = "refined")]
+    pub scheduler: SchedulerChoice,
     /// Give neighbours in depth to one peer, which blends them before it sends
     #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
     pub runs: Switch,
@@ -140,6 +143,15 @@ pub enum Switch {
     On,
     /// Off.
     Off,
+}
+
+/// `--scheduler`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchedulerChoice {
+    /// Best-fit decreasing.
+    BestFit,
+    /// Best fit, then a bounded search.
+    Refined,
 }
 
 /// `--prediction`

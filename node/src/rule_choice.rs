@@ -1,7 +1,7 @@
 //! How frames are planned, as the command line asks for it.
 
-use crate::args::{PredictionChoice, RulesArgs, Switch};
-use brickmesh_topology::{frame_plan::PlanRules, prediction::Prediction};
+use crate::args::{PredictionChoice, RulesArgs, SchedulerChoice, Switch};
+use brickmesh_topology::{frame_plan::PlanRules, prediction::Prediction, schedule::Scheduler};
 
 impl RulesArgs {
     /// The rules that every peer of a frame follows.
@@ -19,6 +19,10 @@ impl RulesArgs {
                 PredictionChoice::LastFrame => Prediction::LastFrame,
                 PredictionChoice::Projected => Prediction::Projected,
             },
+            scheduler: match self.scheduler {
+                SchedulerChoice::BestFit => Scheduler::BestFit,
+                SchedulerChoice::Refined => Scheduler::Refined,
+            },
             lengthen_runs: self.runs == Switch::On,
             steal: self.steal == Switch::On,
             ..PlanRules::default()
@@ -32,6 +36,7 @@ impl Default for RulesArgs {
             split: Switch::On,
             min_job: 5.0,
             prediction: PredictionChoice::Projected,
+            scheduler: SchedulerChoice::Refined,
             runs: Switch::On,
             steal: Switch::On,
         }

@@ -15,6 +15,7 @@ use brickmesh_topology::{
     frame_plan::PlanRules,
     placement::{deal, shares},
     prediction::Prediction,
+    schedule::Scheduler,
 };
 use cluster::{Cluster, FrameReport};
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,7 @@ struct RulesInput {
     split: bool,
     min_job_us: u64,
     prediction: Prediction,
+    scheduler: Scheduler,
     lengthen_runs: bool,
     steal: bool,
 }
@@ -151,6 +153,7 @@ impl Default for RulesInput {
             split: rules.split,
             min_job_us: rules.min_job_micros,
             prediction: rules.prediction,
+            scheduler: rules.scheduler,
             lengthen_runs: rules.lengthen_runs,
             steal: rules.steal,
         }

@@ -1,7 +1,7 @@
 //! `sim schedule`: who renders which job.
 
 use crate::SimError;
-use brickmesh_topology::schedule::{SPEED_ONE, ScheduledJob, best_fit};
+use brickmesh_topology::schedule::{SPEED_ONE, ScheduledJob, Scheduler};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 pub(crate) struct Input {
     devices: Vec<Device>,
     jobs: Vec<Job>,
-    #[serde(default = "best_fit_name")]
-    method: String,
+    #[serde(default = "best_fit")]
+    method: Scheduler,
 }
 
 #[derive(Deserialize)]
@@ -52,8 +52,8 @@ fn one() -> f64 {
     1.0
 }
 
-fn best_fit_name() -> String {
-    "best-fit".to_owned()
+fn best_fit() -> Scheduler {
+    Scheduler::BestFit
 }
 
 /// Costs beyond this, an hour, are no frame's.
@@ -66,13 +66,6 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
         found,
         expected: expected.to_owned(),
     };
-    if input.method != "best-fit" {
-        return Err(field(
-            "method".to_owned(),
-            format!("{:?}", input.method),
-            "it must be \"best-fit\"",
-        ));
-    }
     let mut speeds = Vec::new();
     for d in &input.devices {
         if !(d.speed >= 1e-6 && d.speed <= 1e6) {
@@ -102,7 +95,7 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
             holders,
         });
     }
-    let schedule = best_fit(&jobs, &speeds);
+    let schedule = input.method.schedule(&jobs, &speeds);
     let name = |d: usize| input.devices[d].id.clone();
     let assigned = input.jobs.iter().zip(&schedule.assignment);
     let key = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
@@ -142,5 +135,14 @@ mod tests {
         assert_eq!(out["loads_us"]["b"], 40);
         assert_eq!(out["makespan_us"], 51);
         assert!(out["assignment"][2]["device"].is_null());
+        let with = |method: &str| {
+            crate::run(
+                "schedule",
+                &input.replacen('{', &format!("{{\"method\":\"{method}\","), 1),
+            )
+        };
+        assert!(with("refined").unwrap().contains("\"makespan_us\": 51"));
+        let error = with("magic").unwrap_err().to_string();
+        assert!(error.contains("`best-fit` or `refined`"), "{error}");
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     prediction::{Prediction, Rate},
     roster::{Roster, RosterEntry, put_text},
     sample_count::SampleCounter,
-    schedule::{Schedule, ScheduledJob, best_fit},
+    schedule::{Schedule, ScheduledJob, Scheduler},
     tile_runs::{TileJobs, lengthen_runs},
     tiles::{Tile, tiles},
     visibility::{NotSeparable, front_to_back},
@@ -41,6 +41,8 @@ pub struct PlanRules {
     pub cut_by_work: bool,
     /// How costs follow from the last frame.
     pub prediction: Prediction,
+    /// Who gives jobs to devices.
+    pub scheduler: Scheduler,
     /// Whether neighbours in depth are brought to one peer, and tiles to the peer that renders
     /// most of them.
     pub lengthen_runs: bool,
@@ -55,6 +57,7 @@ impl Default for PlanRules {
             min_job_micros: MIN_JOB_MICROS,
             cut_by_work: true,
             prediction: Prediction::Projected,
+            scheduler: Scheduler::Refined,
             lengthen_runs: true,
             steal: true,
         }
@@ -139,7 +142,7 @@ impl FramePlan {
             })
             .collect();
         let (peers, speeds) = peers_and_speeds(inputs.roster);
-        let mut schedule = best_fit(&scheduled, &speeds);
+        let mut schedule = inputs.rules.scheduler.schedule(&scheduled, &speeds);
         let mut tiles = tiles(inputs.view.rect(), peers.len());
         let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
         let tile_jobs = TileJobs::new(&rects, |j| schedule.assignment[j].is_some(), &tiles);

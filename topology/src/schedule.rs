@@ -15,6 +15,8 @@ mod refined;
 pub use lower_bound::lower_bound;
 pub use refined::{BUDGET_DEFAULT, refined};
 
+use serde::{Deserialize, Serialize};
+
 /// The speed 1.0, in millionths.
 pub const SPEED_ONE: u64 = 1_000_000;
 
@@ -25,6 +27,28 @@ pub struct ScheduledJob {
     pub cost_micros: u64,
     /// Devices that hold its brick, ascending.
     pub holders: Vec<usize>,
+}
+
+/// How jobs are given to devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// [`best_fit`], as in the paper.
+    BestFit,
+    /// [`refined()`] within [`BUDGET_DEFAULT`].
+    #[default]
+    Refined,
+}
+
+impl Scheduler {
+    /// Gives jobs to devices.
+    #[must_use]
+    pub fn schedule(self, jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
+        match self {
+            Self::BestFit => best_fit(jobs, speeds),
+            Self::Refined => refined(jobs, speeds, BUDGET_DEFAULT),
+        }
+    }
 }
 
 /// Who renders what.

@@ -161,6 +161,7 @@ impl Cluster {
                 split: input.rules.split,
                 min_job_micros: input.rules.min_job_us,
                 prediction: input.rules.prediction,
+                scheduler: input.rules.scheduler,
                 lengthen_runs: input.rules.lengthen_runs,
                 steal: input.rules.steal,
                 ..PlanRules::default()
