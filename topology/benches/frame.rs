@@ -50,7 +50,7 @@ fn roster(bricks: u32, peers: usize) -> Roster {
 }
 
 fn plans(c: &mut Criterion) {
-    for (edge, peers) in [(4, 8), (6, 8), (6, 64)] {
+    for (edge, peers) in [(8, 1), (4, 8), (6, 8), (6, 64)] {
         let manifest = manifest(edge);
         let transfer = TransferFunction::ramp(0.0, 255.0);
         let visible = VisibleCells::of(&manifest, &transfer);

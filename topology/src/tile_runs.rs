@@ -94,6 +94,9 @@ pub fn lengthen_runs(
     schedule: &mut Schedule,
     speeds: &[u64],
 ) {
+    if speeds.len() < 2 {
+        return;
+    }
     settle_tiles(lists, tiles, &schedule.assignment, speeds.len());
     let limit = schedule
         .makespan_micros
