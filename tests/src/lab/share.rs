@@ -1,10 +1,10 @@
 //! A share of one core: a control group whose processes get so much time in every period and no
-//! more.
+//! more; so much also where others want the cores.
 //!
 //! Both generations of control groups: the `cpu` controller of the first where it is mounted, else
 //! the second. The first mount that `/proc/mounts` names is taken.
 //!
-//! Not here: more than one core, weights, and pinning.
+//! Not here: more than one core, and pinning.
 
 use std::{
     fs,
@@ -20,6 +20,12 @@ const PERIOD_MICROS: u32 = 10_000;
 const QUOTA_MICROS_MIN: u32 = 1_000;
 /// The kernel takes no period above this.
 const PERIOD_MICROS_MAX: u32 = 1_000_000;
+/// How often a group goes before a process outside of groups where all cores are taken: so that
+/// hosts get what they are held to on a busy machine, too.
+const PRECEDENCE: u32 = 10;
+/// What a process outside of groups, or a group that nothing was said about, weighs in each
+/// generation.
+const WEIGHTS: [u32; 2] = [1024, 100];
 /// How long a group waits for its last processes to be gone.
 const EMPTY_WAIT: Duration = Duration::from_secs(2);
 /// Ticks a second in `/proc`: fixed by Linux's interface, whatever the kernel's own clock.
@@ -54,6 +60,11 @@ impl CpuShare {
         let folder = root.join(name);
         fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let share = Self { folder, generation };
+        let (file, usual) = match generation {
+            Generation::First => ("cpu.shares", WEIGHTS[0]),
+            Generation::Second => ("cpu.weight", WEIGHTS[1]),
+        };
+        write(&share.folder.join(file), &(PRECEDENCE * usual).to_string())?;
         share.set(fraction)?;
         Ok(share)
     }
