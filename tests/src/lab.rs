@@ -1,9 +1,16 @@
 //! A lab on one machine: each host a network namespace with an address of its own, on one bridge
-//! or each behind its own port of a router that forwards no multicast. Needs root and `ip`.
+//! or each behind its own port of a router that forwards no multicast. A host may be held to a
+//! share of a core, and its link to a rate. Needs root, `ip` and `nsenter`; `tc` for rates and cpu
+//! control groups for shares.
 //!
 //! Everything that a lab makes goes with it, also when a test fails.
 
+mod share;
+
+pub use share::{CpuShare, cpu_time};
+
 use std::{
+    ffi::OsStr,
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -17,35 +24,63 @@ pub enum Wiring {
     Router,
 }
 
+/// What a host is held to; by default to nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Host {
+    /// Fraction of one core.
+    pub cpu_share: Option<f64>,
+    /// Rate of what it sends and of what it receives, megabits a second each.
+    pub link_megabits: Option<u32>,
+}
+
 /// Hosts and what runs on them.
 #[derive(Debug)]
 pub struct Lab {
     names: Vec<String>,
     middle: String,
     wiring: Wiring,
+    /// Of the hosts, in their order.
+    shares: Vec<Option<CpuShare>>,
     children: Vec<Child>,
 }
 
+/// Bytes that a held link may send at once: a few frames of the network, small beside any message.
+const LINK_BURST: &str = "32kb";
+/// How long what is sent may wait for a held link before it is dropped.
+const LINK_LATENCY: &str = "200ms";
+
 static LABS: AtomicU32 = AtomicU32::new(0);
 
-fn ip(line: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(line.split_whitespace()).output();
+fn tool(name: &str, line: &str) -> Result<(), String> {
+    let output = Command::new(name).args(line.split_whitespace()).output();
     match output {
         Ok(o) if o.status.success() => Ok(()),
         Ok(o) => Err(format!(
-            "ip {line}: {}",
+            "{name} {line}: {}",
             String::from_utf8_lossy(&o.stderr).trim()
         )),
-        Err(e) => Err(format!("ip {line}: {e}")),
+        Err(e) => Err(format!("{name} {line}: {e}")),
     }
 }
 
+fn ip(line: &str) -> Result<(), String> {
+    tool("ip", line)
+}
+
 impl Lab {
-    /// Brings hosts up.
+    /// Brings hosts up that are held to nothing.
     ///
     /// # Errors
     /// Why this machine cannot: then the test is to be skipped by name.
     pub fn new(hosts: usize, wiring: Wiring) -> Result<Self, String> {
+        Self::with_hosts(&vec![Host::default(); hosts], wiring)
+    }
+
+    /// Brings these hosts up.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_hosts(hosts: &[Host], wiring: Wiring) -> Result<Self, String> {
         let id = format!(
             "bm{}x{}",
             std::process::id(),
@@ -57,9 +92,18 @@ impl Lab {
             names: Vec::new(),
             middle,
             wiring,
+            shares: Vec::new(),
             children: Vec::new(),
         };
-        lab.wire(&id, hosts)?;
+        lab.wire(&id, hosts.len())?;
+        for (n, host) in hosts.iter().enumerate() {
+            if let Some(megabits) = host.link_megabits {
+                lab.hold_link(n, megabits)?;
+            }
+            let share = |fraction| CpuShare::new(&lab.names[n], fraction);
+            let share = host.cpu_share.map(share).transpose()?;
+            lab.shares.push(share);
+        }
         Ok(lab)
     }
 
@@ -123,26 +167,67 @@ impl Lab {
         }
     }
 
-    fn command(&self, n: usize, args: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command
-            .args(["netns", "exec", &self.names[n]])
-            .arg(crate::program::brickmesh())
-            .args(args);
+    /// Changes the share of a core that host `n` has, also while its processes run.
+    ///
+    /// # Errors
+    /// A host that was brought up without a share, or what the kernel says.
+    pub fn set_share(&self, n: usize, fraction: f64) -> Result<(), String> {
+        let share = self.shares.get(n).and_then(Option::as_ref);
+        share
+            .ok_or_else(|| format!("host {n} has no share of a core"))?
+            .set(fraction)
+    }
+
+    /// Holds both directions of a host's link to a rate.
+    fn hold_link(&self, n: usize, megabits: u32) -> Result<(), String> {
+        let bucket =
+            format!("root tbf rate {megabits}mbit burst {LINK_BURST} latency {LINK_LATENCY}");
+        let (host, middle) = (&self.names[n], &self.middle);
+        tool("tc", &format!("-n {host} qdisc add dev eth0 {bucket}"))?;
+        tool("tc", &format!("-n {middle} qdisc add dev p{n} {bucket}"))
+    }
+
+    /// Runs a program on host `n`, within its share; its process id is that of the program.
+    #[must_use]
+    pub fn command(&self, n: usize, program: impl AsRef<OsStr>) -> Command {
+        // Not `ip netns exec`: that hides control groups, and programs count threads by them.
+        let net = format!("--net=/var/run/netns/{}", self.names[n]);
+        let mut command = match &self.shares[n] {
+            Some(share) => {
+                let mut command = share.command();
+                command.arg("nsenter");
+                command
+            }
+            None => Command::new("nsenter"),
+        };
+        command.arg(net).arg(program);
         command
     }
 
-    /// Starts the program on host `n`, to run until the lab ends.
+    /// Starts a command of [`Self::command`], to run until the lab ends; returns its process id.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn spawn(&mut self, command: &mut Command) -> Result<u32, String> {
+        let child = command
+            .spawn()
+            .map_err(|e| format!("{}: {e}", command.get_program().display()))?;
+        let pid = child.id();
+        self.children.push(child);
+        Ok(pid)
+    }
+
+    /// Starts the program on host `n`, to run until the lab ends; returns its process id.
     ///
     /// # Panics
     /// Where it cannot be started.
-    pub fn start(&mut self, n: usize, args: &[&str]) {
-        let child = self
-            .command(n, args)
+    pub fn start(&mut self, n: usize, args: &[&str]) -> u32 {
+        let mut command = self.command(n, crate::program::brickmesh());
+        command
+            .args(args)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
-        self.children.push(child.expect("the program starts"));
+            .stdout(Stdio::null());
+        self.spawn(&mut command).expect("the program starts")
     }
 
     /// Runs the program on host `n` to its end.
@@ -151,7 +236,8 @@ impl Lab {
     /// Where it cannot be started.
     #[must_use]
     pub fn run(&self, n: usize, args: &[&str]) -> Output {
-        self.command(n, args)
+        self.command(n, crate::program::brickmesh())
+            .args(args)
             .stdin(Stdio::null())
             .output()
             .expect("the program runs")
@@ -165,6 +251,8 @@ impl Drop for Lab {
                 eprintln!("a process of the lab stays: {error}");
             }
         }
+        // Empty now: they can go.
+        self.shares.clear();
         for name in self.names.iter().chain([&self.middle]) {
             if let Err(error) = ip(&format!("netns delete {name}")) {
                 eprintln!("a host of the lab stays: {error}");

@@ -14,11 +14,13 @@ use std::{
 pub fn brickmesh() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().expect("this test is a file");
-        let folder = test
+        let this = std::env::current_exe().expect("this program is a file");
+        // target/PROFILE/deps/TEST or target/PROFILE/PROGRAM
+        let folder = this
             .ancestors()
-            .nth(2)
-            .expect("target/PROFILE/deps/TEST")
+            .skip(1)
+            .find(|f| !f.ends_with("deps"))
+            .expect("a file is in a folder")
             .to_owned();
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args([

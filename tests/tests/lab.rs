@@ -7,11 +7,16 @@
 
 use brickmesh_tests::{
     compare::compare,
-    lab::{Lab, Wiring},
+    lab::{Host, Lab, Wiring, cpu_time},
     program::{brickmesh, read_png},
     skip::skip,
 };
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 const VOLUME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -19,7 +24,11 @@ const VOLUME: &str = concat!(
 );
 
 fn lab(name: &str, wiring: Wiring) -> Option<Lab> {
-    match Lab::new(4, wiring) {
+    lab_of(4, name, wiring)
+}
+
+fn lab_of(hosts: usize, name: &str, wiring: Wiring) -> Option<Lab> {
+    match Lab::new(hosts, wiring) {
         Ok(lab) => Some(lab),
         Err(why) => {
             skip(name, &format!("no network namespaces here: {why}"));
@@ -139,4 +148,50 @@ fn behind_a_router_without_multicast_join_and_kademlia_find_everybody() {
     }
     // Each knows the first alone; the others come by Kademlia.
     check_render(&lab, &["--listen", &listen[3], "--join", &first]);
+}
+
+/// The fraction of a core that a process gets for a second.
+fn fraction_of_a_core(pid: u32) -> f64 {
+    let (start, before) = (Instant::now(), cpu_time(pid).unwrap());
+    thread::sleep(Duration::from_secs(1));
+    let taken = cpu_time(pid).unwrap() - before;
+    taken.as_secs_f64() / start.elapsed().as_secs_f64()
+}
+
+#[test]
+fn a_host_gets_its_share_of_a_core_and_no_more() {
+    let host = Host {
+        cpu_share: Some(0.2),
+        link_megabits: Some(100),
+    };
+    let mut lab = match Lab::with_hosts(&[host], Wiring::Bridge) {
+        Ok(lab) => lab,
+        Err(why) => {
+            return skip(
+                "a_host_gets_its_share_of_a_core_and_no_more",
+                &format!("hosts cannot be held here: {why}"),
+            );
+        }
+    };
+    let mut spin = lab.command(0, "sh");
+    spin.args(["-c", "while :; do :; done"]);
+    let pid = lab.spawn(&mut spin).unwrap();
+    // What is held is the most that it gets; on a busy machine it may be less.
+    let fifth = fraction_of_a_core(pid);
+    assert!((0.05..0.3).contains(&fifth), "{fifth}");
+    lab.set_share(0, 0.6).unwrap();
+    let more = fraction_of_a_core(pid);
+    assert!(more > 1.2 * fifth && more < 0.75, "{fifth}, then {more}");
+    lab.set_share(0, 0.05).unwrap();
+    let less = fraction_of_a_core(pid);
+    assert!(less < 0.6 * fifth, "{fifth}, then {less}");
+}
+
+#[test]
+fn a_share_that_is_none_is_refused() {
+    let Some(lab) = lab_of(1, "a_share_that_is_none_is_refused", Wiring::Bridge) else {
+        return;
+    };
+    let why = lab.set_share(0, 0.5).unwrap_err();
+    assert!(why.contains("host 0 has no share"), "{why}");
 }

@@ -1,0 +1,157 @@
+//! Stealing off and on, for an orbit and where the camera leaps between far and close, so that
+//! the last frame's costs say little about the next. Runs alternate: off, on, off, on.
+
+use crate::{
+    Setting,
+    figures::median,
+    held_mesh::HeldMesh,
+    run::{FrameFigures, Run, WARM_UP, run},
+};
+use brickmesh_tests::program::brickmesh;
+use std::{fs, path::Path, process::Command};
+
+/// Frames from leap to leap.
+const LEAP_EVERY: u32 = 10;
+/// Zoom of the close camera; that of the far one is 1.
+const CLOSE: f64 = 4.0;
+/// Degrees from frame to frame.
+const SPIN: f64 = 3.6;
+/// Elevation, degrees.
+const ELEVATION: f64 = 20.0;
+/// Frames after a leap that are told apart; later ones are steady again.
+const AFTER: u32 = 4;
+
+/// A path of the camera.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CameraPath {
+    Orbit,
+    Leaps,
+}
+
+/// Measures and prints.
+pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
+    let can = |option| help().map(|text| text.contains(option));
+    let (cameras, steal) = (can("--cameras")?, can("--steal")?);
+    if !steal {
+        eprintln!("this program has no --steal: off and on are the same, the ratio is noise");
+    }
+    let mesh = HeldMesh::new(setting, setting.hosts)?;
+    println!("### Stealing\n");
+    println!("| camera | frames | off ms | on ms | on / off | estimates off by | stolen jobs |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
+    for path in [CameraPath::Orbit, CameraPath::Leaps] {
+        if !cameras && path == CameraPath::Leaps {
+            eprintln!("this program has no --cameras: leaps are left out");
+            continue;
+        }
+        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let more = camera_arguments(path, cameras, setting.frames, folder.path())?;
+        let mut pairs = Vec::new();
+        for round in 1..=setting.rounds {
+            let side = |on: &str| {
+                let mut more = more.clone();
+                if steal {
+                    more.extend(["--steal".to_owned(), on.to_owned()]);
+                }
+                eprintln!("round {round}, stealing {on} …");
+                run(setting, &mesh, &more, |_| Ok(()))
+            };
+            pairs.push((side("off")?, side("on")?));
+        }
+        print(path, &pairs);
+    }
+    println!();
+    Ok(())
+}
+
+fn help() -> Result<String, String> {
+    let output = Command::new(brickmesh())
+        .args(["render", "--help"])
+        .output();
+    let output = output.map_err(|e| e.to_string())?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn camera_arguments(
+    path: CameraPath,
+    cameras: bool,
+    frames: u32,
+    folder: &Path,
+) -> Result<Vec<String>, String> {
+    if !cameras {
+        let orbit = format!("0,{ELEVATION}");
+        let spin = SPIN.to_string();
+        return Ok(["--orbit", &orbit, "--spin", &spin]
+            .map(str::to_owned)
+            .to_vec());
+    }
+    let file = folder.join("cameras.json");
+    fs::write(&file, camera_list(path, frames).to_string()).map_err(|e| e.to_string())?;
+    Ok(vec!["--cameras".to_owned(), file.display().to_string()])
+}
+
+/// An entry a frame, with the text of `--orbit`.
+fn camera_list(path: CameraPath, frames: u32) -> serde_json::Value {
+    let camera = |frame: u32| {
+        let close = path == CameraPath::Leaps && frame / LEAP_EVERY % 2 == 1;
+        let zoom = if close { CLOSE } else { 1.0 };
+        let azimuth = SPIN * f64::from(frame);
+        serde_json::json!({ "orbit": format!("{azimuth:.3},{ELEVATION},{zoom}") })
+    };
+    (0..frames).map(camera).collect()
+}
+
+/// A row for each group of frames.
+fn print(path: CameraPath, pairs: &[(Run, Run)]) {
+    if path == CameraPath::Orbit {
+        return row("orbit", pairs, |_| true);
+    }
+    for (close, name) in [(true, "leap to close"), (false, "leap to far")] {
+        let side = move |frame: u32| (frame / LEAP_EVERY % 2 == 1) == close && frame >= LEAP_EVERY;
+        for after in 0..AFTER {
+            let which = move |frame| side(frame) && frame % LEAP_EVERY == after;
+            row(&format!("{name}, frame +{after}"), pairs, which);
+        }
+        let which = move |frame| side(frame) && frame % LEAP_EVERY >= AFTER;
+        row(&format!("{name}, later"), pairs, which);
+    }
+}
+
+/// Medians over the frames that are meant; the ratio is that of the same frames of a round.
+fn row(name: &str, pairs: &[(Run, Run)], which: impl Fn(u32) -> bool) {
+    let mut frames: Vec<(&FrameFigures, &FrameFigures)> = Vec::new();
+    for (off, on) in pairs {
+        let both = off.frames.iter().zip(&on.frames).zip(0..).skip(WARM_UP);
+        frames.extend(
+            both.filter(|(_, index)| which(*index))
+                .map(|(pair, _)| pair),
+        );
+    }
+    println!(
+        "| {name} | {} | {:.1} | {:.1} | {:.3} | {:.0} % | {:.1} |",
+        frames.len(),
+        median(frames.iter().map(|(off, _)| off.interval_ms)),
+        median(frames.iter().map(|(_, on)| on.interval_ms)),
+        median(
+            frames
+                .iter()
+                .map(|(off, on)| on.interval_ms / off.interval_ms)
+        ),
+        100.0 * median(frames.iter().map(|(off, _)| off.estimate_error)),
+        median(frames.iter().map(|(_, on)| on.stolen as f64)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_camera_leaps_every_ten_frames() {
+        let list = camera_list(CameraPath::Leaps, 30);
+        let orbit = |n: usize| list[n]["orbit"].as_str().map(str::to_owned);
+        assert_eq!(orbit(9).as_deref(), Some("32.400,20,1"));
+        assert_eq!(orbit(10).as_deref(), Some("36.000,20,4"));
+        assert_eq!(orbit(20).as_deref(), Some("72.000,20,1"));
+    }
+}
