@@ -11,7 +11,7 @@ use crate::{
 use brickmesh_topology::{
     BrickIndex, Manifest, PeerId,
     brick_set::BrickSet,
-    placement::{deal, shares},
+    placement::{PlacementMethod, deal, place, shares},
     roster::RosterEntry,
     schedule::SPEED_ONE,
 };
@@ -28,6 +28,9 @@ pub(super) const FETCHES_MAX: usize = 8;
 const FETCH_TIME: Duration = Duration::from_secs(20);
 /// How long a refused brick waits before it is asked for elsewhere.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
+/// Bricks times copies up to which bricks are scattered by swaps: about a fifth of a second, in
+/// which this peer does nothing else. Larger placements are dealt only.
+const SWAP_WORK_MAX: u64 = 1 << 21;
 
 /// See the module.
 #[derive(Debug)]
@@ -88,7 +91,14 @@ impl Holding {
             .iter()
             .take(8)
             .fold(0, |s, &b| s << 8 | u64::from(b));
-        let placed = deal(bricks, &capacities, seed).into_iter();
+        let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
+        let placed = if copies * u64::from(bricks) <= SWAP_WORK_MAX {
+            let method = PlacementMethod::Redundant;
+            place(self.manifest.grid(), &capacities, method, seed).held
+        } else {
+            deal(bricks, &capacities, seed)
+        };
+        let placed = placed.into_iter();
         let mine = taking_part
             .iter()
             .zip(placed)
