@@ -5,8 +5,11 @@
 
 mod jobs;
 mod mesh;
+mod paper;
 mod placement;
 mod schedule;
+
+pub use paper::{PaperOptions, paper};
 
 /// What cannot be simulated.
 #[derive(Debug, thiserror::Error)]
