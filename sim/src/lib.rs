@@ -9,14 +9,14 @@ mod paper;
 mod placement;
 mod schedule;
 
-pub use paper::{PaperOptions, paper};
+pub use paper::{PaperAnswer, PaperOptions, Plot, paper};
 
 /// What cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
     /// An unknown experiment.
-    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs, mesh")]
+    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs, mesh, paper")]
     What {
         /// Name found.
         found: String,

@@ -10,12 +10,15 @@ mod cell_volume;
 mod cost_model;
 mod evaluation;
 mod parameters;
+mod plots;
 mod ray_counts;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod variants;
 mod virtual_cluster;
+
+pub use plots::Plot;
 
 use crate::SimError;
 use parameters::Parameters;
@@ -37,6 +40,17 @@ pub struct PaperOptions {
     pub seed: u64,
     /// Parameters that differ from their defaults, `name=value`.
     pub vary: Vec<String>,
+    /// Whether the figures are drawn.
+    pub plots: bool,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaperAnswer {
+    /// The tables and the data of the figures, and the parameters they were made with.
+    pub json: String,
+    /// The figures, where they were asked for.
+    pub plots: Vec<Plot>,
 }
 
 impl Default for PaperOptions {
@@ -46,15 +60,16 @@ impl Default for PaperOptions {
             frames: 5000,
             seed: 1,
             vary: Vec::new(),
+            plots: false,
         }
     }
 }
 
-/// Runs a paper's evaluation; returns JSON. With 5000 frames it takes minutes.
+/// Runs a paper's evaluation. With 5000 frames it takes minutes.
 ///
 /// # Errors
 /// [`SimError`] where there is no such paper, or an option is out of bounds.
-pub fn paper(options: &PaperOptions) -> Result<String, SimError> {
+pub fn paper(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
     if options.paper != FREY_ERTL {
         return Err(SimError::Field {
             what: "paper",
@@ -66,8 +81,14 @@ pub fn paper(options: &PaperOptions) -> Result<String, SimError> {
     let parameters = Parameters::new(options.frames, options.seed, &options.vary)?;
     let series = evaluation::evaluate(&parameters, evaluation::DEVICES)?;
     let answer = tables::answer(&parameters, &series);
-    serde_json::to_string_pretty(&answer).map_err(|source| SimError::Json {
+    let json = serde_json::to_string_pretty(&answer).map_err(|source| SimError::Json {
         what: "paper",
         source,
-    })
+    })?;
+    let plots = if options.plots {
+        plots::plots(&series)
+    } else {
+        Vec::new()
+    };
+    Ok(PaperAnswer { json, plots })
 }

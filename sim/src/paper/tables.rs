@@ -95,14 +95,14 @@ struct Figure10Row {
 }
 
 /// Frames of figure 8.
-const PREDICTION_FRAMES: usize = 50;
+pub(super) const PREDICTION_FRAMES: usize = 50;
 /// Frames of figure 7 that are printed.
 const FIGURE_7_FRAMES: usize = 250;
 /// Devices of the figures along the path.
-const FIGURE_DEVICES: usize = 8;
+pub(super) const FIGURE_DEVICES: usize = 8;
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of frames")]
-fn ms(micros: u64) -> f64 {
+pub(super) fn ms(micros: u64) -> f64 {
     micros as f64 / 1e3
 }
 
@@ -113,7 +113,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 /// |a − b| / b, or 0 where there is nothing.
-fn relative_error(expected: u64, measured: u64) -> f64 {
+pub(super) fn relative_error(expected: u64, measured: u64) -> f64 {
     if measured == 0 {
         0.0
     } else {
@@ -126,6 +126,11 @@ impl Series {
     /// cost yet.
     pub(super) fn mean_max_ms(&self) -> f64 {
         mean(self.measured_frames().iter().map(|f| ms(f.max)))
+    }
+
+    /// Mean shortest time in milliseconds.
+    pub(super) fn mean_min_ms(&self) -> f64 {
+        mean(self.measured_frames().iter().map(|f| ms(f.min)))
     }
 
     fn measured_frames(&self) -> &[FrameTimes] {
@@ -196,7 +201,7 @@ fn scaling(all: &[Series]) -> Vec<ScalingRow> {
         .filter(|s| s.is("standard", BRICK_EDGE, s.cluster.devices));
     let row = |s: &Series| ScalingRow {
         devices: s.cluster.devices,
-        mean_min_ms: mean(s.measured_frames().iter().map(|f| ms(f.min))),
+        mean_min_ms: s.mean_min_ms(),
         mean_max_ms: s.mean_max_ms(),
         redundancy: s.cluster.redundancy,
         volume: s.volume,
