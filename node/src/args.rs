@@ -289,10 +289,22 @@ pub struct StatusArgs {
 /// `sim`
 #[derive(Clone, Debug, Args)]
 pub struct SimArgs {
-    /// placement, schedule or jobs
+    /// placement, schedule, jobs, mesh or paper
     pub what: String,
-    /// JSON input; - for standard input
+    /// JSON input; - for standard input; for paper its name, frey-ertl-2011
     pub file: PathBuf,
+    /// paper: frames of the camera path [default: 5000]
+    #[arg(long)]
+    pub frames: Option<usize>,
+    /// paper: seed of path, placement and noise [default: 1]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// paper: folder to write the figures to, as SVG
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
+    /// paper: change a parameter that is listed in the answer; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub vary: Vec<String>,
 }
 
 /// Which device to take.

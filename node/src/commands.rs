@@ -4,18 +4,15 @@ mod data;
 mod devices;
 mod peer;
 pub(crate) mod render;
+mod sim;
 mod status;
 
 pub(crate) use render::{open_source, transfer_of};
 
 use crate::{args::Command, stop::Stop, window};
-use std::io::Read as _;
 
 /// Any error, as text for people.
 pub(crate) type CommandResult = Result<(), Box<dyn std::error::Error>>;
-
-/// Most bytes of a simulation's input.
-const SIM_BYTES_MAX: u64 = 256 << 20;
 
 /// Runs a command to its end.
 ///
@@ -31,25 +28,6 @@ pub fn run(command: Command, stop: Stop) -> CommandResult {
         Command::Info(args) => data::info(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Status(args) => status::run(&args, stop),
-        Command::Sim(args) => sim(&args.what, &args.file),
+        Command::Sim(args) => sim::run(&args),
     }
-}
-
-fn sim(what: &str, file: &std::path::Path) -> CommandResult {
-    let mut input = String::new();
-    let error = |e: std::io::Error| format!("{}: {e}", file.display());
-    if file.as_os_str() == "-" {
-        std::io::stdin()
-            .take(SIM_BYTES_MAX)
-            .read_to_string(&mut input)
-            .map_err(error)?;
-    } else {
-        let opened = std::fs::File::open(file).map_err(error)?;
-        opened
-            .take(SIM_BYTES_MAX)
-            .read_to_string(&mut input)
-            .map_err(error)?;
-    }
-    println!("{}", brickmesh_sim::run(what, &input)?);
-    Ok(())
 }

@@ -5,15 +5,18 @@
 
 mod jobs;
 mod mesh;
+mod paper;
 mod placement;
 mod schedule;
+
+pub use paper::{PaperAnswer, PaperOptions, Plot, paper};
 
 /// What cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
     /// An unknown experiment.
-    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs, mesh")]
+    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs, mesh, paper")]
     What {
         /// Name found.
         found: String,

@@ -1,6 +1,6 @@
 //! `sim mesh`: frames of a virtual mesh on a virtual clock. Peers run the state machines that real
-//! ones run: every frame is planned by [`FramePlan`], rendered and stolen by [`Work`], awaited by
-//! [`FrameTracker`]; only time, messages and the devices are simulated.
+//! ones run: every frame is planned by `FramePlan`, rendered and stolen by `Work`, awaited by
+//! `FrameTracker`; only time, messages and the devices are simulated.
 //!
 //! What a job really costs is not what the plan expects: every brick has a dearness of its own,
 //! drawn from the seed, that only measuring shows; and a few per cent of noise on each job.

@@ -203,6 +203,12 @@ impl VisibleCells {
         Self(manifest.grid().bricks().map(mask).collect())
     }
 
+    /// These masks, one a brick, as a simulation makes them without voxels.
+    #[must_use]
+    pub fn from_masks(masks: Vec<u64>) -> Self {
+        Self(masks)
+    }
+
     /// Whether any cell of a brick is visible.
     #[must_use]
     pub fn any(&self, brick: BrickIndex) -> bool {

@@ -1,0 +1,61 @@
+//! `brickmesh sim`: reads the input, runs the simulation, prints its answer.
+
+use super::CommandResult;
+use crate::args::SimArgs;
+use brickmesh_sim::PaperOptions;
+use std::{io::Read as _, path::Path};
+
+/// Most bytes of a simulation's input.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Runs the command.
+pub(super) fn run(args: &SimArgs) -> CommandResult {
+    if args.what == "paper" {
+        return paper(args);
+    }
+    let of_paper = args.frames.is_some() || args.seed.is_some() || args.plots.is_some();
+    if of_paper || !args.vary.is_empty() {
+        return Err("--frames, --seed, --plots and --vary belong to sim paper alone".into());
+    }
+    println!("{}", brickmesh_sim::run(&args.what, &read(&args.file)?)?);
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<String, Box<dyn std::error::Error>> {
+    let mut input = String::new();
+    let error = |e: std::io::Error| format!("{}: {e}", file.display());
+    if file.as_os_str() == "-" {
+        std::io::stdin()
+            .take(BYTES_MAX)
+            .read_to_string(&mut input)
+            .map_err(error)?;
+    } else {
+        let opened = std::fs::File::open(file).map_err(error)?;
+        opened
+            .take(BYTES_MAX)
+            .read_to_string(&mut input)
+            .map_err(error)?;
+    }
+    Ok(input)
+}
+
+fn paper(args: &SimArgs) -> CommandResult {
+    let defaults = PaperOptions::default();
+    let answer = brickmesh_sim::paper(&PaperOptions {
+        paper: args.file.to_string_lossy().into_owned(),
+        frames: args.frames.unwrap_or(defaults.frames),
+        seed: args.seed.unwrap_or(defaults.seed),
+        vary: args.vary.clone(),
+        plots: args.plots.is_some(),
+    })?;
+    if let Some(folder) = &args.plots {
+        let error = |e: std::io::Error| format!("{}: {e}", folder.display());
+        std::fs::create_dir_all(folder).map_err(error)?;
+        for plot in &answer.plots {
+            let file = folder.join(&plot.name);
+            std::fs::write(&file, &plot.svg).map_err(|e| format!("{}: {e}", file.display()))?;
+        }
+    }
+    println!("{}", answer.json);
+    Ok(())
+}

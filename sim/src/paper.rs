@@ -1,0 +1,94 @@
+//! `sim paper frey-ertl-2011`: the paper's evaluation on a virtual cluster.
+//!
+//! Source: Frey, Ertl 2011, section 6: a volume of 1024³ voxels in 27 bricks of 352³, ten of them
+//! on a device, pictures of 1024² pixels, a random walk of 5000 frames, 3 to 8 devices, the
+//! variants of Table 1; and ours beside them. Decisions are `topology`'s; times are a model's
+//! (`cost_model`). What the paper does not give is a named parameter (`parameters`).
+
+mod camera_path;
+mod cell_volume;
+mod cost_model;
+mod evaluation;
+mod parameters;
+mod plots;
+mod ray_counts;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod variants;
+mod virtual_cluster;
+
+pub use plots::Plot;
+
+use crate::SimError;
+use parameters::Parameters;
+
+/// Edge of the volume in voxels.
+const EDGE: u32 = 1024;
+
+/// The paper whose evaluation there is.
+const FREY_ERTL: &str = "frey-ertl-2011";
+
+/// What to evaluate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaperOptions {
+    /// Name of the paper.
+    pub paper: String,
+    /// Frames of the camera path.
+    pub frames: usize,
+    /// Seed of path, placement and noise.
+    pub seed: u64,
+    /// Parameters that differ from their defaults, `name=value`.
+    pub vary: Vec<String>,
+    /// Whether the figures are drawn.
+    pub plots: bool,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaperAnswer {
+    /// The tables and the data of the figures, and the parameters they were made with.
+    pub json: String,
+    /// The figures, where they were asked for.
+    pub plots: Vec<Plot>,
+}
+
+impl Default for PaperOptions {
+    fn default() -> Self {
+        Self {
+            paper: FREY_ERTL.to_owned(),
+            frames: 5000,
+            seed: 1,
+            vary: Vec::new(),
+            plots: false,
+        }
+    }
+}
+
+/// Runs a paper's evaluation. With 5000 frames it takes minutes.
+///
+/// # Errors
+/// [`SimError`] where there is no such paper, or an option is out of bounds.
+pub fn paper(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
+    if options.paper != FREY_ERTL {
+        return Err(SimError::Field {
+            what: "paper",
+            field: "paper".to_owned(),
+            found: format!("{:?}", options.paper),
+            expected: format!("there is {FREY_ERTL:?}"),
+        });
+    }
+    let parameters = Parameters::new(options.frames, options.seed, &options.vary)?;
+    let series = evaluation::evaluate(&parameters, evaluation::DEVICES)?;
+    let answer = tables::answer(&parameters, &series);
+    let json = serde_json::to_string_pretty(&answer).map_err(|source| SimError::Json {
+        what: "paper",
+        source,
+    })?;
+    let plots = if options.plots {
+        plots::plots(&series)
+    } else {
+        Vec::new()
+    };
+    Ok(PaperAnswer { json, plots })
+}
