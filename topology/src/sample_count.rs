@@ -8,7 +8,8 @@
 //! Method: a pinhole's rays stand |p| / (step · a · z³) samples to a unit of volume at the point p
 //! seen from the eye, with z its depth and a the area of a pixel at depth 1: a pixel's footprint
 //! at depth z, orthogonal to its ray, is a·z²·(z/|p|). The box is cut into pieces that are taken
-//! at their centres; pieces off the screen or wholly transparent count nothing.
+//! at their centres; pieces wholly transparent count nothing, pieces across the screen's border the
+//! share that is on it: nothing jumps while the camera moves.
 
 use crate::{
     brick_grid::{BrickGrid, BrickIndex},
@@ -32,6 +33,8 @@ pub struct SampleCounter<'a> {
     /// Samples per voxel at depth 1 and |p| = 1.
     density: f64,
     voxel_edge: f64,
+    /// Screen units per world unit at depth 1, on x and y.
+    scale: [f64; 2],
     cells: Option<(&'a BrickGrid, &'a VisibleCells)>,
 }
 
@@ -54,6 +57,7 @@ impl<'a> SampleCounter<'a> {
             ],
             density: voxel_volume / (step * pixel_area),
             voxel_edge: volume.spacing.iter().fold(f64::INFINITY, |a, &b| a.min(b)),
+            scale: [view.right, view.down].map(|v| v.length().recip()),
             cells: None,
         }
     }
@@ -100,12 +104,19 @@ impl<'a> SampleCounter<'a> {
         // without bound or not at all.
         let radius = 0.5 * self.voxel_edge * f64::from(piece.size().into_iter().max().unwrap_or(1));
         let depth = z.max(radius);
-        if z < -radius || x.abs() > depth + radius || y.abs() > depth + radius {
+        if z < -radius {
             return 0.0;
         }
-        let visible = self
-            .cells
-            .map_or(1.0, |(grid, cells)| cells.share(grid, brick, &piece));
+        let on_screen =
+            |at: f64, wide: f64| ((depth + wide - at.abs()) / (2.0 * wide)).clamp(0.0, 1.0);
+        let seen = on_screen(x, radius * self.scale[0]) * on_screen(y, radius * self.scale[1]);
+        if seen <= 0.0 {
+            return 0.0;
+        }
+        let visible = seen
+            * self
+                .cells
+                .map_or(1.0, |(grid, cells)| cells.share(grid, brick, &piece));
         let length = p.length().max(radius);
         visible * piece.voxel_count() as f64 * self.density * length / (depth * depth * depth)
     }

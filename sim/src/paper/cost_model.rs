@@ -7,7 +7,7 @@
 //! Calibration of the GTX 285: 192 threads on each of 30 multiprocessors hide its latencies (CUDA
 //! C Programming Guide of its time), that many rays fill it; a ray's 16 bytes of RGBA cross the bus in 5 ns at 3 GB/s, its set-up about as much again; a
 //! kernel launch with synchronisation and the start of a copy, 0.3 ms. The time per sample is the
-//! one number that is fitted: such that `standard` on 8 devices, `filled` volume, `far` path, is
+//! one number that is fitted: such that `standard` on 8 devices, `filled` volume, `near` path, is
 //! of the paper's size (55.5 ms). Nothing is fitted to any ratio.
 
 use brickmesh_topology::{View, VoxelBox};
