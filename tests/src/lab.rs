@@ -7,7 +7,7 @@
 
 mod share;
 
-pub use share::{CpuShare, cpu_time};
+pub use share::{CpuShare, cpu_time, cpu_time_by_thread};
 
 use std::{
     ffi::OsStr,

@@ -7,7 +7,8 @@
 //! Not here: more than one core, and pinning.
 
 use std::{
-    fs,
+    collections::BTreeMap,
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -113,20 +114,49 @@ impl Drop for CpuShare {
 /// # Errors
 /// Where there is no such process.
 pub fn cpu_time(pid: u32) -> Result<Duration, String> {
-    let path = format!("/proc/{pid}/stat");
-    let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-    let ticks = ticks(&text).ok_or_else(|| format!("{path}: {text:?}"))?;
-    Ok(Duration::from_secs(1) * ticks / TICKS_PER_SECOND)
+    let (_, time) = name_and_time(&Path::new("/proc").join(pid.to_string()))?;
+    Ok(time)
 }
 
-/// User and system time of a line of `/proc/PID/stat`: the 14th and 15th field; the second is in
-/// parentheses and may hold blanks.
-fn ticks(stat: &str) -> Option<u32> {
-    let (_, after) = stat.rsplit_once(')')?;
+/// The same by thread, under the threads' names; threads of one name together. The first thread
+/// is called `main`. Threads that have ended are left out.
+///
+/// # Errors
+/// Where there is no such process.
+pub fn cpu_time_by_thread(pid: u32) -> Result<BTreeMap<String, Duration>, String> {
+    let folder = Path::new("/proc").join(pid.to_string()).join("task");
+    let error = |e: io::Error| format!("{}: {e}", folder.display());
+    let mut times = BTreeMap::new();
+    for entry in fs::read_dir(&folder).map_err(error)? {
+        let entry = entry.map_err(error)?;
+        // A thread may end while it is looked at.
+        let Ok((name, time)) = name_and_time(&entry.path()) else {
+            continue;
+        };
+        let is_first = entry.file_name().to_str() == Some(&pid.to_string());
+        let name = if is_first { "main".to_owned() } else { name };
+        *times.entry(name).or_insert(Duration::ZERO) += time;
+    }
+    Ok(times)
+}
+
+/// What the `stat` of a process or thread says.
+fn name_and_time(folder: &Path) -> Result<(String, Duration), String> {
+    let path = folder.join("stat");
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let (name, ticks) = name_and_ticks(&text).ok_or_else(|| format!("{text:?}"))?;
+    Ok((name, Duration::from_secs(1) * ticks / TICKS_PER_SECOND))
+}
+
+/// Name, and user and system time, of a line of `stat`: the 14th and 15th field; the second is
+/// the name in parentheses, which may hold blanks.
+fn name_and_ticks(stat: &str) -> Option<(String, u32)> {
+    let (before, after) = stat.rsplit_once(')')?;
+    let (_, name) = before.split_once('(')?;
     let mut fields = after.split_whitespace().skip(11);
     let user: u32 = fields.next()?.parse().ok()?;
     let system: u32 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
+    Some((name.to_owned(), user.checked_add(system)?))
 }
 
 /// Where groups with a cpu controller are made.
@@ -209,7 +239,7 @@ mod tests {
     #[test]
     fn processor_time_is_read_past_a_name_with_blanks() {
         let line = "7 (a b) c) S 1 7 7 0 -1 4194560 1 2 3 4 120 30 5 6 20 0 1 0 9";
-        assert_eq!(ticks(line), Some(150));
-        assert_eq!(ticks("7 (short) S 1"), None);
+        assert_eq!(name_and_ticks(line), Some(("a b) c".to_owned(), 150)));
+        assert_eq!(name_and_ticks("7 (short) S 1"), None);
     }
 }

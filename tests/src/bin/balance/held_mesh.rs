@@ -2,10 +2,11 @@
 
 use crate::Setting;
 use brickmesh_tests::{
-    lab::{Host, Lab, Wiring, cpu_time},
+    lab::{Host, Lab, Wiring, cpu_time_by_thread},
     program::brickmesh,
 };
 use std::{
+    collections::BTreeMap,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -71,9 +72,10 @@ impl HeldMesh {
         command
     }
 
-    /// Processor time that each host's peer has taken so far.
-    pub(crate) fn cpu_times(&self) -> Result<Vec<Duration>, String> {
-        self.pids.iter().map(|&pid| cpu_time(pid)).collect()
+    /// Processor time that the threads of each host's peer have taken so far, by name.
+    pub(crate) fn cpu_times(&self) -> Result<Vec<BTreeMap<String, Duration>>, String> {
+        let pids = self.pids.iter();
+        pids.map(|&pid| cpu_time_by_thread(pid)).collect()
     }
 
     /// Changes a host's share of a core.

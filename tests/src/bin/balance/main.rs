@@ -45,6 +45,9 @@ struct Args {
     /// Hosts, besides the viewer's
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     hosts: u32,
+    /// Counts of hosts for the speed-up [default: 1, 2, 4, … to --hosts]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    host_counts: Vec<u32>,
     /// Fraction of a core that each host is held to
     #[arg(long, default_value_t = 0.2)]
     share: f64,
@@ -81,6 +84,7 @@ struct Setting {
     frames: u32,
     size: String,
     hosts: usize,
+    host_counts: Vec<usize>,
     share: f64,
     viewer_share: f64,
     link_megabits: Option<u32>,
@@ -100,11 +104,18 @@ impl Setting {
         if !volume.exists() {
             return Err(format!("{}: no such volume", volume.display()));
         }
+        let host_counts = if args.host_counts.is_empty() {
+            let doubled = |n: &u32| n.checked_mul(2).filter(|&n| n <= args.hosts);
+            std::iter::successors(Some(1), doubled).collect()
+        } else {
+            args.host_counts
+        };
         Ok(Self {
             volume,
             frames: args.frames,
             size: args.size,
             hosts: args.hosts as usize,
+            host_counts: host_counts.into_iter().map(|n| n as usize).collect(),
             share: args.share,
             viewer_share: args.viewer_share,
             link_megabits: args.link_megabits,

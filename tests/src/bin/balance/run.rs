@@ -52,8 +52,8 @@ pub(crate) struct FrameFigures {
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) frames: Vec<FrameFigures>,
-    /// Processor time of each host's peer a frame, milliseconds.
-    pub(crate) peer_cpu_ms: Vec<f64>,
+    /// Processor time of each host's peer a frame, milliseconds, by kind of thread.
+    pub(crate) peer_cpu_ms: Vec<BTreeMap<Work, f64>>,
     /// Processor time of the viewer a frame, milliseconds.
     pub(crate) viewer_cpu_ms: f64,
 }
@@ -62,6 +62,31 @@ impl Run {
     /// The frames that count.
     pub(crate) fn warm(&self) -> impl Iterator<Item = &FrameFigures> {
         self.frames.iter().skip(WARM_UP)
+    }
+}
+
+/// What a thread of a peer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// The CPU device's threads.
+    Rays,
+    /// The raycaster and the compositor: cutting, encoding, blending.
+    Pixels,
+    /// libp2p: encryption, streams, sockets.
+    Network,
+    /// All other actors: decoding, planning.
+    Actors,
+}
+
+impl Work {
+    /// By the name of the thread, as Linux cuts it.
+    fn of(thread: &str) -> Self {
+        match thread {
+            name if name.starts_with("brickmesh-cpu") => Self::Rays,
+            name if name.starts_with("brickmesh-net") => Self::Network,
+            "main" => Self::Actors,
+            _ => Self::Pixels,
+        }
     }
 }
 
@@ -209,7 +234,7 @@ fn picture(folder: &Path, frame: usize) -> PathBuf {
 /// Processor times at a count of frames.
 struct CpuNow {
     done: usize,
-    peers: Vec<Duration>,
+    peers: Vec<BTreeMap<String, Duration>>,
     viewer: Duration,
 }
 
@@ -221,19 +246,25 @@ fn cpu_now(mesh: &HeldMesh, viewer: u32, done: usize) -> Result<CpuNow, String> 
     })
 }
 
-fn cpu_per_frame(first: Option<CpuNow>, last: Option<CpuNow>) -> (Vec<f64>, f64) {
+fn cpu_per_frame(first: Option<CpuNow>, last: Option<CpuNow>) -> (Vec<BTreeMap<Work, f64>>, f64) {
     let (Some(first), Some(last)) = (first, last) else {
         return (Vec::new(), f64::NAN);
     };
     let frames = (last.done - first.done) as f64;
-    let each = |before: Duration, after: Duration| {
+    let a_frame = |before: Duration, after: Duration| {
         after.saturating_sub(before).as_secs_f64() * 1000.0 / frames
     };
+    let peer = |(before, after): (&BTreeMap<String, _>, &BTreeMap<String, _>)| {
+        let mut works = BTreeMap::new();
+        for (name, &time) in after {
+            let start = before.get(name).copied().unwrap_or_default();
+            *works.entry(Work::of(name)).or_insert(0.0) += a_frame(start, time);
+        }
+        works
+    };
     let peers = first.peers.iter().zip(&last.peers);
-    (
-        peers.map(|(b, a)| each(*b, *a)).collect(),
-        each(first.viewer, last.viewer),
-    )
+    let viewer = a_frame(first.viewer, last.viewer);
+    (peers.map(peer).collect(), viewer)
 }
 
 fn frames(stats: &Path, folder: &Path) -> Result<Vec<FrameFigures>, String> {
