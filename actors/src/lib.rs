@@ -11,6 +11,7 @@ pub mod data_set;
 pub mod local_bus;
 pub mod messages;
 pub mod outbox;
+pub mod parcels;
 pub mod peer;
 pub mod raycaster;
 pub mod render_queue;

@@ -1,13 +1,12 @@
 //! The raycaster: owns the device, on its own thread; loads bricks and renders its peer's jobs,
-//! oldest frame first and front to back, sending each run of a tile to the tile's compositor as
-//! soon as it is whole.
+//! oldest frame first and front to back, and sends runs of each tile to the tile's compositor.
 
 use crate::{
     bus::{BusError, Lane},
-    messages::{Message, Partial, Pixels, TilePart},
+    messages::{JobTime, Message, Partial},
     outbox::Outbox,
+    parcels::{Parcel, Parcels},
     render_queue::{ActiveFrame, FrameKey, RenderQueue},
-    run_gathering::{Run, RunGathering},
 };
 use actix::{Actor, Handler, SyncContext};
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, Job, RenderDevice};
@@ -44,7 +43,7 @@ pub struct Raycaster {
     queue: RenderQueue,
     /// The frame whose scene the device has.
     scene_of: Option<FrameKey>,
-    gathering: BTreeMap<FrameKey, RunGathering>,
+    parcels: BTreeMap<FrameKey, Parcels>,
 }
 
 impl std::fmt::Debug for Raycaster {
@@ -73,7 +72,7 @@ impl Raycaster {
             outbox,
             queue,
             scene_of: None,
-            gathering: BTreeMap::new(),
+            parcels: BTreeMap::new(),
         }
     }
 
@@ -128,65 +127,36 @@ impl Raycaster {
         let mut outputs = Vec::new();
         frame.work().job_done(job, measured_micros, &mut outputs);
         frame.carry_out(outputs, &self.outbox);
-        let done = Message::JobDone {
-            frame: frame.key.1,
-            plan: frame.plan.digest,
+        let parcels = self.parcels.entry(frame.key.clone()).or_default();
+        parcels.add_time(JobTime {
             job,
             measured_micros,
-        };
-        self.outbox
-            .send_patiently(&frame.key.0, Lane::Control, done)?;
-        let gathering = self.gathering.entry(frame.key.clone()).or_default();
+        });
         let is_next_here = |j: usize| u32::try_from(j).is_ok_and(|j| frame.work().is_queued(j));
-        let mut ended = gathering.add(&frame.plan, index, &rendered.image, is_next_here);
-        if !frame.work().has_jobs() {
-            ended.extend(gathering.end_all());
+        let ended = (parcels.runs).add(&frame.plan, index, &rendered.image, is_next_here);
+        parcels.add(ended, |tile| frame.plan.tiles[tile].compositor);
+        let full = parcels.take_full();
+        send(&self.outbox, frame, full)?;
+        if frame.work().has_jobs() {
+            return Ok(());
         }
-        self.send(frame, ended)
+        send_all(&self.outbox, frame, parcels)
     }
 
-    /// Sends the runs that waited for a job which was stolen since, and forgets those of frames
-    /// that nobody needs any more.
+    /// Sends what waited for a job which was stolen since, and forgets the frames that nobody
+    /// needs any more.
     fn end_runs(&mut self, frames: &[Arc<ActiveFrame>]) {
-        let mut gathering = std::mem::take(&mut self.gathering);
-        gathering.retain(|key, _| frames.iter().any(|f| f.key == *key));
-        for (key, runs) in &mut gathering {
+        let mut parcels = std::mem::take(&mut self.parcels);
+        parcels.retain(|key, _| frames.iter().any(|f| f.key == *key));
+        for (key, of_frame) in &mut parcels {
             let frame = frames.iter().find(|f| f.key == *key);
             if let Some(frame) = frame.filter(|f| !f.work().has_jobs())
-                && let Err(error) = self.send(frame, runs.end_all())
+                && let Err(error) = send_all(&self.outbox, frame, of_frame)
             {
                 self.fail(frame, &error);
             }
         }
-        self.gathering = gathering;
-    }
-
-    /// Sends runs to their tiles' compositors, one message to each.
-    fn send(&self, frame: &ActiveFrame, runs: Vec<Run>) -> Result<(), RenderError> {
-        let mut parts: BTreeMap<usize, Vec<TilePart>> = BTreeMap::new();
-        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        for run in runs {
-            let part = TilePart {
-                tile: number(run.tile),
-                first: number(run.first),
-                count: number(run.count),
-                pixels: Pixels::of(&run.image),
-            };
-            let compositor = frame.plan.tiles[run.tile].compositor;
-            parts.entry(compositor).or_default().push(part);
-        }
-        for (compositor, tiles) in parts {
-            let partial = Partial {
-                requester: frame.key.0.as_str().to_owned(),
-                frame: frame.key.1,
-                plan: frame.plan.digest,
-                tiles,
-            };
-            let to = &frame.plan.peers[compositor];
-            self.outbox
-                .send_patiently(to, Lane::Pixels, Message::Partial(Box::new(partial)))?;
-        }
-        Ok(())
+        self.parcels = parcels;
     }
 
     fn fail(&self, frame: &ActiveFrame, error: &RenderError) {
@@ -199,6 +169,47 @@ impl Raycaster {
         };
         self.outbox.send_or_log(&frame.key.0, Lane::Control, failed);
     }
+}
+
+/// Sends all that waits, runs that might have grown among it.
+fn send_all(
+    outbox: &Outbox,
+    frame: &ActiveFrame,
+    parcels: &mut Parcels,
+) -> Result<(), RenderError> {
+    let open = parcels.runs.end_all();
+    parcels.add(open, |tile| frame.plan.tiles[tile].compositor);
+    let (all, jobs) = parcels.take_all();
+    send(outbox, frame, all)?;
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let done = Message::JobsDone {
+        frame: frame.key.1,
+        plan: frame.plan.digest,
+        jobs,
+    };
+    outbox.send_patiently(&frame.key.0, Lane::Control, done)?;
+    Ok(())
+}
+
+/// Sends parcels to their compositors.
+fn send(
+    outbox: &Outbox,
+    frame: &ActiveFrame,
+    parcels: Vec<(usize, Parcel)>,
+) -> Result<(), RenderError> {
+    for (compositor, parcel) in parcels {
+        let partial = Partial {
+            requester: frame.key.0.as_str().to_owned(),
+            frame: frame.key.1,
+            plan: frame.plan.digest,
+            tiles: parcel.tiles,
+        };
+        let to = &frame.plan.peers[compositor];
+        outbox.send_patiently(to, Lane::Pixels, Message::Partial(Box::new(partial)))?;
+    }
+    Ok(())
 }
 
 impl Actor for Raycaster {

@@ -537,18 +537,17 @@ impl Requester {
     fn said(&mut self, from: PeerId, message: Message, bytes: u64, ctx: &mut Context<Self>) {
         match message {
             tile @ Message::Tile { .. } => self.take_tile(from, tile, bytes, ctx),
-            Message::JobDone {
-                frame,
-                plan,
-                job,
-                measured_micros,
-            } => {
-                let by = from.clone();
-                let input = FrameInput::Job { job, plan, from };
-                if self.apply(frame, input, "another plan", ctx)
-                    && let Some(p) = self.pending.get_mut(&frame.number)
-                {
-                    p.measured.insert(job, (by, measured_micros));
+            Message::JobsDone { frame, plan, jobs } => {
+                for done in jobs {
+                    let from = from.clone();
+                    let by = from.clone();
+                    let job = done.job;
+                    let input = FrameInput::Job { job, plan, from };
+                    if self.apply(frame, input, "another plan", ctx)
+                        && let Some(p) = self.pending.get_mut(&frame.number)
+                    {
+                        p.measured.insert(job, (by, done.measured_micros));
+                    }
                 }
                 self.deliver_if_whole(frame);
             }

@@ -94,7 +94,7 @@ impl Switchboard {
                 })
                 .is_err(),
             Message::NeedInputs { .. }
-            | Message::JobDone { .. }
+            | Message::JobsDone { .. }
             | Message::Given { .. }
             | Message::Tile { .. }
             | Message::FrameFailed { .. }

@@ -39,8 +39,8 @@ fn manifest(bricks_on_an_edge: u32) -> Manifest {
     .expect("a manifest")
 }
 
-fn roster(bricks: u32, peers: usize) -> Roster {
-    let rooms = shares(bricks, &vec![bricks; peers], 3);
+fn roster(bricks: u32, peers: usize, copies: u32) -> Roster {
+    let rooms = shares(bricks, &vec![bricks; peers], copies);
     let held: Vec<BrickSet> = deal(bricks, &rooms, 1);
     Roster::new(held.into_iter().enumerate().map(|(n, bricks)| RosterEntry {
         peer: PeerId::new(&format!("peer-{n:02}")),
@@ -50,12 +50,12 @@ fn roster(bricks: u32, peers: usize) -> Roster {
 }
 
 fn plans(c: &mut Criterion) {
-    for (edge, peers) in [(8, 1), (4, 8), (6, 8), (6, 64)] {
+    for (edge, peers, copies) in [(8, 1, 3), (4, 8, 3), (4, 8, 8), (6, 8, 3), (6, 64, 3)] {
         let manifest = manifest(edge);
         let transfer = TransferFunction::ramp(0.0, 255.0);
         let visible = VisibleCells::of(&manifest, &transfer);
         let bricks = manifest.grid().brick_count();
-        let roster = roster(bricks, peers);
+        let roster = roster(bricks, peers, copies);
         let view = Camera::whole(manifest.volume())
             .view(1024, 1024)
             .expect("a view");
@@ -86,9 +86,8 @@ fn plans(c: &mut Criterion) {
                 (0..plan.jobs.len()).map(|j| (j, cost(j))).collect();
             costs = plan.costs_after(&costs, &measured);
         }
-        c.bench_function(&format!("frame_plan/{bricks}_bricks_{peers}_peers"), |b| {
-            b.iter(|| derive(black_box(&costs)));
-        });
+        let name = format!("frame_plan/{bricks}_bricks_{peers}_peers_{copies}_copies");
+        c.bench_function(&name, |b| b.iter(|| derive(black_box(&costs))));
     }
 }
 

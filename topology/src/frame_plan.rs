@@ -29,6 +29,10 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// More copies of each brick than this do not make jobs any smaller: with nine jobs for each
+/// device, schedules are within a few percent of even, and every job costs time and pixels.
+const COPIES_COUNTED_MAX: u32 = 3;
+
 /// How plans are made; every peer of a frame follows the same rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -268,8 +272,7 @@ fn trees(inputs: &PlanInputs<'_>, holders: &[Vec<usize>]) -> BTreeMap<BrickIndex
         .values()
         .flat_map(JobTree::leaf_values)
         .fold(0_u64, |sum, l| sum.saturating_add(l.cost_micros));
-    let copies = trees.keys().map(|b| holders[b.0 as usize].len()).max();
-    let copies = u32::try_from(copies.unwrap_or(1)).unwrap_or(u32::MAX);
+    let copies = usual_copies(trees.keys().map(|b| holders[b.0 as usize].len()));
     let devices = inputs.roster.entries().len();
     let view = volume
         .grid_from_world()
@@ -289,6 +292,14 @@ fn trees(inputs: &PlanInputs<'_>, holders: &[Vec<usize>]) -> BTreeMap<BrickIndex
         *tree = tree.split_and_merged(grid.owned_box(brick), &rule);
     }
     trees
+}
+
+/// Copies that a brick usually has. The paper's b is the most that any has; but bricks which some
+/// peer keeps of an earlier placement would make all jobs small, for the square of b counts.
+fn usual_copies(of_each: impl Iterator<Item = usize>) -> u32 {
+    let (sum, bricks) = of_each.fold((0, 0), |(sum, n), copies| (sum + copies, n + 1));
+    let mean = (2 * sum + bricks) / (2 * bricks).max(1);
+    u32::try_from(mean).map_or(COPIES_COUNTED_MAX, |c| c.clamp(1, COPIES_COUNTED_MAX))
 }
 
 /// A job for every leaf that may be seen: on the screen, and not wholly transparent.

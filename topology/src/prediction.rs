@@ -107,7 +107,7 @@ pub struct Work {
 /// A device's pace is expected over measured time; the middle pace of all devices is put down to
 /// the prediction (the camera came nearer: all take longer), so only what differs from it changes
 /// a speed. Small differences count by half, sudden ones at once. Devices that did next to nothing
-/// keep their speed. Lone devices do too.
+/// keep theirs beside the others. The mean of all is a speed of 1; a lone device keeps what it has.
 #[must_use]
 pub fn next_speeds(speeds: &[u64], work: &[Work]) -> Vec<u64> {
     let pace = |(w, &speed): (&Work, &u64)| {
@@ -141,7 +141,14 @@ pub fn next_speeds(speeds: &[u64], work: &[Work]) -> Vec<u64> {
         };
         scale(speed, counted, SPEED_ONE).clamp(SPEED_BOUNDS.0, SPEED_BOUNDS.1)
     };
-    speeds.iter().zip(paces).map(next).collect()
+    let next: Vec<u64> = speeds.iter().zip(paces).map(next).collect();
+    // Only ratios were measured: the mean stays where it is, or all would drift in time, and with
+    // them what counts as a short job.
+    let mean = next.iter().sum::<u64>() / next.len() as u64;
+    let scaled = next.iter().map(|&s| scale(s, SPEED_ONE, mean));
+    scaled
+        .map(|s| s.clamp(SPEED_BOUNDS.0, SPEED_BOUNDS.1))
+        .collect()
 }
 
 #[cfg(test)]
@@ -196,18 +203,16 @@ mod tests {
     fn a_device_that_falls_to_a_quarter_is_known_after_one_frame() {
         let speeds = [SPEED_ONE; 4];
         let done = [work(100, 100), work(100, 400), work(100, 100), work(90, 90)];
-        assert_eq!(
-            next_speeds(&speeds, &done),
-            [SPEED_ONE, SPEED_ONE / 4, SPEED_ONE, SPEED_ONE]
-        );
+        let one = SPEED_ONE * 16 / 13;
+        assert_eq!(next_speeds(&speeds, &done), [one, one / 4, one, one]);
         let two = next_speeds(&[SPEED_ONE; 2], &[work(100, 100), work(100, 400)]);
-        assert_eq!(two, [SPEED_ONE, SPEED_ONE / 4]);
+        assert_eq!(two, [SPEED_ONE * 8 / 5, SPEED_ONE * 2 / 5]);
     }
 
     #[test]
     fn a_frame_dearer_for_all_slows_nobody_down() {
-        let speeds = [SPEED_ONE, 3 * SPEED_ONE];
-        let done = [work(100, 220), work(300, 220)];
+        let speeds = [SPEED_ONE / 2, SPEED_ONE * 3 / 2];
+        let done = [work(50, 110), work(150, 110)];
         assert_eq!(next_speeds(&speeds, &done), speeds);
     }
 
@@ -219,12 +224,14 @@ mod tests {
             let done: Vec<Work> = truth.iter().map(|t| work(800, 800 / t)).collect();
             speeds = next_speeds(&speeds, &done);
         }
-        assert_eq!(speeds[1] / speeds[0], 2);
-        assert_eq!(speeds[2] / speeds[0], 8);
+        assert!(speeds[1].abs_diff(2 * speeds[0]) * 100 < speeds[1]);
+        assert!(speeds[2].abs_diff(8 * speeds[0]) * 100 < speeds[2]);
     }
 
     #[test]
     fn idle_and_lone_devices_keep_their_speed() {
+        let idle = [work(1, 5), work(0, 0), work(1, 5)];
+        assert_eq!(next_speeds(&[SPEED_ONE; 3], &idle), [SPEED_ONE; 3]);
         assert_eq!(next_speeds(&[7, 9], &[work(1, 5), work(0, 0)]), [7, 9]);
         assert_eq!(next_speeds(&[7], &[work(1, 5)]), [7]);
     }

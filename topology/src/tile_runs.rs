@@ -6,7 +6,7 @@
 //! runs that are not on their tile's compositor. Bytes on the wire are fewer, as empty borders
 //! are trimmed.
 //! Invariants: every job stays with a holder of its brick; the makespan grows by at most
-//! [`MAKESPAN_SLACK`]; whole numbers only, ties to the earlier job and peer.
+//! `MAKESPAN_SLACK`; whole numbers only, ties to the earlier job and peer.
 //!
 //! Source: the future work of Frey, Ertl 2011, section 7 (compositing in the schedule); direct
 //! send (Neumann 1993) for the tiles. The search itself is ours.
