@@ -15,9 +15,8 @@ use brickmesh_topology::{
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs, PlanRules},
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
-    prediction::{Work, next_speeds},
     roster::{Roster, RosterEntry},
-    schedule::{SPEED_ONE, work_of},
+    schedule::SPEED_ONE,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -484,24 +483,13 @@ impl Requester {
 
     /// Speeds and costs for the next frames from the times of this one.
     fn learn(&mut self, p: &Pending) {
-        let plan = &p.plan;
-        let mut work = vec![Work::default(); plan.peers.len()];
-        for (&job, (peer, micros)) in &p.measured {
-            if let Some(d) = plan.index_of(peer) {
-                work[d].expected_micros += plan.jobs[job as usize].estimate_micros;
-                work[d].measured_micros += micros;
-            }
-        }
-        let speeds = next_speeds(&plan.speeds, &work);
-        let of_peer = |peer: &PeerId| plan.index_of(peer).map_or(SPEED_ONE, |d| speeds[d]);
-        let costs = p
-            .measured
-            .iter()
-            .map(|(&job, (peer, micros))| (job as usize, work_of(*micros, of_peer(peer))));
-        let costs = costs.collect();
+        let on = |(peer, micros): &(PeerId, u64)| Some((p.plan.index_of(peer)?, *micros));
+        let measured = p.measured.iter().filter_map(|(&j, m)| Some((j, on(m)?)));
         let before = self.costs.entry(p.ask.data_set).or_default();
-        *before = plan.costs_after(before, &costs);
-        self.speeds.extend(plan.peers.iter().cloned().zip(speeds));
+        let prediction = p.ask.rules.prediction;
+        let (speeds, costs) = p.plan.learned(before, &measured.collect(), prediction);
+        *before = costs;
+        self.speeds.extend(p.plan.peers.iter().cloned().zip(speeds));
     }
 
     fn take_tile(&mut self, from: PeerId, message: Message, bytes: u64, ctx: &mut Context<Self>) {

@@ -84,7 +84,7 @@ fn plans(c: &mut Criterion) {
             };
             let measured: BTreeMap<usize, u64> =
                 (0..plan.jobs.len()).map(|j| (j, cost(j))).collect();
-            costs = plan.costs_after(&costs, &measured);
+            costs = plan.costs_after(&costs, &measured, rules.prediction);
         }
         let name = format!("frame_plan/{bricks}_bricks_{peers}_peers_{copies}_copies");
         c.bench_function(&name, |b| b.iter(|| derive(black_box(&costs))));

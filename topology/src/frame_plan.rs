@@ -17,10 +17,10 @@ use crate::{
     job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, threshold},
     manifest::Manifest,
     peer::PeerId,
-    prediction::{Prediction, Rate},
+    prediction::{Prediction, Rate, Work, next_speeds},
     roster::{Roster, RosterEntry, put_text},
     sample_count::SampleCounter,
-    schedule::{Schedule, ScheduledJob, Scheduler},
+    schedule::{SPEED_ONE, Schedule, ScheduledJob, Scheduler, work_of},
     tile_runs::{TileJobs, lengthen_runs},
     tiles::{Tile, tiles},
     visibility::{NotSeparable, front_to_back},
@@ -200,16 +200,49 @@ impl FramePlan {
         self.jobs.iter().filter(|j| j.renderer.is_none())
     }
 
-    /// The cost table after this frame: its trees, with the costs that were measured (by job,
-    /// microseconds on a device of speed 1) in place of the expected ones; other bricks as they
-    /// were in `before`.
+    /// What was learnt from this frame: speeds in millionths, in roster order, and the cost table.
+    /// `measured` has, by job, the index of the peer that rendered it and the microseconds it took
+    /// there.
     #[must_use]
-    pub fn costs_after(&self, before: &CostTable, measured: &BTreeMap<usize, u64>) -> CostTable {
+    pub fn learned(
+        &self,
+        before: &CostTable,
+        measured: &BTreeMap<u32, (usize, u64)>,
+        prediction: Prediction,
+    ) -> (Vec<u64>, CostTable) {
+        let mut work = vec![Work::default(); self.peers.len()];
+        for (&job, &(d, micros)) in measured {
+            if let (Some(job), Some(work)) = (self.jobs.get(job as usize), work.get_mut(d)) {
+                work.expected_micros = work.expected_micros.saturating_add(job.estimate_micros);
+                work.measured_micros = work.measured_micros.saturating_add(micros);
+            }
+        }
+        let speeds = next_speeds(&self.speeds, &work);
+        let speed = |d: usize| speeds.get(d).copied().unwrap_or(SPEED_ONE);
+        let costs = measured
+            .iter()
+            .map(|(&job, &(d, micros))| (job as usize, work_of(micros, speed(d))))
+            .collect();
+        let table = self.costs_after(before, &costs, prediction);
+        (speeds, table)
+    }
+
+    /// The cost table after this frame: its trees, with what `prediction` remembers of the costs
+    /// that were measured (by job, microseconds on a device of speed 1) in place of the expected
+    /// ones; other bricks as they were in `before`.
+    #[must_use]
+    pub fn costs_after(
+        &self,
+        before: &CostTable,
+        measured: &BTreeMap<usize, u64>,
+        prediction: Prediction,
+    ) -> CostTable {
         let mut after = before.clone();
         let mut by_leaf: BTreeMap<(BrickIndex, usize), u64> = BTreeMap::new();
         for (&j, &cost) in measured {
             if let Some(job) = self.jobs.get(j) {
-                by_leaf.insert((job.brick, job.leaf), cost.max(1));
+                let cost = prediction.remember(job.estimate_micros, cost);
+                by_leaf.insert((job.brick, job.leaf), cost);
             }
         }
         for (&brick, tree) in &self.trees {

@@ -85,11 +85,34 @@ impl Prediction {
     }
 }
 
+/// A measured time beyond this factor of what was expected is news, not noise.
+const NEWS: u64 = 2;
+
+impl Prediction {
+    /// The cost to remember of a job that was expected to cost `expected_micros` and was measured
+    /// to cost `measured_micros`.
+    ///
+    /// Times of single jobs are noisy: a thread waits for a core, a clock changes. So
+    /// [`Prediction::Projected`] believes expectation and measurement by half each, as long as
+    /// they are alike; the mean over past frames follows, younger ones counting twice as much as
+    /// those before them.
+    #[must_use]
+    pub fn remember(self, expected_micros: u64, measured_micros: u64) -> u64 {
+        let alike = measured_micros <= expected_micros.saturating_mul(NEWS)
+            && expected_micros <= measured_micros.saturating_mul(NEWS);
+        match self {
+            Self::Projected if alike => u64::midpoint(expected_micros, measured_micros),
+            Self::Projected | Self::LastFrame => measured_micros,
+        }
+        .max(1)
+    }
+}
+
 /// Slowest and fastest speed that is believed, in millionths: a thousandth and a thousand.
 const SPEED_BOUNDS: (u64, u64) = (SPEED_ONE / 1_000, SPEED_ONE * 1_000);
-/// A device is believed to have changed its pace, and not its jobs, beyond this factor (in
-/// millionths): then the new speed counts at once.
-const SUDDEN: u64 = 1_250_000;
+/// A device that was slower than believed by more than this factor (in millionths) has become slow:
+/// then the new speed counts at once.
+const SUDDENLY_SLOW: u64 = 800_000;
 /// Shorter work than this says nothing about a speed, microseconds.
 const WORK_MICROS_MIN: u64 = 1_000;
 
@@ -106,7 +129,8 @@ pub struct Work {
 ///
 /// A device's pace is expected over measured time; the middle pace of all devices is put down to
 /// the prediction (the camera came nearer: all take longer), so only what differs from it changes
-/// a speed. Small differences count by half, sudden ones at once. Devices that did next to nothing
+/// a speed. A device that is suddenly slow holds up all others, so it is believed at once; anything
+/// else counts by half, for times are noisy, and too little for one device costs little. Devices that did next to nothing
 /// keep theirs beside the others. The mean of all is a speed of 1; a lone device keeps what it has.
 #[must_use]
 pub fn next_speeds(speeds: &[u64], work: &[Work]) -> Vec<u64> {
@@ -133,8 +157,7 @@ pub fn next_speeds(speeds: &[u64], work: &[Work]) -> Vec<u64> {
     let next = |(&speed, pace): (&u64, Option<u64>)| {
         let Some(pace) = pace else { return speed };
         let factor = scale(pace, SPEED_ONE, middle);
-        let sudden = factor > SUDDEN || scale(factor, SUDDEN, SPEED_ONE) < SPEED_ONE;
-        let counted = if sudden {
+        let counted = if factor < SUDDENLY_SLOW {
             factor
         } else {
             u64::midpoint(factor, SPEED_ONE)
@@ -192,6 +215,16 @@ mod tests {
         );
     }
 
+    #[test]
+    fn noise_is_evened_out_and_news_is_believed() {
+        let p = Prediction::Projected;
+        assert_eq!(p.remember(100, 120), 110);
+        assert_eq!(p.remember(100, 201), 201);
+        assert_eq!(p.remember(100, 49), 49);
+        assert_eq!(p.remember(1, 0), 1);
+        assert_eq!(Prediction::LastFrame.remember(100, 120), 120);
+    }
+
     fn work(expected: u64, measured: u64) -> Work {
         Work {
             expected_micros: expected * 1000,
@@ -220,7 +253,7 @@ mod tests {
     fn unlike_speeds_are_found_and_stay() {
         let truth = [1_u64, 2, 8];
         let mut speeds = vec![SPEED_ONE; 3];
-        for _ in 0..6 {
+        for _ in 0..12 {
             let done: Vec<Work> = truth.iter().map(|t| work(800, 800 / t)).collect();
             speeds = next_speeds(&speeds, &done);
         }

@@ -127,7 +127,7 @@ impl Scene {
         cost: impl Fn(usize) -> u64,
     ) -> CostTable {
         let measured: BTreeMap<usize, u64> = (0..plan.jobs.len()).map(|j| (j, cost(j))).collect();
-        let table = plan.costs_after(before, &measured);
+        let table = plan.costs_after(before, &measured, self.rules.prediction);
         assert!(table.validate(self.manifest.grid()).is_ok());
         table
     }

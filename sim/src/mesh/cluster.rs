@@ -9,7 +9,6 @@ use brickmesh_topology::{
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs, PlanRules},
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
-    prediction::{Work as Done, next_speeds},
     roster::{Roster, RosterEntry},
     sample_count::SampleCounter,
     schedule::{SPEED_ONE, work_of},
@@ -427,17 +426,10 @@ impl Cluster {
     }
 
     fn learn(&mut self, a: &Attempt) {
-        let mut work = vec![Done::default(); a.machines.len()];
-        for (&job, &(p, micros)) in &a.measured {
-            work[p].expected_micros += a.plan.jobs[job as usize].estimate_micros;
-            work[p].measured_micros += micros;
-        }
-        let speeds = next_speeds(&a.plan.speeds, &work);
-        let costs = a
-            .measured
-            .iter()
-            .map(|(&job, &(p, micros))| (job as usize, work_of(micros, speeds[p])));
-        self.costs = a.plan.costs_after(&self.costs, &costs.collect());
+        let (speeds, costs) = a
+            .plan
+            .learned(&self.costs, &a.measured, self.rules.prediction);
+        self.costs = costs;
         for (&machine, speed) in a.machines.iter().zip(speeds) {
             self.peers[machine].believed = speed;
         }

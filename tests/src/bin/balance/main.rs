@@ -58,7 +58,7 @@ struct Args {
     #[arg(long)]
     link_megabits: Option<u32>,
     /// How often each side is measured where two are compared
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Further arguments of `brickmesh render`, after `--`
     #[arg(last = true)]

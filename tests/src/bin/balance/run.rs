@@ -126,7 +126,8 @@ impl Drop for Held {
     }
 }
 
-/// Renders through the mesh. `more` are further arguments of `render`; `when_done` hears of the
+/// Renders through the mesh. `more` are further arguments of `render`, with one camera a frame if
+/// it has `--cameras`; `when_done` hears of the
 /// count of frames that are done whenever it grows.
 pub(crate) fn run(
     setting: &Setting,
@@ -141,7 +142,6 @@ pub(crate) fn run(
     command
         .arg(&setting.volume)
         .args(["--size", &setting.size, "--shade", "on"])
-        .args(["--frames", &setting.frames.to_string()])
         .args(&setting.render)
         .args(more)
         .arg("--out")
@@ -151,6 +151,9 @@ pub(crate) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log_file);
+    if !more.iter().any(|m| m == "--cameras") {
+        command.args(["--frames", &setting.frames.to_string()]);
+    }
     let mut viewer = Held(command.spawn().map_err(|e| e.to_string())?);
     let total = setting.frames as usize;
     let mut watch = Watch::new(folder.path());

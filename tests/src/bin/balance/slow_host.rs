@@ -15,6 +15,8 @@ const SLOW: usize = 3;
 const LEFT: f64 = 0.25;
 /// Frames before and after the cut that are printed.
 const AROUND: [usize; 2] = [5, 20];
+/// Frames after the cut until the mesh should have settled.
+const SETTLED: usize = 5;
 /// A frame has recovered where it takes at most so much of the ideal.
 const RECOVERED: f64 = 1.25;
 
@@ -57,32 +59,22 @@ fn print(setting: &Setting, run: &Run, cut: SystemTime, slow: usize) {
         ),
         ("latency", |f| f.latency_ms),
     ] {
-        let steady = median(
-            run.frames[..first]
-                .iter()
-                .skip(crate::run::WARM_UP)
-                .map(time),
-        );
+        let before = &run.frames[crate::run::WARM_UP.min(first)..first];
+        let steady = median(before.iter().map(time));
         let limit = RECOVERED * steady * left;
-        let after = &run.frames[first..];
-        let within = after.iter().position(|f| time(f) <= limit);
-        let late: Vec<usize> = (0..after.len())
-            .filter(|&i| time(&after[i]) > limit)
-            .collect();
-        let words =
-            |at: Option<usize>| at.map_or("never".to_owned(), |n| format!("after {n} frames"));
-        let stays = late
-            .last()
-            .map_or(Some(0), |&l| Some(l + 1).filter(|&n| n < after.len()));
+        let after = &run.frames[(first + SETTLED).min(run.frames.len())..];
+        let above = |frames: &[FrameFigures], limit: f64| {
+            let slow = frames.iter().filter(|f| time(f) > limit).count();
+            format!("{slow} of {} frames", frames.len())
+        };
         println!(
-            "- {what}: before {steady:.1} ms, ideal after {:.1} ms, limit {limit:.1} ms; within it {}, \
-             to stay {}; {} of {} frames after the cut are above it; their median is {:.1} ms.",
+            "- {what}: before the cut {steady:.1} ms, ideal after it {:.1} ms, limit {limit:.1} ms. \
+             From the {SETTLED}th frame after the cut on: {:.1} ms; {} are above the limit (before \
+             the cut, {} were above {RECOVERED} times their median).",
             steady * left,
-            words(within),
-            words(stays),
-            late.len(),
-            after.len(),
             median(after.iter().map(time)),
+            above(after, limit),
+            above(before, RECOVERED * steady),
         );
     }
     println!(
