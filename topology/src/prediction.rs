@@ -32,7 +32,13 @@ pub const MICROS_PER_1024_SAMPLES: u64 = 8;
 pub struct Rate {
     cost_micros: u64,
     samples: u64,
+    jobs: u64,
 }
+
+/// How much the rate of all jobs weighs beside a job's own: as much as this part of a usual job's
+/// samples. A job that hardly cast any says little of what samples cost in it: what it took was
+/// the price of being a job.
+const DOUBT_PART: u64 = 32;
 
 impl Rate {
     /// The rate of these jobs; those never measured do not count.
@@ -44,7 +50,17 @@ impl Rate {
         measured.fold(Self::default(), |sum, l| Self {
             cost_micros: sum.cost_micros.saturating_add(l.cost_micros),
             samples: sum.samples.saturating_add(l.samples),
+            jobs: sum.jobs + 1,
         })
+    }
+
+    /// What `samples` will cost in a job that was measured, microseconds, at least 1: at its own
+    /// rate, drawn to that of all jobs the more the fewer samples it cast.
+    fn cost_after(self, known: Leaf, samples: u64) -> u64 {
+        let doubt = self.samples / (DOUBT_PART * self.jobs.max(1));
+        let usual = scale(self.cost_micros, doubt, self.samples);
+        let cost = known.cost_micros.saturating_add(usual);
+        scale(cost, samples, known.samples.saturating_add(doubt)).max(1)
     }
 
     /// What `samples` cost at this rate, microseconds, at least 1.
@@ -73,9 +89,7 @@ impl Prediction {
         let cost_micros = match self {
             Self::LastFrame if measured => known.cost_micros,
             Self::LastFrame => UNMEASURED_MICROS,
-            Self::Projected if measured && known.samples > 0 => {
-                scale(known.cost_micros, samples_now, known.samples).max(1)
-            }
+            Self::Projected if measured && known.samples > 0 => rate.cost_after(known, samples_now),
             Self::Projected => rate.cost(samples_now),
         };
         Leaf {
@@ -189,7 +203,8 @@ mod tests {
     fn twice_the_samples_cost_twice_as_much() {
         let rate = Rate::of([leaf(100, 1000), leaf(0, 9), leaf(300, 1000)]);
         let p = Prediction::Projected;
-        assert_eq!(p.predict(leaf(100, 1000), 2000, rate), leaf(200, 2000));
+        let twice = p.predict(leaf(200, 1000), 2000, rate);
+        assert!(twice.cost_micros.abs_diff(400) <= 2 && twice.samples == 2000);
         assert_eq!(p.predict(leaf(100, 1000), 0, rate), leaf(1, 0));
         assert_eq!(
             p.predict(leaf(0, 0), 500, rate),
@@ -200,6 +215,15 @@ mod tests {
             p.predict(leaf(0, 0), 1 << 20, Rate::default()).cost_micros,
             8 << 10
         );
+    }
+
+    #[test]
+    fn a_job_that_hardly_cast_a_sample_says_nothing_of_their_price() {
+        let rate = Rate::of([leaf(1_000, 100_000), leaf(30, 1)]);
+        let many = Prediction::Projected.predict(leaf(30, 1), 100_000, rate);
+        assert!(many.cost_micros < 4_000, "{many:?}");
+        let own = Prediction::Projected.predict(leaf(3_000, 100_000), 100_000, rate);
+        assert!((2_900..3_000).contains(&own.cost_micros), "{own:?}");
     }
 
     #[test]

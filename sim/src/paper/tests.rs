@@ -85,8 +85,8 @@ fn an_answer_has_all_tables_and_is_always_the_same() {
     assert_eq!(answer, paper(&options).unwrap());
     let json: serde_json::Value = serde_json::from_str(&answer.json).unwrap();
     let length = |name: &str| json[name].as_array().unwrap().len();
-    // Seven variants and two with small bricks, 3 to 8 devices, two volumes, two paths.
-    assert_eq!(length("table1"), 9 * 6 * 4);
+    // Seven variants and three with small bricks, 3 to 8 devices, two volumes, two paths.
+    assert_eq!(length("table1"), 10 * 6 * 4);
     assert_eq!((length("scaling"), length("prediction")), (6 * 4, 3));
     // Figures 7 to 10.
     assert_eq!(answer.plots.len(), 4 * 4);

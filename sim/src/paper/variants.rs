@@ -1,6 +1,6 @@
 //! The variants of the paper's Table 1, and ours.
 
-use brickmesh_topology::placement::PlacementMethod;
+use brickmesh_topology::{placement::PlacementMethod, prediction::Prediction};
 
 /// A variant of the method.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,8 +77,17 @@ impl Variant {
         }
     }
 
+    /// How costs follow from the last frame.
+    pub(super) const fn prediction(&self) -> Prediction {
+        if self.refined {
+            Prediction::Projected
+        } else {
+            Prediction::LastFrame
+        }
+    }
+
     /// Whether it is run with bricks of this edge.
     pub(super) fn has(&self, brick_edge: u32) -> bool {
-        brick_edge == BRICK_EDGE || matches!(self.name, "standard" | "single")
+        brick_edge == BRICK_EDGE || matches!(self.name, "standard" | "single" | "refined")
     }
 }

@@ -166,11 +166,11 @@ impl VirtualCluster {
         for brick in scene.grid.bricks().filter(|b| shown[b.0 as usize]) {
             let tree = &mut self.trees[brick.0 as usize];
             let predicted = |(here, leaf): (VoxelBox, Leaf)| {
-                if variant.refined {
-                    Prediction::Projected.predict(leaf, counter.count(brick, &here), rate)
-                } else {
-                    Prediction::LastFrame.predict(leaf, 0, rate)
-                }
+                let samples = match variant.prediction() {
+                    Prediction::Projected => counter.count(brick, &here),
+                    Prediction::LastFrame => 0,
+                };
+                variant.prediction().predict(leaf, samples, rate)
             };
             let leaves = tree.leaves(scene.grid.owned_box(brick));
             let leaves: Vec<Leaf> = leaves.into_iter().map(predicted).collect();
@@ -231,14 +231,15 @@ impl VirtualCluster {
             .unwrap_or(0)
     }
 
-    /// Puts the measured costs in place of the expected ones.
+    /// Puts what is remembered of the measured costs in place of the expected ones.
     fn remember(&mut self, jobs: &[Job], took: &[u64]) {
+        let prediction = self.variant.prediction();
         let mut measured = jobs.iter().zip(took).peekable();
         while let Some((first, _)) = measured.peek() {
             let brick = first.brick;
             let of_brick = std::iter::from_fn(|| measured.next_if(|(j, _)| j.brick == brick));
-            let leaves = of_brick.map(|(j, &cost_micros)| Leaf {
-                cost_micros,
+            let leaves = of_brick.map(|(j, &took)| Leaf {
+                cost_micros: prediction.remember(j.expected.cost_micros, took),
                 ..j.expected
             });
             let leaves: Vec<Leaf> = leaves.collect();
