@@ -36,6 +36,16 @@ pub struct ExpectFrame {
     pub plan: Arc<FramePlan>,
 }
 
+/// Frames are over: nobody waits for their tiles.
+#[derive(Clone, Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct ForgetFrames {
+    /// Who asked.
+    pub requester: PeerId,
+    /// The frame; `None`: all.
+    pub frame: Option<FrameId>,
+}
+
 /// A partial arrived.
 #[derive(Debug, actix::Message)]
 #[rtype(result = "()")]
@@ -90,11 +100,18 @@ impl Compositor {
     }
 
     fn take(&mut self, taken: TakePartial) {
-        let key = (PeerId::new(&taken.partial.requester), taken.partial.frame);
+        let key = taken.key();
         let Some(frame) = self.frames.get_mut(&key) else {
             self.keep_early(taken);
             return;
         };
+        if frame.plan.index_of(&taken.from).is_none() {
+            tracing::warn!(
+                peer = taken.from.short(),
+                "a partial of a peer that does not take part was dropped"
+            );
+            return;
+        }
         if taken.partial.plan != frame.plan.digest {
             let diverged = Message::Diverged {
                 frame: key.1,
@@ -125,28 +142,38 @@ impl Compositor {
                 }
             }
         }
+        if frame.tiles.is_empty() {
+            self.frames.remove(&key);
+        }
     }
 
     fn keep_early(&mut self, taken: TakePartial) {
-        let size = |t: &TakePartial| {
-            t.partial
-                .tiles
-                .iter()
-                .map(|p| p.pixels.bytes.len())
-                .sum::<usize>()
-        };
-        self.early_bytes += size(&taken);
+        self.early_bytes += taken.size();
         self.early.push_back(taken);
         while self.early_bytes > EARLY_BYTES_MAX {
             let Some(oldest) = self.early.pop_front() else {
                 break;
             };
-            self.early_bytes -= size(&oldest);
+            self.early_bytes -= oldest.size();
             tracing::debug!(
                 peer = oldest.from.short(),
                 "a partial of an unknown frame was dropped"
             );
         }
+    }
+}
+
+impl TakePartial {
+    /// The frame that it is of.
+    fn key(&self) -> (PeerId, FrameId) {
+        (PeerId::new(&self.partial.requester), self.partial.frame)
+    }
+
+    /// Bytes that it keeps in memory, about.
+    fn size(&self) -> usize {
+        let part = |p: &TilePart| size_of::<TilePart>() + p.pixels.bytes.len();
+        let parts: usize = self.partial.tiles.iter().map(part).sum();
+        size_of::<Self>() + size_of::<Partial>() + self.partial.requester.len() + parts
     }
 }
 
@@ -219,6 +246,9 @@ impl Handler<ExpectFrame> for Compositor {
             }
         }
         let key = (expect.requester.clone(), expect.frame);
+        if tiles.is_empty() {
+            return;
+        }
         self.frames.insert(
             key.clone(),
             Frame {
@@ -231,17 +261,10 @@ impl Handler<ExpectFrame> for Compositor {
         old.iter().for_each(|k| drop(self.frames.remove(k)));
         let (mine, others) = std::mem::take(&mut self.early)
             .into_iter()
-            .partition::<VecDeque<_>, _>(|t| {
-                t.partial.frame == key.1 && t.partial.requester == key.0.as_str()
-            });
+            .partition::<VecDeque<_>, _>(|t| t.key() == key);
         self.early = others;
         for taken in mine {
-            self.early_bytes -= taken
-                .partial
-                .tiles
-                .iter()
-                .map(|p| p.pixels.bytes.len())
-                .sum::<usize>();
+            self.early_bytes -= taken.size();
             self.take(taken);
         }
     }
@@ -252,5 +275,18 @@ impl Handler<TakePartial> for Compositor {
 
     fn handle(&mut self, taken: TakePartial, _: &mut Self::Context) {
         self.take(taken);
+    }
+}
+
+impl Handler<ForgetFrames> for Compositor {
+    type Result = ();
+
+    fn handle(&mut self, forget: ForgetFrames, _: &mut Self::Context) {
+        let over = |(requester, frame): &(PeerId, FrameId)| {
+            *requester == forget.requester && forget.frame.is_none_or(|f| f == *frame)
+        };
+        self.frames.retain(|key, _| !over(key));
+        self.early.retain(|taken| !over(&taken.key()));
+        self.early_bytes = self.early.iter().map(TakePartial::size).sum();
     }
 }

@@ -9,8 +9,10 @@ use crate::messages::{JobTime, Pixels, TilePart};
 use crate::run_gathering::{Run, RunGathering};
 use std::collections::BTreeMap;
 
-/// Bytes of pixels to one compositor that wait at most.
-const BYTES_MAX: usize = 64 << 10;
+/// Bytes of pixels to one compositor that are worth a message.
+const BYTES_ENOUGH: usize = 64 << 10;
+/// Bytes of pixels in one message, if it has more than one part; a part is a tile at most.
+const BYTES_MAX: usize = 8 << 20;
 
 /// What goes to one compositor, in one message.
 #[derive(Debug, Default, PartialEq)]
@@ -26,6 +28,8 @@ pub struct Parcels {
     /// Runs that may still grow.
     pub runs: RunGathering,
     by_compositor: BTreeMap<usize, Parcel>,
+    /// Parcels that took no more.
+    closed: Vec<(usize, Parcel)>,
     times: Vec<JobTime>,
 }
 
@@ -39,31 +43,36 @@ impl Parcels {
     pub fn add(&mut self, ended: Vec<Run>, compositor: impl Fn(usize) -> usize) {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         for run in ended {
-            let parcel = self.by_compositor.entry(compositor(run.tile)).or_default();
+            let compositor = compositor(run.tile);
             let part = TilePart {
                 tile: number(run.tile),
                 first: number(run.first),
                 count: number(run.count),
                 pixels: Pixels::of(&run.image),
             };
-            parcel.bytes += part.pixels.bytes.len();
+            let parcel = self.by_compositor.entry(compositor).or_default();
+            let bytes = part.pixels.bytes.len();
+            if !parcel.tiles.is_empty() && parcel.bytes + bytes > BYTES_MAX {
+                self.closed.push((compositor, std::mem::take(parcel)));
+            }
+            parcel.bytes += bytes;
             parcel.tiles.push(part);
         }
     }
 
     /// The parcels that are large enough.
     pub fn take_full(&mut self) -> Vec<(usize, Parcel)> {
-        let full = |_: &usize, p: &mut Parcel| p.bytes >= BYTES_MAX;
-        self.by_compositor.extract_if(.., full).collect()
+        let full = |_: &usize, p: &mut Parcel| p.bytes >= BYTES_ENOUGH;
+        let mut parcels = std::mem::take(&mut self.closed);
+        parcels.extend(self.by_compositor.extract_if(.., full));
+        parcels
     }
 
     /// All parcels, however small, and the times.
     pub fn take_all(&mut self) -> (Vec<(usize, Parcel)>, Vec<JobTime>) {
-        let parcels = std::mem::take(&mut self.by_compositor);
-        (
-            parcels.into_iter().collect(),
-            std::mem::take(&mut self.times),
-        )
+        let mut parcels = std::mem::take(&mut self.closed);
+        parcels.extend(std::mem::take(&mut self.by_compositor));
+        (parcels, std::mem::take(&mut self.times))
     }
 }
 
@@ -98,6 +107,13 @@ mod tests {
         let full = parcels.take_full();
         let tiles: Vec<u32> = full[0].1.tiles.iter().map(|t| t.tile).collect();
         assert_eq!((full.len(), full[0].0, tiles), (1, 1, vec![1, 3]));
+        // 1024² pixels are 8 MiB: each goes alone.
+        parcels.add(vec![run(0, 1024), run(2, 1024)], |tile| tile % 2);
+        let sizes: Vec<usize> = (parcels.take_full().iter())
+            .map(|p| p.1.tiles.len())
+            .collect();
+        assert_eq!(sizes, [2, 1, 1]);
+        parcels.add(vec![run(0, 8), run(2, 8)], |tile| tile % 2);
         let time = JobTime {
             job: 4,
             measured_micros: 5,

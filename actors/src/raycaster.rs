@@ -136,7 +136,7 @@ impl Raycaster {
         let ended = (parcels.runs).add(&frame.plan, index, &rendered.image, is_next_here);
         parcels.add(ended, |tile| frame.plan.tiles[tile].compositor);
         let full = parcels.take_full();
-        send(&self.outbox, frame, full)?;
+        send(&self.outbox, frame, full);
         if frame.work().has_jobs() {
             return Ok(());
         }
@@ -180,7 +180,7 @@ fn send_all(
     let open = parcels.runs.end_all();
     parcels.add(open, |tile| frame.plan.tiles[tile].compositor);
     let (all, jobs) = parcels.take_all();
-    send(outbox, frame, all)?;
+    send(outbox, frame, all);
     if jobs.is_empty() {
         return Ok(());
     }
@@ -193,12 +193,9 @@ fn send_all(
     Ok(())
 }
 
-/// Sends parcels to their compositors.
-fn send(
-    outbox: &Outbox,
-    frame: &ActiveFrame,
-    parcels: Vec<(usize, Parcel)>,
-) -> Result<(), RenderError> {
+/// Sends parcels to their compositors. One that cannot be reached is no failure of this peer's:
+/// the requester sees which tiles do not come.
+fn send(outbox: &Outbox, frame: &ActiveFrame, parcels: Vec<(usize, Parcel)>) {
     for (compositor, parcel) in parcels {
         let partial = Partial {
             requester: frame.key.0.as_str().to_owned(),
@@ -207,9 +204,11 @@ fn send(
             tiles: parcel.tiles,
         };
         let to = &frame.plan.peers[compositor];
-        outbox.send_patiently(to, Lane::Pixels, Message::Partial(Box::new(partial)))?;
+        let partial = Message::Partial(Box::new(partial));
+        if let Err(error) = outbox.send_patiently(to, Lane::Pixels, partial) {
+            tracing::warn!(peer = to.short(), %error, "a partial was not sent");
+        }
     }
-    Ok(())
 }
 
 impl Actor for Raycaster {

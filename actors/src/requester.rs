@@ -370,12 +370,11 @@ impl Requester {
             ctx.cancel_future(old);
         }
         p.deadline = Some(ctx.run_later(time, move |s, ctx| {
-            s.apply(
-                frame,
-                FrameInput::Deadline,
-                &format!("no answer within {time:?}"),
-                ctx,
-            );
+            let why = format!("no answer within {time:?}");
+            // The picture may be whole, and only times missing.
+            if s.apply(frame, FrameInput::Deadline, &why, ctx) {
+                s.deliver(frame.number);
+            }
         }));
     }
 
@@ -420,10 +419,7 @@ impl Requester {
         let Some(mut p) = self.pending.remove(&frame.number) else {
             return;
         };
-        for peer in p.plan.peers.iter().filter(|peer| !without.contains(*peer)) {
-            self.outbox
-                .send_or_log(peer, Lane::Control, Message::Cancel { frame });
-        }
+        self.cancel(&p.plan, frame);
         p.without.extend(without);
         match self.plan(&p.ask, &p.without, &p.costs) {
             Ok((roster, plan, schedule_micros)) => {
@@ -444,6 +440,8 @@ impl Requester {
         let Some(p) = self.pending.remove(&number) else {
             return;
         };
+        let attempt = p.attempt;
+        self.cancel(&p.plan, FrameId { number, attempt });
         let error = FrameError::GaveUp {
             number,
             attempts: p.attempt + 1,
@@ -451,6 +449,14 @@ impl Requester {
             why: p.why,
         };
         finish(p.answer, Err(error));
+    }
+
+    /// Tells all peers of a plan, also those that were late, that an attempt is over.
+    fn cancel(&self, plan: &FramePlan, frame: FrameId) {
+        for peer in &plan.peers {
+            self.outbox
+                .send_or_log(peer, Lane::Control, Message::Cancel { frame });
+        }
     }
 
     /// Hands a whole frame over and learns from its times.
@@ -462,10 +468,7 @@ impl Requester {
             number,
             attempt: p.attempt,
         };
-        for peer in &p.plan.peers {
-            self.outbox
-                .send_or_log(peer, Lane::Control, Message::Cancel { frame });
-        }
+        self.cancel(&p.plan, frame);
         self.learn(&p);
         let stats = FrameStats {
             number,
@@ -516,8 +519,8 @@ impl Requester {
             if let Some(part) = image.crop(&p.plan.tiles[tile as usize].rect) {
                 p.image.paste(&part);
             }
-            p.composite_micros += composite_micros;
-            p.bytes += bytes + received_bytes;
+            p.composite_micros = p.composite_micros.saturating_add(composite_micros);
+            p.bytes = p.bytes.saturating_add(bytes.saturating_add(received_bytes));
         }
         self.deliver_if_whole(frame);
     }
@@ -561,6 +564,10 @@ impl Requester {
                 self.apply(frame, FrameInput::PeerFailed(from), &why, ctx);
             }
             Message::Diverged { frame, peer } => {
+                let pending = self.pending.get(&frame.number);
+                if pending.is_none_or(|p| p.plan.index_of(&from).is_none()) {
+                    return;
+                }
                 let failed = FrameInput::PeerFailed(PeerId::new(&peer));
                 self.apply(frame, failed, "a peer followed another plan", ctx);
             }

@@ -4,8 +4,8 @@
 
 use crate::{
     bus::Lane,
-    compositor::{Compositor, ExpectFrame},
-    messages::{FrameRequest, Message, StealNote},
+    compositor::{Compositor, ExpectFrame, ForgetFrames},
+    messages::{FrameId, FrameRequest, Message, StealNote},
     outbox::Outbox,
     raycaster::{Raycaster, WakeUp},
     render_queue::{ActiveFrame, RenderQueue},
@@ -122,6 +122,13 @@ impl Scheduler {
         };
         if let Some(message) = answer {
             self.outbox.send_or_log(requester, Lane::Control, message);
+        }
+    }
+
+    fn forget(&self, requester: PeerId, frame: Option<FrameId>) {
+        let forget = ForgetFrames { requester, frame };
+        if self.compositor.try_send(forget).is_err() {
+            tracing::warn!("the compositor has ended");
         }
     }
 
@@ -258,7 +265,10 @@ impl Handler<SchedulerInput> for Scheduler {
             SchedulerInput::Opened(manifest) => {
                 self.data_sets.insert(manifest.digest(), manifest);
             }
-            SchedulerInput::Lost(peer) => self.lost(&peer),
+            SchedulerInput::Lost(peer) => {
+                self.lost(&peer);
+                self.forget(peer, None);
+            }
             SchedulerInput::Said(from, Message::Steal(note)) => self.steal(&from, &note),
             SchedulerInput::Said(_, Message::Roster(roster)) => {
                 self.rosters.put(roster.digest(), roster);
@@ -267,6 +277,7 @@ impl Handler<SchedulerInput> for Scheduler {
             SchedulerInput::Said(from, Message::Frame(request)) => self.start(&from, &request),
             SchedulerInput::Said(from, Message::Cancel { frame }) => {
                 self.queue.drop_frames(|key| *key == (from.clone(), frame));
+                self.forget(from, Some(frame));
             }
             SchedulerInput::Said(from, _) => {
                 tracing::warn!(peer = from.short(), "a message came to the wrong actor");

@@ -4,6 +4,7 @@ use crate::reference::Look;
 use brickmesh_actors::{
     Peer, PeerConfig,
     brick_owner::{AskStatus, OpenSource},
+    bus::Bus,
     data_set::BrickSource,
     local_bus::LocalHub,
     requester::{AskFrame, Frame, FrameError},
@@ -63,6 +64,20 @@ impl Mesh {
         source: Arc<dyn BrickSource>,
         device: MakeDevice<'_>,
     ) -> Self {
+        Self::start_through(count, redundancy, source, device, &|bus| bus).await
+    }
+
+    /// The same, with what `wire` makes of each peer's bus between it and the others.
+    ///
+    /// # Panics
+    /// Where that takes too long.
+    pub async fn start_through(
+        count: usize,
+        redundancy: u32,
+        source: Arc<dyn BrickSource>,
+        device: MakeDevice<'_>,
+        wire: &dyn Fn(Arc<dyn Bus>) -> Arc<dyn Bus>,
+    ) -> Self {
         let hub = LocalHub::new();
         let mut peers = Vec::new();
         for n in 0..count {
@@ -72,7 +87,7 @@ impl Mesh {
                 memory_bytes: MEMORY_BYTES,
                 keep_copies: true,
             };
-            peers.push(Peer::start(config, device(), bus, events));
+            peers.push(Peer::start(config, device(), wire(bus), events));
         }
         let mesh = Self {
             peers,

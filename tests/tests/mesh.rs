@@ -1,13 +1,18 @@
 //! Meshes of peers in one process: frames are whole whoever dies, times come back, costs balance.
 
-use brickmesh_actors::requester::FrameError;
+use brickmesh_actors::{
+    bus::{Bus, BusError, Lane},
+    messages::{Message, decode},
+    requester::FrameError,
+};
 use brickmesh_tests::{
     compare::compare,
     mesh::{Mesh, cpu, peer_id},
     reference::Look,
     volumes::{Bricks, waves},
 };
-use brickmesh_topology::{Camera, TransferFunction, VoxelType};
+use brickmesh_topology::{Camera, PeerId, TransferFunction, VoxelType, prediction::Prediction};
+use bytes::Bytes;
 use std::sync::Arc;
 
 fn field_and_look() -> (brickmesh_tests::reference::Field, Look) {
@@ -41,12 +46,51 @@ fn a_peer_that_dies_leaves_no_hole_and_frames_go_on() {
     });
 }
 
+/// A bus that loses the times of jobs.
+#[derive(Debug)]
+struct Untimed(Arc<dyn Bus>);
+
+impl Bus for Untimed {
+    fn local(&self) -> &PeerId {
+        self.0.local()
+    }
+
+    fn send(&self, to: &PeerId, lane: Lane, message: Bytes) -> Result<(), BusError> {
+        match decode(&message) {
+            Ok(Message::JobsDone { .. }) => Ok(()),
+            _ => self.0.send(to, lane, message),
+        }
+    }
+}
+
+#[test]
+fn a_frame_whose_times_are_lost_ends_with_its_picture_whole() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    actix::System::new().block_on(async {
+        let bricks = Arc::new(Bricks::cut(&field, 16));
+        let lose = |bus| -> Arc<dyn Bus> { Arc::new(Untimed(bus)) };
+        let mesh = Mesh::start_through(2, 2, bricks, &cpu, &lose).await;
+        let frame = mesh.frame_from(0, view, &look).await.unwrap();
+        assert_eq!(frame.stats.failed_attempts, 0);
+        let timed = |of: usize| {
+            let of_peer = frame.stats.jobs.iter().filter(|j| j.peer == peer_id(of));
+            of_peer.filter(|j| j.measured_micros.is_some()).count()
+        };
+        assert!(timed(0) > 0 && timed(1) == 0);
+        let alone = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        let expected = alone.picture(view, &look).await;
+        assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
+    });
+}
+
 #[test]
 fn every_job_is_timed_and_rendered_by_a_holder() {
     let (field, look) = field_and_look();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     actix::System::new().block_on(async {
-        let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        let mut mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        mesh.rules.prediction = Prediction::LastFrame;
         let first = mesh.frame_from(0, view, &look).await.unwrap().stats;
         assert!(first.jobs.iter().all(|j| j.measured_micros.is_some()));
         let second = mesh.frame_from(0, view, &look).await.unwrap().stats;

@@ -293,12 +293,22 @@ impl PixelRect {
         self.width as usize * self.height as usize
     }
 
+    /// The first column to its right.
+    fn right(&self) -> u32 {
+        self.x.saturating_add(self.width)
+    }
+
+    /// The first row below it.
+    fn bottom(&self) -> u32 {
+        self.y.saturating_add(self.height)
+    }
+
     /// The pixels in both, or `None` if there are none.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let (x, y) = (self.x.max(other.x), self.y.max(other.y));
-        let right = (self.x + self.width).min(other.x + other.width);
-        let bottom = (self.y + self.height).min(other.y + other.height);
+        let right = self.right().min(other.right());
+        let bottom = self.bottom().min(other.bottom());
         (right > x && bottom > y).then(|| Self {
             x,
             y,
@@ -311,8 +321,8 @@ impl PixelRect {
     #[must_use]
     pub fn around(&self, other: &Self) -> Self {
         let (x, y) = (self.x.min(other.x), self.y.min(other.y));
-        let right = (self.x + self.width).max(other.x + other.width);
-        let bottom = (self.y + self.height).max(other.y + other.height);
+        let right = self.right().max(other.right());
+        let bottom = self.bottom().max(other.bottom());
         Self {
             x,
             y,

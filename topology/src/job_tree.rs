@@ -222,7 +222,12 @@ impl JobTree {
             TreeNode::Leaf(leaf) => Some(leaf),
             TreeNode::Split { .. } => None,
         });
-        leaves.zip(values).for_each(|(leaf, value)| *leaf = value);
+        leaves.zip(values).for_each(|(leaf, value)| {
+            *leaf = Leaf {
+                cost_micros: value.cost_micros.min(LEAF_MICROS_MAX),
+                ..value
+            };
+        });
     }
 
     /// The tree for the next frame: leaves above the threshold are split, recursively, and then
@@ -303,7 +308,10 @@ fn rebuild(
             rebuild(rest, high, depth + 1, rule, out);
             if let [TreeNode::Leaf(a), TreeNode::Leaf(b)] = out[start + 1..] {
                 let merged = Leaf {
-                    cost_micros: a.cost_micros.saturating_add(b.cost_micros),
+                    cost_micros: a
+                        .cost_micros
+                        .saturating_add(b.cost_micros)
+                        .min(LEAF_MICROS_MAX),
                     samples: a.samples.saturating_add(b.samples),
                 };
                 if merged.cost_micros <= rule.threshold_micros {

@@ -153,8 +153,9 @@ impl Work {
         if self.running == Some(job) {
             self.running = None;
         }
-        self.done.expected_micros += self.cost(job, self.me);
-        self.done.measured_micros += measured_micros;
+        let expected = self.cost(job, self.me);
+        self.done.expected_micros = self.done.expected_micros.saturating_add(expected);
+        self.done.measured_micros = self.done.measured_micros.saturating_add(measured_micros);
         self.offer_if_late(out);
     }
 
@@ -238,9 +239,10 @@ impl Work {
 
     /// What is still to be done here, at the pace so far; a running job counts half.
     fn left(&self) -> u64 {
-        let queued: u64 = self.queue.iter().map(|&j| self.cost(j, self.me)).sum();
+        let queued = self.queue.iter().map(|&j| self.cost(j, self.me));
+        let queued = queued.fold(0, u64::saturating_add);
         let running = self.running.map_or(0, |j| self.cost(j, self.me) / 2);
-        (queued + running).saturating_mul(self.pace()) / 1000
+        queued.saturating_add(running).saturating_mul(self.pace()) / 1000
     }
 
     fn ask(&mut self, victim: usize, out: &mut Vec<StealOutput>) {

@@ -6,6 +6,8 @@ use crate::camera::PixelRect;
 
 /// Smallest tile edge in pixels: below it, messages cost more than blending.
 pub const TILE_EDGE_MIN: u32 = 32;
+/// Largest tile edge in pixels: a tile fits in one message.
+const TILE_EDGE_MAX: u32 = 2048;
 /// Tiles that each compositor gets, about: enough to even out crowded and empty regions.
 const TILES_PER_COMPOSITOR: u32 = 4;
 
@@ -19,10 +21,10 @@ pub struct Tile {
 }
 
 /// Cuts the picture into tiles for `compositors` peers, dealt along diagonals. One compositor
-/// gets the picture whole.
+/// gets the picture whole, up to 2048² pixels.
 #[must_use]
 pub fn tiles(picture: PixelRect, compositors: usize) -> Vec<Tile> {
-    if compositors <= 1 {
+    if compositors <= 1 && picture.width.max(picture.height) <= TILE_EDGE_MAX {
         return vec![Tile {
             rect: picture,
             compositor: 0,
@@ -38,7 +40,7 @@ pub fn tiles(picture: PixelRect, compositors: usize) -> Vec<Tile> {
             width: edge.min(picture.width - column * edge),
             height: edge.min(picture.height - row * edge),
         },
-        compositor: (row + column) as usize % compositors,
+        compositor: (row + column) as usize % compositors.max(1),
     };
     (0..rows)
         .flat_map(|row| (0..columns).map(move |column| tile(row, column)))
@@ -46,11 +48,11 @@ pub fn tiles(picture: PixelRect, compositors: usize) -> Vec<Tile> {
 }
 
 fn edge(picture: PixelRect, compositors: usize) -> u32 {
-    let wanted = u64::from(TILES_PER_COMPOSITOR) * compositors as u64;
+    let wanted = u64::from(TILES_PER_COMPOSITOR) * compositors.max(1) as u64;
     let pixels = u64::from(picture.width) * u64::from(picture.height);
     let edge = (pixels / wanted).isqrt();
     u32::try_from(edge)
-        .unwrap_or(u32::MAX)
+        .map_or(TILE_EDGE_MAX, |edge| edge.min(TILE_EDGE_MAX))
         .next_multiple_of(16)
         .max(TILE_EDGE_MIN)
 }
@@ -75,6 +77,22 @@ mod tests {
                 }
             }
             prop_assert!(seen.iter().all(|&n| n == 1));
+        }
+    }
+
+    #[test]
+    fn no_tile_is_too_large_for_a_message() {
+        let picture = |width| PixelRect {
+            x: 0,
+            y: 0,
+            width,
+            height: 2048,
+        };
+        assert_eq!(tiles(picture(2048), 1).len(), 1);
+        for compositors in [1, 2, 9] {
+            let tiles = tiles(picture(20_000), compositors);
+            let edge = |t: &Tile| t.rect.width.max(t.rect.height);
+            assert!(tiles.iter().map(edge).max() <= Some(TILE_EDGE_MAX));
         }
     }
 

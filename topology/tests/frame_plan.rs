@@ -173,6 +173,21 @@ fn a_device_of_twice_the_speed_gets_about_twice_the_work() {
     assert!(work[0] * 10 > work[1] * 16, "{work:?}");
 }
 
+#[test]
+fn a_peer_that_lies_about_times_spoils_no_table() {
+    let scene = Scene::new(&TransferFunction::ramp(0.0, 95.0), [SPEED_ONE; 5]);
+    let mut table = CostTable::default();
+    for lie in [u64::MAX, 0, 1] {
+        let plan = scene.plan(&view(0.1, 1.0), &table);
+        let measured = plan.jobs.iter().zip(0..).map(|(_, j)| (j, (0, lie)));
+        let rules = PlanRules::default();
+        let (speeds, next) = plan.learned(&table, &measured.collect(), rules.prediction);
+        assert!(next.validate(scene.manifest.grid()).is_ok());
+        assert!(speeds.iter().all(|&s| s > 0));
+        table = next;
+    }
+}
+
 /// The plan of a frozen scene after three frames: a change of it between debug and release,
 /// machines or versions would let peers disagree.
 #[test]

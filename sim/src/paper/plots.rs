@@ -172,7 +172,9 @@ fn draw(
         };
         let left = bound(|p| p.0, f64::INFINITY, f64::min);
         let right = bound(|p| p.0, f64::NEG_INFINITY, f64::max);
-        let top = bound(|p| p.1, 0.0, f64::max) * 1.05 + 1e-9;
+        // Room above the lines for the legend.
+        let room = 1.05 + 0.06 * f64::from(u8::try_from(lines.len()).unwrap_or(u8::MAX));
+        let top = bound(|p| p.1, 0.0, f64::max) * room + 1e-9;
         if !(right > left && top.is_finite()) {
             return Err("there are too few points".into());
         }
@@ -182,7 +184,13 @@ fn draw(
             .x_label_area_size(40)
             .y_label_area_size(60)
             .build_cartesian_2d(left..right, 0.0..top)?;
-        chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_label_formatter(&|v| format!("{v}"))
+            .x_desc(x)
+            .y_desc(y)
+            .draw()?;
         for (line, color) in lines.iter().zip(COLORS.iter().cycle()) {
             chart
                 .draw_series(LineSeries::new(line.points.iter().copied(), color))?
@@ -191,6 +199,7 @@ fn draw(
         }
         chart
             .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK)
             .draw()?;

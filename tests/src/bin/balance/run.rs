@@ -1,6 +1,6 @@
 //! One run of `render` through a mesh: its frames, when each was done, what each peer did.
 //!
-//! A frame is done when its picture is written. Two frames are under way at a time, so a frame's
+//! A frame is done when its picture is written. Two frames are under way at a time unless `--ahead` says otherwise, so a frame's
 //! latency (`total_us`, from request to last tile) is longer than the time from frame to frame.
 
 use crate::{Setting, held_mesh::HeldMesh};
