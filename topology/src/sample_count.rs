@@ -8,7 +8,7 @@
 //! Method: a pinhole's rays stand |p| / (step · a · z³) samples to a unit of volume at the point p
 //! seen from the eye, with z its depth and a the area of a pixel at depth 1: a pixel's footprint
 //! at depth z, orthogonal to its ray, is a·z²·(z/|p|). The box is cut into pieces that are taken
-//! at their centres; pieces wholly transparent count nothing, pieces across the screen's border the
+//! at their centres; what is transparent counts little, pieces across the screen's border the
 //! share that is on it: nothing jumps while the camera moves.
 
 use crate::{
@@ -22,6 +22,10 @@ use glam::{DAffine3, DVec3};
 
 /// Pieces that a job's box is cut into on each axis, at most.
 const PIECES: u32 = 4;
+
+/// What a sample counts that is skipped because nothing can be seen there: the ray still walks
+/// through the empty cells.
+const SKIPPED: f64 = 1.0 / 32.0;
 
 /// Counts the samples of boxes in one view.
 #[derive(Clone, Debug)]
@@ -113,10 +117,10 @@ impl<'a> SampleCounter<'a> {
         if seen <= 0.0 {
             return 0.0;
         }
-        let visible = seen
-            * self
-                .cells
-                .map_or(1.0, |(grid, cells)| cells.share(grid, brick, &piece));
+        let share = self
+            .cells
+            .map_or(1.0, |(grid, cells)| cells.share(grid, brick, &piece));
+        let visible = seen * (SKIPPED + (1.0 - SKIPPED) * share);
         let length = p.length().max(radius);
         visible * piece.voxel_count() as f64 * self.density * length / (depth * depth * depth)
     }

@@ -64,11 +64,20 @@ pub(super) struct VirtualCluster {
     speeds: Vec<u64>,
 }
 
-/// A job of a frame: brick, leaf, box, expectation.
+/// A job of a frame: brick, leaf of its tree, box, expectation.
 struct Job {
     brick: BrickIndex,
+    leaf: usize,
     owned: VoxelBox,
     expected: Leaf,
+}
+
+impl Scene<'_> {
+    /// Whether anything of a part of a brick can be seen.
+    fn shows(&self, brick: BrickIndex, part: &VoxelBox) -> bool {
+        self.visible.share(self.grid, brick, part) > 0.0
+            && self.view.rect_of(self.volume, part).is_some()
+    }
 }
 
 impl VirtualCluster {
@@ -111,11 +120,14 @@ impl VirtualCluster {
         let mut jobs = Vec::new();
         for brick in scene.grid.bricks().filter(|b| shown[b.0 as usize]) {
             let leaves = self.trees[brick.0 as usize].leaves(scene.grid.owned_box(brick));
-            jobs.extend(leaves.into_iter().map(|(owned, expected)| Job {
+            let job = |(leaf, (owned, expected))| Job {
                 brick,
+                leaf,
                 owned,
                 expected,
-            }));
+            };
+            let wanted = |j: &Job| !self.variant.refined || scene.shows(brick, &j.owned);
+            jobs.extend(leaves.into_iter().enumerate().map(job).filter(wanted));
         }
         let scheduled: Vec<ScheduledJob> = jobs
             .iter()
@@ -155,12 +167,8 @@ impl VirtualCluster {
         let counter = SampleCounter::new(scene.volume, scene.view, parameters.step_voxels)
             .with_cells(scene.grid, scene.visible);
         let rate = Rate::of(self.trees.iter().flat_map(JobTree::leaf_values));
-        // The paper renders all bricks; ours those that can be seen.
-        let shown = |b: BrickIndex| {
-            let owned = scene.grid.owned_box(b);
-            let seen = || scene.view.rect_of(scene.volume, &owned).is_some();
-            !variant.refined || (scene.visible.any(b) && seen())
-        };
+        // The paper renders all bricks; ours what can be seen.
+        let shown = |b: BrickIndex| !variant.refined || scene.shows(b, &scene.grid.owned_box(b));
         let shown: Vec<bool> = scene.grid.bricks().map(shown).collect();
         let mut sum = 0;
         for brick in scene.grid.bricks().filter(|b| shown[b.0 as usize]) {
@@ -237,13 +245,12 @@ impl VirtualCluster {
         let mut measured = jobs.iter().zip(took).peekable();
         while let Some((first, _)) = measured.peek() {
             let brick = first.brick;
-            let of_brick = std::iter::from_fn(|| measured.next_if(|(j, _)| j.brick == brick));
-            let leaves = of_brick.map(|(j, &took)| Leaf {
-                cost_micros: prediction.remember(j.expected.cost_micros, took),
-                ..j.expected
-            });
-            let leaves: Vec<Leaf> = leaves.collect();
-            self.trees[brick.0 as usize].set_leaves(leaves);
+            let tree = &mut self.trees[brick.0 as usize];
+            let mut leaves = tree.leaf_values();
+            while let Some((job, &took)) = measured.next_if(|(j, _)| j.brick == brick) {
+                leaves[job.leaf].cost_micros = prediction.remember(job.expected.cost_micros, took);
+            }
+            tree.set_leaves(leaves);
         }
     }
 }
