@@ -13,7 +13,7 @@ use brickmesh_tests::{
 };
 use brickmesh_topology::{Camera, PeerId, TransferFunction, VoxelType, prediction::Prediction};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 fn field_and_look() -> (brickmesh_tests::reference::Field, Look) {
     let field = waves([60, 50, 40], VoxelType::U16, false);
@@ -71,7 +71,9 @@ fn a_frame_whose_times_are_lost_ends_with_its_picture_whole() {
         let bricks = Arc::new(Bricks::cut(&field, 16));
         let lose = |bus| -> Arc<dyn Bus> { Arc::new(Untimed(bus)) };
         let mesh = Mesh::start_through(2, 2, bricks, &cpu, &lose).await;
-        let frame = mesh.frame_from(0, view, &look).await.unwrap();
+        let asked = mesh.frame_from(0, view, &look);
+        let frame = tokio::time::timeout(Duration::from_secs(60), asked).await;
+        let frame = frame.expect("the wait has an end").unwrap();
         assert_eq!(frame.stats.failed_attempts, 0);
         let timed = |of: usize| {
             let of_peer = frame.stats.jobs.iter().filter(|j| j.peer == peer_id(of));
