@@ -18,7 +18,7 @@ use brickmesh_topology::{
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs},
     roster::Roster,
-    stealing::Work,
+    stealing::{StealOutput, Work},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -171,11 +171,7 @@ impl Scheduler {
         }
     }
 
-    fn carry_out(
-        &self,
-        frame: &ActiveFrame,
-        outputs: Vec<brickmesh_topology::stealing::StealOutput>,
-    ) {
+    fn carry_out(&self, frame: &ActiveFrame, outputs: Vec<StealOutput>) {
         if frame.carry_out(outputs, &self.outbox) && self.raycaster.try_send(WakeUp).is_err() {
             tracing::warn!("the raycaster's mailbox is full: stolen jobs wait for the next frame");
         }

@@ -158,17 +158,12 @@ impl std::fmt::Debug for SplitRule<'_> {
 
 /// The threshold a above which a job is split, microseconds.
 ///
-/// `cost_sum_micros` is the sum over all jobs, `copies_max` the most copies that any brick has,
+/// `cost_sum_micros` is the sum over all jobs, `copies` the paper's b, copies of a brick,
 /// `min_job_micros` the shortest job worth its overhead.
 #[must_use]
-pub fn threshold(
-    cost_sum_micros: u64,
-    devices: usize,
-    copies_max: u32,
-    min_job_micros: u64,
-) -> u64 {
+pub fn threshold(cost_sum_micros: u64, devices: usize, copies: u32, min_job_micros: u64) -> u64 {
     // a = max(Σ c(j) / (|D| · b²), r)  (Frey, Ertl 2011, equation (2))
-    let copies = u64::from(copies_max.max(1));
+    let copies = u64::from(copies.max(1));
     let parts = (devices.max(1) as u64).saturating_mul(copies.saturating_mul(copies));
     (cost_sum_micros / parts).max(min_job_micros)
 }
@@ -216,7 +211,8 @@ impl JobTree {
         self.nodes.iter().filter_map(leaf).collect()
     }
 
-    /// Gives every leaf, in the order of [`Self::leaves`], another value.
+    /// Gives every leaf, in the order of [`Self::leaves`], another value; costs beyond an hour, which
+    /// no peer would accept, become one.
     pub fn set_leaves(&mut self, values: impl IntoIterator<Item = Leaf>) {
         let leaves = self.nodes.iter_mut().filter_map(|n| match n {
             TreeNode::Leaf(leaf) => Some(leaf),

@@ -66,7 +66,7 @@ impl<'a> SampleCounter<'a> {
         }
     }
 
-    /// Counts visible cells alone.
+    /// Counts what lies in visible cells, and little for what is skipped elsewhere.
     #[must_use]
     pub fn with_cells(mut self, grid: &'a BrickGrid, visible: &'a VisibleCells) -> Self {
         self.cells = Some((grid, visible));

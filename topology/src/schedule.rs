@@ -110,17 +110,19 @@ pub fn best_fit(jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
     }
 }
 
+/// A job, for the tests of this room.
+#[cfg(test)]
+fn job(cost_micros: u64, holders: &[usize]) -> ScheduledJob {
+    ScheduledJob {
+        cost_micros,
+        holders: holders.to_vec(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn job(cost_micros: u64, holders: &[usize]) -> ScheduledJob {
-        ScheduledJob {
-            cost_micros,
-            holders: holders.to_vec(),
-        }
-    }
 
     #[test]
     fn dear_jobs_come_first_and_go_to_the_emptiest_holder() {

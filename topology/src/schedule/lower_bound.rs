@@ -208,15 +208,8 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::job, *};
     use proptest::prelude::*;
-
-    fn job(cost_micros: u64, holders: &[usize]) -> ScheduledJob {
-        ScheduledJob {
-            cost_micros,
-            holders: holders.to_vec(),
-        }
-    }
 
     /// The least makespan, by trying all schedules.
     fn least_makespan(jobs: &[ScheduledJob], speeds: &[u64], loads: &mut [u64]) -> u64 {

@@ -356,15 +356,11 @@ impl Coin {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::SPEED_ONE, *};
+    use super::{
+        super::{SPEED_ONE, job},
+        *,
+    };
     use proptest::prelude::*;
-
-    fn job(cost_micros: u64, holders: &[usize]) -> ScheduledJob {
-        ScheduledJob {
-            cost_micros,
-            holders: holders.to_vec(),
-        }
-    }
 
     /// Jobs with 1 to 3 holders among 6 devices, and some with none.
     fn jobs() -> impl Strategy<Value = Vec<ScheduledJob>> {
