@@ -76,13 +76,10 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
     check(&input)?;
     let mut former = former_trees(&input)?;
     let sum = input.bricks.iter().map(|b| b.cost_us).sum();
-    let rule = SplitRule {
-        threshold_micros: threshold(sum, input.devices, input.redundancy, input.min_job_us),
-        view: DVec3::from_array(input.view),
-        weight: None,
-    };
+    let threshold_us = threshold(sum, input.devices, input.redundancy, input.min_job_us);
+    let rule = SplitRule::in_the_middle(threshold_us, DVec3::from_array(input.view));
     let mut output = Output {
-        threshold_us: rule.threshold_micros,
+        threshold_us,
         jobs: Vec::new(),
         trees: Vec::new(),
     };

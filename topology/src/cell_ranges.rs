@@ -1,9 +1,9 @@
 //! Value ranges of the cells of every brick, coarse enough to travel in the manifest: so that
 //! peers that hold no voxel of a brick still know which parts of it can be seen, and agree on it.
 //!
-//! Shapes: a brick's owned box is cut into 4 cells on each axis (fewer voxels than cells make
-//! empty cells); bit `x + 4·(y + 4·z)` of a mask is a cell. Ranges are in 256 levels between the
-//! brick's own bounds, rounded outwards.
+//! Shapes: a brick's owned box is cut into 8 cells on each axis (fewer voxels than cells make
+//! empty cells); bit `x + 8·y` of layer z of a [`CellMask`] is a cell. Ranges are in 256 levels
+//! between the brick's own bounds, rounded outwards: 1 KiB a brick.
 //! Invariant: a cell's range holds every voxel that interpolation inside it reads.
 //! Not here: the devices' own macrocells, which are finer (`shaders`).
 
@@ -17,18 +17,24 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Cells of a brick on each axis.
-pub const CELLS_PER_AXIS: u32 = 4;
+pub const CELLS_PER_AXIS: u32 = 8;
+const PER_AXIS: usize = CELLS_PER_AXIS as usize;
 /// Cells of a brick: the bits of a mask.
-const CELLS: usize = 64;
+const CELLS: usize = PER_AXIS * PER_AXIS * PER_AXIS;
 /// Levels between a brick's bounds.
 const LEVELS: f64 = 255.0;
 
-/// The ranges of a brick's cells: 64 lower levels and 64 upper ones. Written as hex digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct CellRanges([u8; 2 * CELLS]);
+/// Cells of a brick, a bit each: by z, bit x + 8·y.
+pub type CellMask = [u64; PER_AXIS];
+const NONE: CellMask = [0; PER_AXIS];
+const ALL: CellMask = [u64::MAX; PER_AXIS];
 
-/// A text that is not the ranges of 64 cells.
+/// The ranges of a brick's cells: all lower levels, then all upper ones. Written as hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CellRanges(Box<[u8]>);
+
+/// A text that is not the ranges of a brick's cells.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cell ranges are {} hex digits, found {found} characters, or others than digits", 4 * CELLS)]
 pub struct CellRangesError {
@@ -52,11 +58,11 @@ impl TryFrom<String> for CellRanges {
         if text.len() != 4 * CELLS || !text.is_ascii() {
             return Err(wrong());
         }
-        let mut out = [0; 2 * CELLS];
+        let mut out = vec![0; 2 * CELLS];
         for (byte, at) in out.iter_mut().zip((0..).step_by(2)) {
             *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| wrong())?;
         }
-        Ok(Self(out))
+        Ok(Self(out.into()))
     }
 }
 
@@ -79,7 +85,7 @@ impl CellRanges {
             .collect();
         let range = bounds(&values);
         let [nx, ny, _] = stored.size().map(|n| n as usize);
-        let mut out = [0; 2 * CELLS];
+        let mut out = vec![0; 2 * CELLS];
         for cell in 0..CELLS {
             let read = read_box(cell_box(&owned, cell), &stored);
             let mut low_high = [f32::INFINITY, f32::NEG_INFINITY];
@@ -93,17 +99,16 @@ impl CellRanges {
             }
             (out[cell], out[CELLS + cell]) = levels(low_high, range);
         }
-        (range.map(f64::from), Self(out))
+        (range.map(f64::from), Self(out.into()))
     }
 
     /// The cells that a transfer function shows, where `range` is the brick's, in data units.
     #[must_use]
-    pub fn visible(&self, range: [f64; 2], transfer: &TransferFunction) -> u64 {
+    pub fn visible(&self, range: [f64; 2], transfer: &TransferFunction) -> CellMask {
         let value = |level: u8| range[0] + (range[1] - range[0]) * (f64::from(level) / LEVELS);
-        (0..CELLS).fold(0, |mask, cell| {
+        mask_of(|cell| {
             let (a, b) = (value(self.0[cell]), value(self.0[CELLS + cell]));
-            let seen = transfer.max_opacity(a.min(b), a.max(b)) > 0.0;
-            mask | u64::from(seen) << cell
+            transfer.max_opacity(a.min(b), a.max(b)) > 0.0
         })
     }
 
@@ -122,9 +127,17 @@ fn bounds(values: &[f32]) -> [f32; 2] {
         })
 }
 
+/// The cells that are `seen`, asked by their number, x fastest.
+pub fn mask_of(seen: impl Fn(usize) -> bool) -> CellMask {
+    const LAYER: usize = PER_AXIS * PER_AXIS;
+    std::array::from_fn(|z| {
+        (0..LAYER).fold(0, |mask, i| mask | u64::from(seen(z * LAYER + i)) << i)
+    })
+}
+
 /// A cell of a box; empty where the box has fewer voxels than cells.
 fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
-    let n = CELLS_PER_AXIS as usize;
+    let n = PER_AXIS;
     let at = [cell % n, cell / n % n, cell / n / n];
     let edge = |a: usize, i: usize| {
         owned.lo[a] + owned.size()[a] * u32::try_from(i).unwrap_or(0) / CELLS_PER_AXIS
@@ -136,7 +149,7 @@ fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
 }
 
 /// Voxels of `part` in each cell along an axis.
-fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; CELLS_PER_AXIS as usize] {
+fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; PER_AXIS] {
     let plane = |i: u32| owned.lo[axis] + owned.size()[axis] * i / CELLS_PER_AXIS;
     let mut i = 0;
     std::array::from_fn(|_| {
@@ -182,7 +195,7 @@ fn levels([low, high]: [f32; 2], range: [f32; 2]) -> (u8, u8) {
 
 /// Which cells of every brick a transfer function shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VisibleCells(Vec<u64>);
+pub struct VisibleCells(Vec<CellMask>);
 
 impl VisibleCells {
     /// The visible cells of a data set. O(cells · log points); the same for every camera, so
@@ -194,25 +207,25 @@ impl VisibleCells {
                 .brick_range(brick)
                 .map(|stored| manifest.volume().value(stored));
             if transfer.max_opacity(range[0].min(range[1]), range[0].max(range[1])) <= 0.0 {
-                return 0;
+                return NONE;
             }
             manifest
                 .brick_cells(brick)
-                .map_or(u64::MAX, |cells| cells.visible(range, transfer))
+                .map_or(ALL, |cells| cells.visible(range, transfer))
         };
         Self(manifest.grid().bricks().map(mask).collect())
     }
 
     /// These masks, one a brick, as a simulation makes them without voxels.
     #[must_use]
-    pub fn from_masks(masks: Vec<u64>) -> Self {
+    pub fn from_masks(masks: Vec<CellMask>) -> Self {
         Self(masks)
     }
 
     /// Whether any cell of a brick is visible.
     #[must_use]
     pub fn any(&self, brick: BrickIndex) -> bool {
-        self.mask(brick) != 0
+        *self.mask(brick) != NONE
     }
 
     /// The share of a box inside a brick that visible cells cover, 0 to 1.
@@ -223,27 +236,25 @@ impl VisibleCells {
     )]
     pub fn share(&self, grid: &BrickGrid, brick: BrickIndex, part: &VoxelBox) -> f64 {
         let mask = self.mask(brick);
-        if mask == 0 || mask == u64::MAX {
-            return if mask == 0 { 0.0 } else { 1.0 };
+        if *mask == NONE || *mask == ALL {
+            return if *mask == NONE { 0.0 } else { 1.0 };
         }
         let owned = grid.owned_box(brick);
         let [xs, ys, zs]: [_; 3] = std::array::from_fn(|a| overlaps(&owned, part, a));
-        let n = CELLS_PER_AXIS as usize;
         let mut covered = 0;
-        for (z, dz) in zs.into_iter().enumerate().filter(|(_, d)| *d > 0) {
+        for (layer, dz) in mask.iter().zip(zs).filter(|&(&l, d)| l != 0 && d > 0) {
             for (y, dy) in ys.into_iter().enumerate().filter(|(_, d)| *d > 0) {
-                for (x, dx) in xs.into_iter().enumerate() {
-                    if mask >> (x + n * (y + n * z)) & 1 == 1 {
-                        covered += u64::from(dx) * u64::from(dy) * u64::from(dz);
-                    }
-                }
+                let row = layer >> (PER_AXIS * y);
+                let seen = |(x, dx): (usize, u32)| u64::from(dx) * (row >> x & 1);
+                let dx: u64 = xs.into_iter().enumerate().map(seen).sum();
+                covered += dx * u64::from(dy) * u64::from(dz);
             }
         }
         covered as f64 / part.voxel_count().max(1) as f64
     }
 
-    fn mask(&self, brick: BrickIndex) -> u64 {
-        self.0.get(brick.0 as usize).copied().unwrap_or(u64::MAX)
+    fn mask(&self, brick: BrickIndex) -> &CellMask {
+        self.0.get(brick.0 as usize).unwrap_or(&ALL)
     }
 }
 
@@ -277,7 +288,7 @@ mod tests {
     fn cells_hold_the_voxels_that_interpolation_reads() {
         let (grid, range, cells) = ramp();
         assert!((range[0], range[1]) == (0.0, 15.0));
-        // Values from 4 on: cell 0 reads voxels 0…4, so it may show them; from 4.1 on not.
+        // Values from 4 on: cell 1 reads voxels 2…4, so it may show them; from 4.1 on not.
         let shown = |value| {
             let visible = VisibleCells(vec![cells.visible(range, &from(value))]);
             let part = |lo, hi| VoxelBox::new([lo, 0, 0], [hi, 16, 16]);
@@ -286,7 +297,7 @@ mod tests {
         };
         let is =
             |percent: [f64; 3], value| (0..3).all(|i| (shown(value)[i] - percent[i]).abs() < 0.5);
-        assert!(is([100.0, 100.0, 100.0], 4.0), "{:?}", shown(4.0));
+        assert!(is([50.0, 100.0, 87.5], 4.0), "{:?}", shown(4.0));
         assert!(is([0.0, 100.0, 75.0], 4.1), "{:?}", shown(4.1));
         assert!(is([0.0, 0.0, 0.0], 16.0), "{:?}", shown(16.0));
     }
@@ -294,7 +305,7 @@ mod tests {
     #[test]
     fn a_text_gives_the_ranges_back_and_a_wrong_one_is_refused() {
         let (_, _, cells) = ramp();
-        let text = String::from(cells);
+        let text = String::from(cells.clone());
         assert_eq!(CellRanges::try_from(text.clone()), Ok(cells));
         assert!(CellRanges::try_from(text[1..].to_owned()).is_err());
         assert!(CellRanges::try_from(text.replace('0', "g")).is_err());
@@ -305,7 +316,7 @@ mod tests {
         let grid = BrickGrid::new([1, 1, 5], 4).unwrap();
         let (range, cells) = CellRanges::of(&grid, BrickIndex(1), VoxelType::U8, &[7, 7]);
         assert!((range[0], range[1]) == (7.0, 7.0));
-        let visible = VisibleCells(vec![u64::MAX, cells.visible(range, &from(7.0))]);
+        let visible = VisibleCells(vec![ALL, cells.visible(range, &from(7.0))]);
         assert!(visible.any(BrickIndex(1)));
     }
 }

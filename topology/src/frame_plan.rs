@@ -14,7 +14,7 @@ use crate::{
     cell_ranges::VisibleCells,
     cost_table::CostTable,
     digest::Digest,
-    job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, threshold},
+    job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, lean_threshold},
     manifest::Manifest,
     peer::PeerId,
     prediction::{Prediction, Rate, Work, next_speeds},
@@ -28,10 +28,6 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// More copies of each brick than this do not make jobs any smaller: with nine jobs for each
-/// device, schedules are within a few percent of even, and every job costs time and pixels.
-const COPIES_COUNTED_MAX: u32 = 3;
 
 /// How plans are made; every peer of a frame follows the same rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -305,34 +301,26 @@ fn trees(inputs: &PlanInputs<'_>, holders: &[Vec<usize>]) -> BTreeMap<BrickIndex
         .values()
         .flat_map(JobTree::leaf_values)
         .fold(0_u64, |sum, l| sum.saturating_add(l.cost_micros));
-    let copies = usual_copies(trees.keys().map(|b| holders[b.0 as usize].len()));
+    let copies = trees.keys().map(|b| holders[b.0 as usize].len());
     let devices = inputs.roster.entries().len();
     let view = volume
         .grid_from_world()
         .transform_vector3(inputs.view.forward);
     let threshold_micros = if rules.split {
-        threshold(sum, devices, copies, rules.min_job_micros)
+        lean_threshold(sum, devices, copies, rules.min_job_micros)
     } else {
         u64::MAX
     };
     for (&brick, tree) in &mut trees {
         let weight = |part: &VoxelBox| counter.count(brick, part);
-        let rule = SplitRule {
-            threshold_micros,
-            view,
-            weight: rules.cut_by_work.then_some(&weight),
+        let rule = if rules.cut_by_work {
+            SplitRule::by_work(threshold_micros, view, &weight)
+        } else {
+            SplitRule::in_the_middle(threshold_micros, view)
         };
         *tree = tree.split_and_merged(grid.owned_box(brick), &rule);
     }
     trees
-}
-
-/// Copies that a brick usually has. The paper's b is the most that any has; but bricks which some
-/// peer keeps of an earlier placement would make all jobs small, for the square of b counts.
-fn usual_copies(of_each: impl Iterator<Item = usize>) -> u32 {
-    let (sum, bricks) = of_each.fold((0, 0), |(sum, n), copies| (sum + copies, n + 1));
-    let mean = (2 * sum + bricks) / (2 * bricks).max(1);
-    u32::try_from(mean).map_or(COPIES_COUNTED_MAX, |c| c.clamp(1, COPIES_COUNTED_MAX))
 }
 
 /// A job for every leaf that may be seen: on the screen, and not wholly transparent.

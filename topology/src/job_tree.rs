@@ -7,8 +7,8 @@
 //! Not here: what a leaf will cost in the next frame (`prediction`), who renders it (`schedule`).
 //!
 //! Source: Frey, Ertl 2011, section 5.1, equation (2). Where the paper halves a brick in space and
-//! gives each half half of the cost, [`SplitRule::weight`] cuts where the expected work halves
-//! and shares the cost by it; without it the paper's rule is followed.
+//! gives each half half of the cost, [`SplitRule::by_work`] cuts where the expected work halves
+//! and shares the cost by it.
 
 use crate::voxel_box::VoxelBox;
 use glam::DVec3;
@@ -136,14 +136,45 @@ pub enum JobTreeError {
 /// When and where to split.
 #[derive(Clone, Copy)]
 pub struct SplitRule<'a> {
-    /// The value a of equation (2), microseconds: a job above it is split, siblings whose sum is
-    /// not above it are merged.
-    pub threshold_micros: u64,
+    /// The value a of equation (2), microseconds: a job above it is split.
+    threshold_micros: u64,
+    /// Siblings whose sum is not above it are merged.
+    merge_micros: u64,
     /// View direction in grid space; decides between axes that are equally good.
-    pub view: DVec3,
-    /// Expected work of a box in any unit, to cut where it halves; `None`: cut in the middle, as
-    /// the paper does.
-    pub weight: Option<&'a dyn Fn(&VoxelBox) -> u64>,
+    view: DVec3,
+    /// Expected work of a box in any unit, to cut where it halves; `None`: cut in the middle.
+    weight: Option<&'a dyn Fn(&VoxelBox) -> u64>,
+}
+
+impl<'a> SplitRule<'a> {
+    /// The paper's: cuts in the middle; merges what is not above the threshold. `view` is the view
+    /// direction in grid space.
+    #[must_use]
+    pub const fn in_the_middle(threshold_micros: u64, view: DVec3) -> Self {
+        Self {
+            threshold_micros,
+            merge_micros: threshold_micros,
+            view,
+            weight: None,
+        }
+    }
+
+    /// Ours: cuts where the `weight` of the parts, their expected work in any unit, is most alike,
+    /// and merges only what is well below the threshold: how a job's cost parts is a guess, so a
+    /// cut that was measured is worth keeping.
+    #[must_use]
+    pub fn by_work(
+        threshold_micros: u64,
+        view: DVec3,
+        weight: &'a dyn Fn(&VoxelBox) -> u64,
+    ) -> Self {
+        Self {
+            threshold_micros,
+            merge_micros: threshold_micros - threshold_micros / 4,
+            view,
+            weight: Some(weight),
+        }
+    }
 }
 
 impl std::fmt::Debug for SplitRule<'_> {
@@ -166,6 +197,29 @@ pub fn threshold(cost_sum_micros: u64, devices: usize, copies: u32, min_job_micr
     let copies = u64::from(copies.max(1));
     let parts = (devices.max(1) as u64).saturating_mul(copies.saturating_mul(copies));
     (cost_sum_micros / parts).max(min_job_micros)
+}
+
+/// More copies of each brick than this do not make jobs any smaller.
+const COPIES_COUNTED_MAX: usize = 3;
+
+/// Our threshold in place of equation (2): b jobs for each device instead of b², and b the usual
+/// number of copies instead of the most, at most 3. With that many a schedule is even but for what
+/// was predicted wrong, and every job more costs its time and its pixels.
+///
+/// `copies` are those of each brick that is shown.
+#[must_use]
+pub fn lean_threshold(
+    cost_sum_micros: u64,
+    devices: usize,
+    copies: impl IntoIterator<Item = usize>,
+    min_job_micros: u64,
+) -> u64 {
+    let (sum, bricks) = copies
+        .into_iter()
+        .fold((0, 0), |(sum, n), copies| (sum + copies, n + 1));
+    let usual = (2 * sum + bricks) / (2 * bricks).max(1);
+    let parts = devices.max(1) * usual.clamp(1, COPIES_COUNTED_MAX);
+    (cost_sum_micros / parts as u64).max(min_job_micros)
 }
 
 impl JobTree {
@@ -227,7 +281,7 @@ impl JobTree {
     }
 
     /// The tree for the next frame: leaves above the threshold are split, recursively, and then
-    /// sibling leaves whose sum is not above it are merged, recursively. O(nodes).
+    /// sibling leaves whose sum is low enough are merged, recursively. O(nodes).
     #[must_use]
     pub fn split_and_merged(&self, owned: VoxelBox, rule: &SplitRule<'_>) -> Self {
         let mut nodes = Vec::with_capacity(self.nodes.len());
@@ -310,7 +364,7 @@ fn rebuild(
                         .min(LEAF_MICROS_MAX),
                     samples: a.samples.saturating_add(b.samples),
                 };
-                if merged.cost_micros <= rule.threshold_micros {
+                if merged.cost_micros <= rule.merge_micros {
                     out.truncate(start);
                     out.push(TreeNode::Leaf(merged));
                 }
@@ -411,11 +465,7 @@ mod tests {
     const CUBE: VoxelBox = VoxelBox::new([0; 3], [64; 3]);
 
     fn rule(threshold_micros: u64) -> SplitRule<'static> {
-        SplitRule {
-            threshold_micros,
-            view: DVec3::new(0.1, -0.9, 0.2),
-            weight: None,
-        }
+        SplitRule::in_the_middle(threshold_micros, DVec3::new(0.1, -0.9, 0.2))
     }
 
     fn leaf(cost_micros: u64) -> Leaf {
@@ -430,6 +480,25 @@ mod tests {
         assert_eq!(threshold(720_000, 8, 3, 5_000), 10_000);
         assert_eq!(threshold(72_000, 8, 3, 5_000), 5_000);
         assert_eq!(threshold(72_000, 0, 0, 1), 72_000);
+    }
+
+    #[test]
+    fn our_threshold_gives_each_device_as_many_jobs_as_bricks_have_copies() {
+        assert_eq!(lean_threshold(720_000, 8, [3, 3, 3, 9], 5_000), 30_000);
+        assert_eq!(lean_threshold(720_000, 8, [1, 2, 1], 5_000), 90_000);
+        assert_eq!(lean_threshold(72_000, 8, [2, 2], 5_000), 5_000);
+        assert_eq!(lean_threshold(72_000, 0, [], 1), 72_000);
+    }
+
+    #[test]
+    fn a_measured_cut_is_kept_until_its_sum_is_well_below_the_threshold() {
+        let half = |b: &VoxelBox| b.voxel_count();
+        let cut = JobTree::whole(leaf(40)).split_and_merged(CUBE, &rule(20));
+        let after = |threshold| {
+            let by = SplitRule::by_work(threshold, DVec3::X, &half);
+            cut.split_and_merged(CUBE, &by).leaf_values().len()
+        };
+        assert_eq!((after(40), after(52), after(53)), (2, 2, 1));
     }
 
     #[test]
@@ -474,11 +543,7 @@ mod tests {
             b.intersection(&VoxelBox::new([0; 3], [16, 64, 64]))
                 .voxel_count()
         };
-        let by_weight = SplitRule {
-            weight: Some(&weight),
-            view: DVec3::X,
-            ..rule(20)
-        };
+        let by_weight = SplitRule::by_work(20, DVec3::X, &weight);
         let tree = JobTree::whole(leaf(40)).split_and_merged(CUBE, &by_weight);
         let leaves = tree.leaves(CUBE);
         assert_eq!(leaves[0].0, VoxelBox::new([0; 3], [8, 64, 64]));
@@ -513,8 +578,7 @@ mod tests {
             let weight = |b: &VoxelBox| u64::from(b.lo[0] % 5) * b.voxel_count();
             let mut tree = JobTree::whole(leaf(300));
             for (threshold_micros, costs, weighted) in frames {
-                let mut by = rule(threshold_micros);
-                if weighted { by.weight = Some(&weight); }
+                let by = if weighted { SplitRule::by_work(threshold_micros, DVec3::X, &weight) } else { rule(threshold_micros) };
                 tree.set_leaves(costs.into_iter().map(leaf).cycle().take(1 << DEPTH_MAX));
                 let before: u64 = tree.leaves(owned).iter().map(|l| l.1.cost_micros).sum();
                 tree = tree.split_and_merged(owned, &by);

@@ -14,6 +14,7 @@ pub mod camera;
 pub mod cell_ranges;
 pub mod cost_table;
 pub mod digest;
+pub mod footprint;
 pub mod frame_plan;
 pub mod frame_tracker;
 pub mod job_tree;

@@ -13,12 +13,12 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the manifest that this program writes and reads.
-pub const MANIFEST_VERSION: u32 = 1;
+pub const MANIFEST_VERSION: u32 = 2;
 /// Bins of the histogram.
 pub const HISTOGRAM_BINS: usize = 256;
 
 /// What a manifest says of one brick.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BrickRecord {
     /// Digest of the bytes of its stored box.
     pub digest: Digest,
@@ -253,7 +253,7 @@ impl Manifest {
 /// The digest of what decides about voxels and their meaning; the source's name does not.
 fn digest(parts: &ManifestParts) -> Digest {
     let volume = &parts.volume;
-    let mut bytes = b"brickmesh manifest 1".to_vec();
+    let mut bytes = b"brickmesh manifest 2".to_vec();
     volume
         .dims
         .iter()

@@ -5,7 +5,10 @@
 //! expected to cast has changed since ([`crate::sample_count`]): with the camera, the transfer
 //! function, or the cut.
 
-use crate::{job_tree::Leaf, schedule::SPEED_ONE};
+use crate::{
+    job_tree::{Leaf, MIN_JOB_MICROS},
+    schedule::SPEED_ONE,
+};
 use serde::{Deserialize, Serialize};
 
 /// How the next frame's costs follow from the last one's.
@@ -27,7 +30,12 @@ pub const UNMEASURED_MICROS: u64 = 10_000;
 /// desktop CPU takes. Only the first frame's threshold depends on it.
 pub const MICROS_PER_1024_SAMPLES: u64 = 8;
 
-/// Cost and samples, added up over jobs that were measured.
+/// What a job costs whatever it samples, microseconds: it is started, its pixels are read back.
+/// The shortest job worth it is known; that this is a sixteenth of it is a guess that need not be
+/// good, for it is a small part of any job (0.2 to 0.5 ms even out the paper's loads alike).
+const JOB_MICROS: u64 = MIN_JOB_MICROS / 16;
+
+/// Cost beyond the price of a job, and samples, added up over jobs that were measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
     cost_micros: u64,
@@ -48,7 +56,7 @@ impl Rate {
             .into_iter()
             .filter(|l| l.cost_micros > 0 && l.samples > 0);
         measured.fold(Self::default(), |sum, l| Self {
-            cost_micros: sum.cost_micros.saturating_add(l.cost_micros),
+            cost_micros: sum.cost_micros.saturating_add(beyond_price(l.cost_micros)),
             samples: sum.samples.saturating_add(l.samples),
             jobs: sum.jobs + 1,
         })
@@ -59,19 +67,28 @@ impl Rate {
     fn cost_after(self, known: Leaf, samples: u64) -> u64 {
         let doubt = self.samples / (DOUBT_PART * self.jobs.max(1));
         let usual = scale(self.cost_micros, doubt, self.samples);
-        let cost = known.cost_micros.saturating_add(usual);
-        scale(cost, samples, known.samples.saturating_add(doubt)).max(1)
+        let beyond = beyond_price(known.cost_micros);
+        let price = known.cost_micros - beyond;
+        let cost = beyond.saturating_add(usual);
+        price
+            .saturating_add(scale(cost, samples, known.samples.saturating_add(doubt)))
+            .max(1)
     }
 
-    /// What `samples` cost at this rate, microseconds, at least 1.
+    /// What a job of `samples` costs at this rate, microseconds.
     fn cost(self, samples: u64) -> u64 {
-        if self.samples == 0 {
+        let beyond = if self.samples == 0 {
             scale(MICROS_PER_1024_SAMPLES, samples, 1024)
         } else {
             scale(self.cost_micros, samples, self.samples)
-        }
-        .max(1)
+        };
+        beyond.saturating_add(JOB_MICROS)
     }
+}
+
+/// What a job cost beyond the price of being one; of a job that is hardly dearer, half is price.
+fn beyond_price(cost_micros: u64) -> u64 {
+    cost_micros - JOB_MICROS.min(cost_micros / 2)
 }
 
 /// `value · numerator / denominator`, rounded down, without overflow on the way.
@@ -200,21 +217,18 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_samples_cost_twice_as_much() {
-        let rate = Rate::of([leaf(100, 1000), leaf(0, 9), leaf(300, 1000)]);
+    fn twice_the_samples_cost_twice_as_much_beyond_the_price_of_a_job() {
+        let ms = |beyond: u64| JOB_MICROS + beyond * 1000;
+        let rate = Rate::of([leaf(ms(10), 1000), leaf(0, 9), leaf(ms(30), 1000)]);
         let p = Prediction::Projected;
-        let twice = p.predict(leaf(200, 1000), 2000, rate);
-        assert!(twice.cost_micros.abs_diff(400) <= 2 && twice.samples == 2000);
-        assert_eq!(p.predict(leaf(100, 1000), 0, rate), leaf(1, 0));
-        assert_eq!(
-            p.predict(leaf(0, 0), 500, rate),
-            leaf(100, 500),
-            "the others' rate"
-        );
-        assert_eq!(
-            p.predict(leaf(0, 0), 1 << 20, Rate::default()).cost_micros,
-            8 << 10
-        );
+        let twice = p.predict(leaf(ms(20), 1000), 2000, rate);
+        assert!(twice.cost_micros.abs_diff(ms(40)) <= 2 && twice.samples == 2000);
+        let none = p.predict(leaf(ms(10), 1000), 0, rate);
+        assert_eq!(none, leaf(ms(0), 0));
+        let unknown = p.predict(leaf(0, 0), 500, rate);
+        assert_eq!(unknown, leaf(ms(10), 500), "the others' rate");
+        let first = p.predict(leaf(0, 0), 1 << 20, Rate::default());
+        assert_eq!(first.cost_micros, JOB_MICROS + (8 << 10));
     }
 
     #[test]

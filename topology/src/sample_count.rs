@@ -1,4 +1,4 @@
-//! How many samples a job is expected to cast: what its cost follows when the camera, the
+//! How many samples a job is expected to cost: what its time follows when the camera, the
 //! transfer function or its box changes.
 //!
 //! Space: grid boxes, world rays. Not exact and need not be: only ratios count, of the same box
@@ -9,12 +9,13 @@
 //! seen from the eye, with z its depth and a the area of a pixel at depth 1: a pixel's footprint
 //! at depth z, orthogonal to its ray, is a·z²·(z/|p|). The box is cut into pieces that are taken
 //! at their centres; what is transparent counts little, pieces across the screen's border the
-//! share that is on it: nothing jumps while the camera moves.
+//! share that is on it: nothing jumps while the camera moves. To these a ray adds its own price.
 
 use crate::{
     brick_grid::{BrickGrid, BrickIndex},
     camera::View,
     cell_ranges::VisibleCells,
+    footprint::pixels_covered,
     volume::VolumeDescription,
     voxel_box::VoxelBox,
 };
@@ -27,11 +28,16 @@ const PIECES: u32 = 4;
 /// through the empty cells.
 const SKIPPED: f64 = 1.0 / 32.0;
 
+/// What a ray counts that enters a job's box, in samples: its set-up, and its pixel on its way.
+/// Measured on the CPU device: 40 ns beside 6.5 ns.
+const RAY: f64 = 6.0;
+
 /// Counts the samples of boxes in one view.
 #[derive(Clone, Debug)]
 pub struct SampleCounter<'a> {
+    volume: &'a VolumeDescription,
+    view: &'a View,
     world_from_grid: DAffine3,
-    eye: DVec3,
     /// Rows that turn a point relative to the eye into (x, y, 1)·depth on the screen.
     screen: [DVec3; 3],
     /// Samples per voxel at depth 1 and |p| = 1.
@@ -45,15 +51,16 @@ pub struct SampleCounter<'a> {
 impl<'a> SampleCounter<'a> {
     /// A counter for the rays of `view` with samples every `step` world units.
     #[must_use]
-    pub fn new(volume: &VolumeDescription, view: &View, step: f64) -> Self {
+    pub fn new(volume: &'a VolumeDescription, view: &'a View, step: f64) -> Self {
         let world_from_grid = volume.world_from_grid();
         let det = view.forward.dot(view.right.cross(view.down));
         let voxel_volume = world_from_grid.matrix3.determinant().abs();
         let pixels = f64::from(view.width) * f64::from(view.height);
         let pixel_area = 4.0 * view.right.cross(view.down).length() / pixels;
         Self {
+            volume,
+            view,
             world_from_grid,
-            eye: view.eye,
             screen: [
                 view.down.cross(view.forward) / det,
                 view.forward.cross(view.right) / det,
@@ -73,7 +80,7 @@ impl<'a> SampleCounter<'a> {
         self
     }
 
-    /// Expected number of samples in a box that lies in `brick`.
+    /// Samples that a box in `brick` is expected to cost.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -81,7 +88,12 @@ impl<'a> SampleCounter<'a> {
         reason = "not negative; a float beyond u64 saturates"
     )]
     pub fn count(&self, brick: BrickIndex, owned: &VoxelBox) -> u64 {
-        let mut sum = 0.0;
+        let ray = std::env::var("RAY")
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(RAY);
+        let mut sum =
+            if ray == 0.0 { 0.0 } else { ray } * pixels_covered(self.view, self.volume, owned);
         let piece = owned.size().map(|n| n.div_ceil(PIECES).max(1));
         let steps = std::array::from_fn::<u32, 3, _>(|a| owned.size()[a].div_ceil(piece[a]));
         for z in 0..steps[2] {
@@ -102,7 +114,7 @@ impl<'a> SampleCounter<'a> {
         reason = "voxels of a piece are far below 2^53"
     )]
     fn piece(&self, brick: BrickIndex, piece: VoxelBox) -> f64 {
-        let p = self.world_from_grid.transform_point3(piece.center()) - self.eye;
+        let p = self.world_from_grid.transform_point3(piece.center()) - self.view.eye;
         let [x, y, z] = self.screen.map(|row| p.dot(row));
         // A piece's radius keeps what surrounds the eye, and what the border cuts, from counting
         // without bound or not at all.
@@ -136,23 +148,27 @@ mod tests {
         SampleCounter::new(volume, &view, 0.5).count(BrickIndex(0), &owned)
     }
 
-    /// Samples that rays really cast into a box, by marching.
-    fn marched(volume: &VolumeDescription, camera: &Camera, owned: VoxelBox) -> u64 {
+    /// Samples that rays really cast into a box, by marching, and what the rays count.
+    fn marched(volume: &VolumeDescription, camera: &Camera, owned: VoxelBox) -> f64 {
         let view = camera.view(50, 50).unwrap();
-        let mut count = 0;
+        let mut count = 0.0;
         for y in 0..50 {
             for x in 0..50 {
                 let d = view
                     .direction_through(f64::from(x) + 0.5, f64::from(y) + 0.5)
                     .normalize();
+                let mut entered = false;
                 for k in 0..800 {
                     let p = volume
                         .grid_from_world()
                         .transform_point3(view.eye + d * (f64::from(k) * 0.5));
                     let inside =
                         |a: usize| f64::from(owned.lo[a]) <= p[a] && p[a] < f64::from(owned.hi[a]);
-                    count += u64::from((0..3).all(inside));
+                    let is_inside = (0..3).all(inside);
+                    entered |= is_inside;
+                    count += f64::from(u8::from(is_inside));
                 }
+                count += if entered { RAY } else { 0.0 };
             }
         }
         count
@@ -172,7 +188,7 @@ mod tests {
                     marched(&volume, &camera, owned),
                     counted(&volume, &camera, owned),
                 );
-                let ratio = found as f64 / expected as f64;
+                let ratio = found as f64 / expected;
                 assert!(
                     (0.85..1.15).contains(&ratio),
                     "{owned:?} {zoom}: {found} of {expected}"
@@ -196,6 +212,6 @@ mod tests {
             ..away
         };
         let n = counted(&volume, &inside, VoxelBox::new([0; 3], [64; 3]));
-        assert!(n > 0 && n < 50 * 50 * 200, "{n}");
+        assert!(n > 0 && n < 50 * 50 * 206, "{n}");
     }
 }

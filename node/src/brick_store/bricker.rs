@@ -206,8 +206,9 @@ impl<'a> Cutter<'a> {
             for (within, brick) in self.layer_bricks(bz).enumerate() {
                 let bytes = layer.take(within).map_err(io)?;
                 let record = BrickRecord::of(&self.grid, brick, self.voxel, &bytes);
+                let digest = record.digest;
                 self.records[brick.0 as usize] = record;
-                on_brick(brick, record.digest, bytes)?;
+                on_brick(brick, digest, bytes)?;
             }
         }
         Ok(())

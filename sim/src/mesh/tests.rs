@@ -40,7 +40,7 @@ fn a_peer_that_slows_down_is_known_after_a_frame() {
     let input = |steal: bool| {
         json!({
             "peers": peers(8), "path": {"frames": 12, "spin": 1.0}, "redundancy": 3,
-            "rules": {"steal": steal},
+            "rules": {"steal": steal}, "volume": {"brick": 16},
             "faults": [{"frame": 5, "peer": "peer-03", "kind": "slow", "factor": 0.25}],
         })
     };

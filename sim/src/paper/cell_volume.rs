@@ -5,7 +5,10 @@
 //! Space: grid; formulas in units of the volume's edge, from 0 to 1.
 
 use super::{EDGE, parameters::Parameters};
-use brickmesh_topology::{BrickGrid, VoxelBox, cell_ranges::CELLS_PER_AXIS};
+use brickmesh_topology::{
+    BrickGrid, VoxelBox,
+    cell_ranges::{CELLS_PER_AXIS, CellMask, mask_of},
+};
 use serde::Serialize;
 
 /// Cells on each axis.
@@ -116,19 +119,20 @@ impl CellVolume {
         &self.cells
     }
 
-    /// Which of the cells of each brick can be seen, as the manifest would say: bits of
-    /// `topology::cell_ranges`.
-    pub(super) fn visible_masks(&self, grid: &BrickGrid) -> Vec<u64> {
-        let n = CELLS_PER_AXIS;
+    /// Which of the cells of each brick can be seen, as the manifest would say.
+    pub(super) fn visible_masks(&self, grid: &BrickGrid) -> Vec<CellMask> {
+        let n = CELLS_PER_AXIS as usize;
         let mask = |owned: VoxelBox| {
-            (0..n * n * n).fold(0, |mask, cell| {
+            mask_of(|cell| {
                 let at = [cell % n, cell / n % n, cell / n / n];
-                let edge = |a: usize, i: u32| owned.lo[a] + owned.size()[a] * i / n;
-                let part = VoxelBox {
+                let edge = |a: usize, i: usize| {
+                    let i = u32::try_from(i).unwrap_or(0);
+                    owned.lo[a] + owned.size()[a] * i / CELLS_PER_AXIS
+                };
+                self.any_seen(&VoxelBox {
                     lo: std::array::from_fn(|a| edge(a, at[a])),
                     hi: std::array::from_fn(|a| edge(a, at[a] + 1)),
-                };
-                mask | u64::from(self.any_seen(&part)) << cell
+                })
             })
         };
         grid.bricks().map(|b| mask(grid.owned_box(b))).collect()
@@ -162,6 +166,7 @@ mod tests {
         let filled = CellVolume::new(VolumeKind::Filled);
         assert!((sampled(VolumeKind::Filled) - 1.0).abs() < 1e-6);
         let grid = BrickGrid::new([EDGE; 3], 352).unwrap();
-        assert!(filled.visible_masks(&grid).iter().all(|&m| m == u64::MAX));
+        let masks = filled.visible_masks(&grid);
+        assert!(masks.iter().flatten().all(|&layer| layer == u64::MAX));
     }
 }

@@ -10,8 +10,6 @@
 //! one number that is fitted: such that `standard` on 8 devices, `filled` volume, `near` path, is
 //! of the paper's size (55.5 ms). Nothing is fitted to any ratio.
 
-use brickmesh_topology::{View, VoxelBox};
-use glam::DVec3;
 use serde::{Deserialize, Serialize};
 
 /// Time per sample of the simulated GTX 285, nanoseconds.
@@ -64,112 +62,9 @@ impl CostModel {
     }
 }
 
-/// Pixels whose rays enter a box: the areas of the faces towards the eye, cut at the picture.
-pub(super) fn pixels_covered(view: &View, owned: &VoxelBox) -> f64 {
-    let (lo, hi) = (owned.lo.map(f64::from), owned.hi.map(f64::from));
-    let (u, v) = (
-        view.right / view.right.length_squared(),
-        view.down / view.down.length_squared(),
-    );
-    let mut area = 0.0;
-    for a in 0..3 {
-        let plane = if view.eye[a] < lo[a] {
-            lo[a]
-        } else if view.eye[a] > hi[a] {
-            hi[a]
-        } else {
-            continue;
-        };
-        let (b, c) = ((a + 1) % 3, (a + 2) % 3);
-        let corner = |on_b: f64, on_c: f64| {
-            let mut p = DVec3::ZERO;
-            (p[a], p[b], p[c]) = (plane, on_b, on_c);
-            let p = p - view.eye;
-            DVec3::new(p.dot(u), p.dot(v), p.dot(view.forward))
-        };
-        let face = [
-            corner(lo[b], lo[c]),
-            corner(hi[b], lo[c]),
-            corner(hi[b], hi[c]),
-            corner(lo[b], hi[c]),
-        ];
-        area += area_on_screen(face);
-    }
-    // The screen is 2·2 in these units.
-    area * 0.25 * f64::from(view.width) * f64::from(view.height)
-}
-
-/// Corners of a quadrilateral that is cut by four planes.
-const CORNERS_MAX: usize = 8;
-
-/// Area of a quadrilateral in (x/z, y/z), cut to −1…1.
-fn area_on_screen(face: [DVec3; 4]) -> f64 {
-    let mut polygon = [DVec3::ZERO; CORNERS_MAX];
-    polygon[..4].copy_from_slice(&face);
-    let mut count = 4;
-    let planes: [fn(DVec3) -> f64; 4] =
-        [|p| p.z - p.x, |p| p.z + p.x, |p| p.z - p.y, |p| p.z + p.y];
-    for plane in planes {
-        let (mut cut, mut kept) = ([DVec3::ZERO; CORNERS_MAX], 0);
-        for i in 0..count {
-            let (p, q) = (polygon[i], polygon[(i + 1) % count]);
-            let (at_p, at_q) = (plane(p), plane(q));
-            if at_p >= 0.0 && kept < CORNERS_MAX {
-                cut[kept] = p;
-                kept += 1;
-            }
-            if (at_p < 0.0) != (at_q < 0.0) && kept < CORNERS_MAX {
-                cut[kept] = p + (q - p) * (at_p / (at_p - at_q));
-                kept += 1;
-            }
-        }
-        (polygon, count) = (cut, kept);
-        if count < 3 {
-            return 0.0;
-        }
-    }
-    let on_screen = |p: DVec3| (p.x / p.z.max(1e-9), p.y / p.z.max(1e-9));
-    let mut twice = 0.0;
-    for i in 0..count {
-        let ((x0, y0), (x1, y1)) = (on_screen(polygon[i]), on_screen(polygon[(i + 1) % count]));
-        twice += x0 * y1 - x1 * y0;
-    }
-    0.5 * twice.abs()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::camera_path::Pose;
-
-    #[test]
-    fn the_pixels_of_a_box_are_those_whose_rays_enter_it() {
-        let pose = Pose {
-            eye: DVec3::new(200.0, -400.0, 900.0),
-            at: DVec3::splat(512.0),
-        };
-        let view = pose.view(0.5, 400);
-        for owned in [
-            VoxelBox::new([352, 352, 0], [704, 704, 352]),
-            VoxelBox::new([0, 0, 704], [352, 352, 1024]),
-            VoxelBox::new([704, 0, 0], [1024, 200, 300]),
-        ] {
-            let enters = |i: u32| {
-                let (x, y) = (f64::from(i % 400) + 0.5, f64::from(i / 400) + 0.5);
-                let d = view.direction_through(x, y);
-                let corner = |c: [u32; 3]| (DVec3::from_array(c.map(f64::from)) - view.eye) / d;
-                let (a, b) = (corner(owned.lo), corner(owned.hi));
-                a.max(b).min_element() > a.min(b).max_element().max(0.0)
-            };
-            let marched = (0..400 * 400).filter(|&i| enters(i)).count();
-            let marched = f64::from(u32::try_from(marched).unwrap());
-            let found = pixels_covered(&view, &owned);
-            assert!(
-                (found - marched).abs() < 0.01 * marched + 60.0,
-                "{found} {marched}"
-            );
-        }
-    }
 
     #[test]
     fn a_job_too_small_to_fill_the_device_saves_no_sample_time() {

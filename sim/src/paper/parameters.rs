@@ -21,10 +21,6 @@ pub(super) struct Parameters {
     pub(super) room: u32,
     /// Lower bound r of equation (2), microseconds (paper: 5000).
     pub(super) min_job_micros: u64,
-    /// The same for `refined`.
-    pub(super) refined_min_job_micros: u64,
-    /// What `refined` multiplies equation (2)'s share with: its schedules need fewer jobs.
-    pub(super) refined_share: u64,
     /// Tangent of half the field of view (paper: silent; 45° assumed).
     pub(super) tangent: f64,
     /// Distance of samples on a ray, voxels (paper: silent).
@@ -54,8 +50,6 @@ impl Default for Parameters {
             pixels: 1024,
             room: 10,
             min_job_micros: 5_000,
-            refined_min_job_micros: 2_500,
-            refined_share: 4,
             tangent: 0.414_213_562_373_095,
             step_voxels: 1.0,
             lit_fetches: 7.0,

@@ -4,15 +4,13 @@
 //! Costs in microseconds. All decisions are `topology`'s.
 
 use super::{
-    cost_model::{CostModel, pixels_covered},
-    parameters::Parameters,
-    ray_counts::RayCounts,
-    variants::Variant,
+    cost_model::CostModel, parameters::Parameters, ray_counts::RayCounts, variants::Variant,
 };
 use brickmesh_topology::{
     BrickGrid, BrickIndex, View, VolumeDescription, VoxelBox,
     cell_ranges::VisibleCells,
-    job_tree::{JobTree, Leaf, SplitRule, threshold},
+    footprint::pixels_covered,
+    job_tree::{JobTree, Leaf, SplitRule, lean_threshold, threshold},
     placement::{place, redundancy},
     prediction::{Prediction, Rate},
     sample_count::SampleCounter,
@@ -188,24 +186,20 @@ impl VirtualCluster {
         if !variant.split {
             return shown;
         }
+        let (devices, min_job) = (self.devices, parameters.min_job_micros);
         let threshold_micros = if variant.refined {
-            let share = sum.saturating_mul(parameters.refined_share);
-            let min_job = parameters.refined_min_job_micros;
-            threshold(share, self.devices, self.copies_max, min_job)
+            let seen = self.holders.iter().zip(&shown).filter(|(_, shown)| **shown);
+            lean_threshold(sum, devices, seen.map(|(h, _)| h.len()), min_job)
         } else {
-            threshold(
-                sum,
-                self.devices,
-                self.copies_max,
-                parameters.min_job_micros,
-            )
+            threshold(sum, devices, self.copies_max, min_job)
         };
         for brick in scene.grid.bricks().filter(|b| shown[b.0 as usize]) {
             let weight = |part: &VoxelBox| counter.count(brick, part);
-            let rule = SplitRule {
-                threshold_micros,
-                view: scene.view.forward,
-                weight: variant.refined.then_some(&weight),
+            let forward = scene.view.forward;
+            let rule = if variant.refined {
+                SplitRule::by_work(threshold_micros, forward, &weight)
+            } else {
+                SplitRule::in_the_middle(threshold_micros, forward)
             };
             let tree = &mut self.trees[brick.0 as usize];
             *tree = tree.split_and_merged(scene.grid.owned_box(brick), &rule);
@@ -272,7 +266,7 @@ fn sum_and_spread(costs: impl Iterator<Item = u64>) -> [u64; 2] {
     reason = "a positive time far below 2^53"
 )]
 fn took(scene: &Scene<'_>, owned: &VoxelBox) -> u64 {
-    let rays = pixels_covered(scene.view, owned);
+    let rays = pixels_covered(scene.view, scene.volume, owned);
     let square: u64 = owned.size().iter().map(|&n| u64::from(n).pow(2)).sum();
     let longest = (square as f64).sqrt() / scene.parameters.step_voxels;
     let samples = scene.counts.samples(owned);
