@@ -27,6 +27,8 @@ use std::{
 const POLL: Duration = Duration::from_millis(20);
 /// How long peers are waited for with `--mesh`.
 const PEERS_WAIT: Duration = Duration::from_secs(30);
+/// A mesh that holds too little for so long, and gets nothing more, is too small.
+const SETTLED: Duration = Duration::from_secs(5);
 /// How long bricks may make no progress.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -264,6 +266,7 @@ impl Session {
     async fn wait_for_bricks(&mut self) -> Result<(), SessionError> {
         let mut progress = Progress::new("loading bricks");
         let (mut last_change, mut last_held) = (Instant::now(), 0);
+        let mut full_since = None;
         loop {
             let status = self.status().await?;
             self.names = status
@@ -285,7 +288,11 @@ impl Session {
             if settled && missing == 0 {
                 return Ok(());
             }
-            if settled {
+            if !settled {
+                full_since = None;
+            }
+            // Peers that learn of each other one by one are settled in between.
+            if settled && full_since.get_or_insert_with(Instant::now).elapsed() > SETTLED {
                 return Err(SessionError::TooSmall {
                     missing,
                     bricks,

@@ -46,8 +46,8 @@ impl RenderDevice for Slow {
     }
 }
 
-/// Four peers with all bricks; the last one takes longer for each job.
-async fn mesh(delay: Duration) -> (Mesh, View, brickmesh_tests::reference::Look) {
+/// Four peers with all bricks of this edge; the last one takes longer for each job.
+async fn mesh(brick: u32, delay: Duration) -> (Mesh, View, brickmesh_tests::reference::Look) {
     let (_, field) = fields().remove(0);
     let look = look(&field, true);
     let view = Camera::orbit(&field.volume, 30.0, 25.0, 1.1)
@@ -62,7 +62,7 @@ async fn mesh(delay: Duration) -> (Mesh, View, brickmesh_tests::reference::Look)
             cpu()
         }
     };
-    let mut mesh = Mesh::start(4, 4, Arc::new(Bricks::cut(&field, 16)), &device).await;
+    let mut mesh = Mesh::start(4, 4, Arc::new(Bricks::cut(&field, brick)), &device).await;
     // Jobs of this small volume are far below what is worth a split by default.
     mesh.rules.min_job_micros = 100;
     (mesh, view, look)
@@ -71,7 +71,7 @@ async fn mesh(delay: Duration) -> (Mesh, View, brickmesh_tests::reference::Look)
 #[test]
 fn others_take_the_jobs_of_a_slow_peer_and_the_picture_stays() {
     actix::System::new().block_on(async {
-        let (mut mesh, view, look) = mesh(Duration::from_millis(15)).await;
+        let (mut mesh, view, look) = mesh(16, Duration::from_millis(15)).await;
         mesh.rules.steal = false;
         let alone = mesh.frame_from(0, view, &look).await.unwrap();
         assert!(alone.stats.jobs.iter().all(|j| j.stolen_from.is_none()));
@@ -109,7 +109,7 @@ fn others_take_the_jobs_of_a_slow_peer_and_the_picture_stays() {
 #[test]
 fn bricks_cut_into_many_jobs_make_the_same_picture() {
     actix::System::new().block_on(async {
-        let (mut mesh, view, look) = mesh(Duration::ZERO).await;
+        let (mut mesh, view, look) = mesh(32, Duration::ZERO).await;
         mesh.rules.split = false;
         let whole = mesh.frame_from(0, view, &look).await.unwrap();
         let expected = whole.image.to_rgba8([0.0; 3]);

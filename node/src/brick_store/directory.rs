@@ -246,7 +246,7 @@ mod tests {
             error
         };
         assert!(refused(text[..text.len() / 2].to_owned()).contains("EOF"));
-        assert!(refused(text.replace("\"version\":1", "\"version\":2")).contains("version is 2"));
+        assert!(refused(text.replace("\"version\":2", "\"version\":9")).contains("version is 9"));
         assert!(refused(text.replace("[20,10,9]", "[20,10,90]")).contains("bricks has"));
         let absent = DirectoryStore::open(dir.path()).unwrap_err().to_string();
         assert!(absent.contains(MANIFEST), "{absent}");
