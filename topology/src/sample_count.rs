@@ -88,12 +88,7 @@ impl<'a> SampleCounter<'a> {
         reason = "not negative; a float beyond u64 saturates"
     )]
     pub fn count(&self, brick: BrickIndex, owned: &VoxelBox) -> u64 {
-        let ray = std::env::var("RAY")
-            .ok()
-            .and_then(|s| s.parse().ok())
-            .unwrap_or(RAY);
-        let mut sum =
-            if ray == 0.0 { 0.0 } else { ray } * pixels_covered(self.view, self.volume, owned);
+        let mut sum = RAY * pixels_covered(self.view, self.volume, owned);
         let piece = owned.size().map(|n| n.div_ceil(PIECES).max(1));
         let steps = std::array::from_fn::<u32, 3, _>(|a| owned.size()[a].div_ceil(piece[a]));
         for z in 0..steps[2] {
