@@ -15,7 +15,6 @@ use futures::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt,
     io::{BufReader, BufWriter},
 };
-use libp2p::StreamProtocol;
 use std::{
     collections::BTreeMap,
     io,
@@ -38,15 +37,6 @@ pub(super) fn index(lane: Lane) -> usize {
         Lane::Pixels => 1,
         Lane::Bricks => 2,
     }
-}
-
-/// Name of the lane's streams.
-pub(super) fn protocol(lane: Lane) -> StreamProtocol {
-    StreamProtocol::new(match lane {
-        Lane::Control => "/brickmesh/control/2",
-        Lane::Pixels => "/brickmesh/pixels/2",
-        Lane::Bricks => "/brickmesh/bricks/2",
-    })
 }
 
 /// Messages and bytes that may wait: control messages are small, many and never large; bricks

@@ -12,6 +12,7 @@
 use super::{
     PeerId,
     lane::{self, LANES, Outbox, Outboxes},
+    protocol,
 };
 use brickmesh_actors::bus::{BusEvent, Lane};
 use futures::{AsyncReadExt, AsyncWriteExt, future::join_all};
@@ -171,7 +172,7 @@ async fn open_once(
     peer: libp2p::PeerId,
     lane: Lane,
 ) -> io::Result<Stream> {
-    let opened = control.open_stream(peer, lane::protocol(lane)).await;
+    let opened = control.open_stream(peer, protocol::of_lane(lane)).await;
     let mut stream = opened.map_err(io::Error::other)?;
     let mut byte = [0];
     stream.read_exact(&mut byte).await?;
