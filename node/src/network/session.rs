@@ -117,8 +117,9 @@ impl Session {
         for (stream, queue) in streams.outbound.into_iter().zip(queues) {
             tasks.spawn(lane::write(stream, queue));
         }
-        for stream in streams.inbound {
-            tasks.spawn(lane::read(stream, self.name.clone(), self.events.clone()));
+        for (stream, lane) in streams.inbound.into_iter().zip(LANES) {
+            let (name, events) = (self.name.clone(), self.events.clone());
+            tasks.spawn(lane::read(stream, lane, name, events));
         }
         let reason = tokio::select! {
             ended = tasks.join_next() => match ended {
