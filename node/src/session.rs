@@ -27,6 +27,8 @@ use std::{
 const POLL: Duration = Duration::from_millis(20);
 /// How long peers are waited for with `--mesh`.
 const PEERS_WAIT: Duration = Duration::from_secs(30);
+/// Refusals that one error repeats.
+const REFUSALS_TOLD_MAX: usize = 2;
 /// How long bricks may make no progress.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -319,9 +321,13 @@ impl Session {
     }
 }
 
-/// Why peers were refused, in one line.
+/// Why peers were refused, in one line; all of them are in the log.
 pub(crate) fn in_words(refusals: &[Refusal]) -> String {
-    let words: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+    let told = refusals.len().min(REFUSALS_TOLD_MAX);
+    let mut words: Vec<String> = refusals[..told].iter().map(ToString::to_string).collect();
+    if refusals.len() > told {
+        words.push(format!("{} more like this", refusals.len() - told));
+    }
     words.join("; ")
 }
 

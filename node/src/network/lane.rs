@@ -41,18 +41,24 @@ pub(super) fn index(lane: Lane) -> usize {
     }
 }
 
-/// Messages and bytes that may wait to be sent to one peer: control messages are small, many and
-/// never large; bricks are megabytes, and a few keep a link busy.
+/// Messages that may wait to be sent to one peer on a lane: most are small.
+const MESSAGES_MAX: usize = 1024;
+/// Bricks that may wait: each is megabytes, and a few keep a link busy.
+const BRICKS_MAX: usize = 64;
+/// Bytes of control messages that may wait to be sent to one peer, or that came from it and are
+/// not taken up yet; so also the largest control message.
+const CONTROL_BYTES_MAX: usize = 16 << 20;
+/// Bytes that may wait to be sent to one peer as pixels, and as many as bricks.
+const BULK_BYTES_MAX: usize = 512 << 20;
+
+/// Messages and bytes that may wait to be sent to one peer.
 fn bounds(lane: Lane) -> (usize, usize) {
     match lane {
-        Lane::Control => (1024, CONTROL_BYTES_MAX),
-        Lane::Pixels => (1024, 512 << 20),
-        Lane::Bricks => (64, 512 << 20),
+        Lane::Control => (MESSAGES_MAX, CONTROL_BYTES_MAX),
+        Lane::Pixels => (MESSAGES_MAX, BULK_BYTES_MAX),
+        Lane::Bricks => (BRICKS_MAX, BULK_BYTES_MAX),
     }
 }
-
-/// Control messages that may wait, together; also the largest of them.
-const CONTROL_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of messages from one peer that may be under way here: being read, or read and not yet
 /// taken up by the program. One message of the largest size always fits.

@@ -40,6 +40,8 @@ impl Driver {
                 self.refuse(&Refusal::of_dialled(address), now);
                 if let Some(peer) = peer {
                     self.roster.refused(&peer, now);
+                    // Or it would be dialled at every look-up.
+                    self.swarm.behaviour_mut().kad.remove_peer(&peer);
                 }
             }
         }
@@ -68,6 +70,7 @@ impl Driver {
         let from = from.cloned().unwrap_or_else(Multiaddr::empty);
         let theirs = &info.protocol_version;
         self.refuse(&Refusal::of_version(&from, protocol::IDENTIFY, theirs), now);
+        self.swarm.behaviour_mut().kad.remove_peer(&peer);
         // Without its door the session gives up to open lanes.
         lock(&self.doors).remove(&peer);
         self.leaving.entry(peer).or_insert(now + FAREWELL);
