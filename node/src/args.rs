@@ -1,5 +1,6 @@
 //! The command line: what there is to say, and what it means.
 
+use crate::network::{MeshKey, MeshKeyError};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -172,9 +173,22 @@ pub struct NetworkArgs {
     /// Address to listen on [default: any port on all interfaces, private addresses only]
     #[arg(long)]
     pub listen: Vec<String>,
-    /// File with this peer's key; made if it is not there [default: a new key each time]
-    #[arg(long)]
+    /// File with the mesh key: only peers with the same one are let in. `brickmesh peer` makes it if it is not there [default: ~/.config/brickmesh/mesh.key]
+    #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
+    /// File with this peer's own identity; made if it is not there [default: a new identity each time]
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+}
+
+impl NetworkArgs {
+    /// The file with the mesh key.
+    ///
+    /// # Errors
+    /// [`MeshKeyError::NoFolder`].
+    pub fn key_file(&self) -> Result<PathBuf, MeshKeyError> {
+        self.key.clone().map_or_else(MeshKey::default_path, Ok)
+    }
 }
 
 /// `render`

@@ -2,6 +2,7 @@
 
 mod data;
 mod devices;
+mod invitation;
 mod peer;
 pub(crate) mod render;
 mod sim;

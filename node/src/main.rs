@@ -19,9 +19,10 @@ fn main() -> ExitCode {
 }
 
 fn start_log(verbose: u8) {
+    // Kademlia warns every minute of being alone, which hides what the operator can mend.
     let level = match verbose {
-        0 => "warn",
-        1 => "warn,brickmesh=info",
+        0 => "warn,libp2p_kad=error",
+        1 => "warn,libp2p_kad=error,brickmesh=info",
         2 => "info,brickmesh=debug",
         _ => "debug,brickmesh=trace",
     };

@@ -11,29 +11,45 @@
 //! then `Connected` knows that messages may be missing, and in no other case are any. Every
 //! queue, table, retry and wait has a bound.
 //!
-//! Map: [`address`] which addresses make sense, `identity` the key, `behaviour` the protocols,
+//! Who may be a peer: whoever has the mesh key ([`MeshKey`]) and speaks [`PROTOCOL_VERSION`].
+//! Everybody else is refused in the handshake, or right after it, and both sides are told why
+//! ([`Refusal`]).
+//!
+//! Map: [`address`] which addresses make sense, `mesh_key` the key of the mesh, `identity` that of
+//! the peer, both in a `secret_file`; `gate` who may begin a handshake, `admission` who may finish
+//! it, `refusals` what the operator is told; `behaviour` the protocols, `protocol` their names,
 //! `roster` whom to dial when, `driver` the swarm's loop, `session` one peer, `lane` frames.
 //!
 //! Not here: what messages mean (actors), name look-ups (addresses are numbers), relays.
 
 pub mod address;
+mod admission;
 mod behaviour;
 mod driver;
+mod gate;
 mod identity;
 mod lane;
+mod mesh_key;
+mod protocol;
+mod refusals;
 mod roster;
+mod secret_file;
 mod session;
 
 use self::{
     driver::{Command, Driver},
     lane::Outboxes,
+    refusals::Refusals,
 };
 use brickmesh_actors::bus::{Bus, BusError, BusEvent, EVENTS_MAX, Lane};
 use brickmesh_topology::PeerId;
 use bytes::Bytes;
 pub use libp2p::Multiaddr;
+pub use mesh_key::{MeshKey, MeshKeyError};
+pub use protocol::PROTOCOL_VERSION;
+pub use refusals::Refusal;
+pub use secret_file::SecretFileError;
 use std::{
-    io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock, mpsc as blocking},
     thread,
@@ -58,9 +74,11 @@ const RUNTIME_SHUTDOWN_MAX: Duration = Duration::from_millis(300);
 /// How a peer takes part in a network.
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
-    /// File of the peer's libp2p key (ed25519); made with mode 0600 if it is missing. `None`: a
-    /// new identity at every start, which is all that a peer without a long memory needs.
-    pub key: Option<PathBuf>,
+    /// The key of the mesh: only peers with the same one are connected to.
+    pub key: MeshKey,
+    /// File of the peer's own libp2p identity (ed25519); made with mode 0600 if it is missing.
+    /// `None`: a new one at every start, which is all that a peer without a long memory needs.
+    pub identity: Option<PathBuf>,
     /// Addresses to listen on. Empty: [`LISTEN_DEFAULT`], where connections from outside of
     /// private networks and this host are refused; addresses given here let anybody in.
     pub listen: Vec<Multiaddr>,
@@ -71,24 +89,27 @@ pub struct NetworkConfig {
     pub mdns: bool,
 }
 
-impl Default for NetworkConfig {
-    fn default() -> Self {
+impl NetworkConfig {
+    /// A peer of the mesh with this key, that listens as [`LISTEN_DEFAULT`] says and finds others
+    /// by mDNS.
+    #[must_use]
+    pub fn new(key: MeshKey) -> Self {
         Self {
-            key: None,
+            key,
+            identity: None,
             listen: Vec::new(),
             join: Vec::new(),
             mdns: true,
         }
     }
-}
 
-impl NetworkConfig {
     /// The configuration of a command line: addresses as [`address::parse`] reads them.
     ///
     /// # Errors
     /// [`NetworkError::BadAddress`] with the text of the first that is none.
     pub fn from_texts(
-        key: Option<PathBuf>,
+        key: MeshKey,
+        identity: Option<PathBuf>,
         listen: &[String],
         join: &[String],
     ) -> Result<Self, NetworkError> {
@@ -96,10 +117,10 @@ impl NetworkConfig {
             texts.iter().map(|text| address::parse(text)).collect()
         };
         Ok(Self {
-            key,
+            identity,
             listen: parse(listen)?,
             join: parse(join)?,
-            ..Self::default()
+            ..Self::new(key)
         })
     }
 }
@@ -114,28 +135,9 @@ pub enum NetworkError {
         /// What was given.
         text: String,
     },
-    /// The key file cannot be read or made.
-    #[error("cannot use the key file {}", path.display())]
-    KeyFile {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Others can read the key file; `chmod 600` mends it.
-    #[error("the key file {} has mode {mode:o}: others can read it, it must be 600", path.display())]
-    KeyFileOpen {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// The key file holds no key.
-    #[error("{} holds no libp2p key", path.display())]
-    KeyFileFormat {
-        /// The file.
-        path: PathBuf,
-    },
+    /// The file with the peer's identity cannot be used.
+    #[error("the identity {0}")]
+    Identity(#[from] SecretFileError),
     /// The address cannot be listened on: taken, or not this host's.
     #[error("cannot listen on {address}: {reason}")]
     Listen {
@@ -160,6 +162,7 @@ pub enum NetworkError {
 pub struct Network {
     bus: Arc<NetworkBus>,
     addresses: Arc<RwLock<Vec<Multiaddr>>>,
+    refusals: Arc<Mutex<Refusals>>,
     commands: mpsc::Sender<Command>,
     stop: watch::Sender<bool>,
     ended: Mutex<blocking::Receiver<()>>,
@@ -171,15 +174,16 @@ impl Network {
     /// reading stops the peers that send to it. Blocks up to about 2 s.
     ///
     /// # Errors
-    /// [`NetworkError`]: addresses, the key file, or the system.
+    /// [`NetworkError`]: addresses, the identity's file, or the system.
     pub fn start(config: NetworkConfig) -> Result<(Self, mpsc::Receiver<BusEvent>), NetworkError> {
         for address in config.listen.iter().chain(&config.join) {
             address::check(address)?;
         }
-        let key = identity::load(config.key.as_deref())?;
+        let key = identity::load(config.identity.as_deref())?;
         let local = peer_name(&key.public().to_peer_id());
         let outboxes = Arc::new(Outboxes::default());
         let addresses = Arc::new(RwLock::new(Vec::new()));
+        let refusals = Arc::new(Mutex::new(Refusals::default()));
         let (events, received) = mpsc::channel(EVENTS_MAX);
         let (commands, requests) = mpsc::channel(COMMANDS_MAX);
         let (stop, stopped) = watch::channel(false);
@@ -188,6 +192,7 @@ impl Network {
         let links = driver::Links {
             outboxes: Arc::clone(&outboxes),
             addresses: Arc::clone(&addresses),
+            refusals: Arc::clone(&refusals),
             events,
             requests,
             stopped,
@@ -200,6 +205,7 @@ impl Network {
         let network = Self {
             bus: Arc::new(NetworkBus { local, outboxes }),
             addresses,
+            refusals,
             commands,
             stop,
             ended: Mutex::new(ended),
@@ -218,6 +224,14 @@ impl Network {
     pub fn listen_addresses(&self) -> Vec<Multiaddr> {
         let addresses = self.addresses.read();
         addresses.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Peers that were refused within about the last minute, or that refused this one, and why;
+    /// the oldest first, each once. Each was logged as a warning, too.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<Refusal> {
+        let refusals = self.refusals.lock();
+        refusals.unwrap_or_else(PoisonError::into_inner).list()
     }
 
     /// Tells the network that this peer can give the content of `digest`. Returns at once; other

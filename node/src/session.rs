@@ -4,7 +4,7 @@
 use crate::{
     args::{MeshArgs, NetworkArgs},
     device_choice,
-    network::{Network, NetworkConfig, NetworkError},
+    network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
     progress::Progress,
     stop::Stop,
 };
@@ -29,6 +29,8 @@ const POLL: Duration = Duration::from_millis(20);
 const PEERS_WAIT: Duration = Duration::from_secs(30);
 /// A mesh that holds too little for so long, and gets nothing more, is too small.
 const SETTLED: Duration = Duration::from_secs(5);
+/// Refusals that one error repeats.
+const REFUSALS_TOLD_MAX: usize = 2;
 /// How long bricks may make no progress.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -42,10 +44,11 @@ pub enum SessionError {
     /// No network.
     #[error("network: {0}")]
     Network(#[from] NetworkError),
+    /// No mesh key.
+    #[error(transparent)]
+    MeshKey(#[from] MeshKeyError),
     /// Too few peers came.
-    #[error(
-        "{found} other peers were found within {seconds} s, {wanted} were asked for; start them with `brickmesh peer`, or give --join ADDR where multicast does not reach"
-    )]
+    #[error("{found} other peers were found within {seconds} s, {wanted} were asked for; {hint}")]
     Peers {
         /// Peers found.
         found: usize,
@@ -53,6 +56,8 @@ pub enum SessionError {
         wanted: u32,
         /// Seconds waited.
         seconds: u64,
+        /// What to do: about those that were refused, if any were.
+        hint: String,
     },
     /// The mesh is too small for the data set.
     #[error(
@@ -95,17 +100,18 @@ pub struct Session {
     stop: Stop,
 }
 
-/// Starts the peer of this process on the network; returns it with its network.
+/// Starts the peer of this process in the mesh with this key; returns it with its network.
 ///
 /// # Errors
-/// [`SessionError::Device`], [`SessionError::Network`].
+/// [`SessionError::Network`].
 pub fn start_network_peer(
     config: PeerConfig,
     device: Box<dyn brickmesh_shaders::RenderDevice>,
+    key: MeshKey,
     network: &NetworkArgs,
 ) -> Result<(Peer, Network), SessionError> {
-    let network_config =
-        NetworkConfig::from_texts(network.key.clone(), &network.listen, &network.join)?;
+    let identity = network.identity.clone();
+    let network_config = NetworkConfig::from_texts(key, identity, &network.listen, &network.join)?;
     let (network, events) = Network::start(network_config)?;
     let peer = Peer::start(config, device, network.bus(), events);
     Ok((peer, network))
@@ -250,16 +256,26 @@ impl Session {
                 return Ok(());
             }
             if start.elapsed() > PEERS_WAIT {
-                let seconds = PEERS_WAIT.as_secs();
                 return Err(SessionError::Peers {
                     found: others,
                     wanted,
-                    seconds,
+                    seconds: PEERS_WAIT.as_secs(),
+                    hint: self.hint(),
                 });
             }
             progress.show(others as u64, u64::from(wanted));
             self.pause().await?;
         }
+    }
+
+    /// What to do where peers are missing.
+    fn hint(&self) -> String {
+        let refusals = self.network.as_ref().map(Network::refusals);
+        let refusals = refusals.unwrap_or_default();
+        if refusals.is_empty() {
+            return "start them with `brickmesh peer`, or give --join ADDR where multicast does not reach".to_owned();
+        }
+        in_words(&refusals)
     }
 
     /// Waits until every peer with memory holds what its placement asks for.
@@ -312,6 +328,16 @@ impl Session {
     }
 }
 
+/// Why peers were refused, in one line; all of them are in the log.
+pub(crate) fn in_words(refusals: &[Refusal]) -> String {
+    let told = refusals.len().min(REFUSALS_TOLD_MAX);
+    let mut words: Vec<String> = refusals[..told].iter().map(ToString::to_string).collect();
+    if refusals.len() > told {
+        words.push(format!("{} more like this", refusals.len() - told));
+    }
+    words.join("; ")
+}
+
 fn held(data_set: &DataSetStatus) -> u64 {
     data_set
         .residency
@@ -339,6 +365,7 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
         keep_copies: !alone,
     };
     if args.mesh {
+        let key = MeshKey::load(&args.network.key_file()?)?;
         let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
         tracing::info!(
             device = chosen.device.info().name,
@@ -346,7 +373,7 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
             "device"
         );
         let (peer, network) =
-            start_network_peer(config(machine_name()), chosen.device, &args.network)?;
+            start_network_peer(config(machine_name()), chosen.device, key, &args.network)?;
         return Ok((vec![peer], Some(network)));
     }
     let hub = LocalHub::new();

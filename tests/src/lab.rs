@@ -3,17 +3,21 @@
 //! share of a core, and its link to a rate. Needs root, `ip` and `nsenter`; `tc` for rates and cpu
 //! control groups for shares.
 //!
-//! Everything that a lab makes goes with it, also when a test fails.
+//! All hosts of a lab share a folder of configuration, and so a mesh key. Everything that a lab
+//! makes goes with it, also when a test fails.
 
 mod share;
 
 pub use share::{CpuShare, cpu_time, cpu_time_by_thread};
 
+use brickmesh_node::network::MeshKey;
 use std::{
+    error::Error,
     ffi::OsStr,
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
+use tempfile::TempDir;
 
 /// How hosts are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct Lab {
     /// Of the hosts, in their order.
     shares: Vec<Option<CpuShare>>,
     children: Vec<Child>,
+    /// Configuration of the programs on all hosts: the mesh key.
+    config: TempDir,
 }
 
 /// Bytes that a held link may send at once: a few frames of the network, small beside any message.
@@ -67,6 +73,13 @@ fn ip(line: &str) -> Result<(), String> {
     tool("ip", line)
 }
 
+/// A folder with a mesh key, made beforehand: whatever starts first finds it.
+fn config() -> Result<TempDir, Box<dyn Error>> {
+    let folder = TempDir::new()?;
+    MeshKey::load_or_make(&folder.path().join("brickmesh/mesh.key"))?;
+    Ok(folder)
+}
+
 impl Lab {
     /// Brings hosts up that are held to nothing.
     ///
@@ -86,6 +99,7 @@ impl Lab {
             std::process::id(),
             LABS.fetch_add(1, Ordering::Relaxed)
         );
+        let config = config().map_err(|e| format!("configuration of the hosts: {e}"))?;
         let middle = format!("{id}m");
         ip(&format!("netns add {middle}"))?;
         let mut lab = Self {
@@ -94,6 +108,7 @@ impl Lab {
             wiring,
             shares: Vec::new(),
             children: Vec::new(),
+            config,
         };
         lab.wire(&id, hosts.len())?;
         for (n, host) in hosts.iter().enumerate() {
@@ -201,6 +216,7 @@ impl Lab {
             None => Command::new("nsenter"),
         };
         command.arg(net).arg(program);
+        command.env("XDG_CONFIG_HOME", self.config.path());
         command
     }
 

@@ -1,9 +1,11 @@
 //! What the tests across rooms share: volumes by formula, a slow reference raycaster written from
-//! the conventions alone, comparisons of pictures, meshes in one process, labs of several hosts.
+//! the conventions alone, comparisons of pictures, meshes in one process, peers on loopback,
+//! labs of several hosts.
 
 pub mod compare;
 pub mod lab;
 pub mod mesh;
+pub mod network_peer;
 pub mod program;
 pub mod reference;
 pub mod scenes;

@@ -3,90 +3,21 @@
 //! Every wait has a deadline. The last test prints speeds and runs only on request:
 //! `cargo test --release -p brickmesh-tests --test network -- --ignored --nocapture`.
 
-use brickmesh_actors::bus::{Bus, BusError, BusEvent, Lane};
-use brickmesh_node::network::{Multiaddr, Network, NetworkConfig, NetworkError, address};
+use brickmesh_actors::bus::{BusError, BusEvent, Lane};
+use brickmesh_node::network::{Network, NetworkConfig, NetworkError, PROTOCOL_VERSION, address};
+use brickmesh_tests::network_peer::{NetworkPeer as Peer, SECOND, config, key, pair, stranger};
 use brickmesh_topology::PeerId;
 use bytes::Bytes;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
-use libp2p::{
-    StreamProtocol, Swarm, SwarmBuilder, noise, ping,
-    swarm::{NetworkBehaviour, SwarmEvent},
-    tcp, yamux,
-};
+use libp2p::{StreamProtocol, swarm::SwarmEvent};
 use std::{
     collections::BTreeMap,
-    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
 };
-
-const SECOND: Duration = Duration::from_secs(1);
-
-struct Peer {
-    network: Network,
-    bus: Arc<dyn Bus>,
-    events: mpsc::Receiver<BusEvent>,
-}
-
-impl Peer {
-    fn join(addresses: &[Multiaddr]) -> Self {
-        let config = NetworkConfig {
-            listen: vec![address::parse("127.0.0.1:0").expect("an address")],
-            join: addresses.to_vec(),
-            mdns: false,
-            ..NetworkConfig::default()
-        };
-        let (network, events) = Network::start(config).expect("a network");
-        let bus = network.bus();
-        Self {
-            network,
-            bus,
-            events,
-        }
-    }
-
-    fn id(&self) -> PeerId {
-        self.bus.local().clone()
-    }
-
-    async fn next(&mut self, max: Duration) -> BusEvent {
-        let event = timeout(max, self.events.recv()).await;
-        event.expect("an event in time").expect("a running network")
-    }
-
-    async fn connected(&mut self, max: Duration) -> PeerId {
-        match self.next(max).await {
-            BusEvent::Connected(peer) => peer,
-            other => panic!("{other:?} instead of a connection"),
-        }
-    }
-
-    async fn received(&mut self, max: Duration) -> Bytes {
-        match self.next(max).await {
-            BusEvent::Received { message, .. } => message,
-            other => panic!("{other:?} instead of a message"),
-        }
-    }
-
-    async fn lost(&mut self, max: Duration) -> PeerId {
-        loop {
-            if let BusEvent::Lost(peer) = self.next(max).await {
-                return peer;
-            }
-        }
-    }
-}
-
-async fn pair() -> (Peer, Peer) {
-    let mut a = Peer::join(&[]);
-    let mut b = Peer::join(&a.network.listen_addresses());
-    assert_eq!(a.connected(10 * SECOND).await, b.id());
-    assert_eq!(b.connected(10 * SECOND).await, a.id());
-    (a, b)
-}
 
 #[tokio::test]
 async fn both_peers_learn_of_a_connection_once() {
@@ -110,19 +41,10 @@ async fn two_peers_that_join_each_other_connect_once() {
     drop(ports);
     let mut peers: Vec<_> = (0..2)
         .map(|at| {
-            let config = NetworkConfig {
+            Peer::start(NetworkConfig {
                 listen: vec![addresses[at].clone()],
-                join: addresses.clone(),
-                mdns: false,
-                ..NetworkConfig::default()
-            };
-            let (network, events) = Network::start(config).unwrap();
-            let bus = network.bus();
-            Peer {
-                network,
-                bus,
-                events,
-            }
+                ..config(key(), &addresses)
+            })
         })
         .collect();
     let ids: Vec<_> = peers.iter().map(Peer::id).collect();
@@ -208,10 +130,9 @@ async fn a_peer_that_comes_back_is_joined_again() {
     let listen = address::parse(&port.local_addr().unwrap().to_string()).unwrap();
     drop(port);
     let config = NetworkConfig {
-        key: Some(folder.path().join("key")),
+        identity: Some(folder.path().join("identity")),
         listen: vec![listen.clone()],
-        join: Vec::new(),
-        mdns: false,
+        ..config(key(), &[])
     };
     let (first, _events) = Network::start(config.clone()).unwrap();
     let id = first.bus().local().clone();
@@ -269,8 +190,7 @@ async fn an_address_that_is_taken_is_named() {
     let taken = a.network.listen_addresses()[0].clone();
     let config = NetworkConfig {
         listen: vec![taken.clone()],
-        mdns: false,
-        ..NetworkConfig::default()
+        ..config(key(), &[])
     };
     let error = Network::start(config).unwrap_err();
     assert!(
@@ -282,45 +202,23 @@ async fn an_address_that_is_taken_is_named() {
 
 #[test]
 fn a_bad_address_is_refused_with_its_text() {
-    let error = NetworkConfig::from_texts(None, &[], &["example.org:1".into()]).unwrap_err();
+    let error = NetworkConfig::from_texts(key(), None, &[], &["example.org:1".into()]).unwrap_err();
     assert!(error.to_string().contains("example.org:1"), "{error}");
-}
-
-/// A peer that speaks libp2p but not our frames.
-#[derive(NetworkBehaviour)]
-struct Rogue {
-    streams: libp2p_stream::Behaviour,
-    ping: ping::Behaviour,
-}
-
-fn rogue() -> Swarm<Rogue> {
-    SwarmBuilder::with_new_identity()
-        .with_tokio()
-        .with_tcp(
-            tcp::Config::default(),
-            noise::Config::new,
-            yamux::Config::default,
-        )
-        .expect("a swarm")
-        .with_behaviour(|_| Rogue {
-            streams: libp2p_stream::Behaviour::new(),
-            ping: ping::Behaviour::default(),
-        })
-        .expect("a swarm")
-        .with_swarm_config(|swarm| swarm.with_idle_connection_timeout(60 * SECOND))
-        .build()
 }
 
 #[tokio::test]
 async fn a_frame_that_announces_too_much_loses_only_its_sender() {
     let (mut a, mut b) = pair().await;
-    let mut swarm = rogue();
+    let version = format!("/brickmesh/{PROTOCOL_VERSION}");
+    let mut swarm = stranger(&version, key().noise_prologue());
     let rogue_id = *swarm.local_peer_id();
     let rogue_name = PeerId::new(&rogue_id.to_base58());
     let a_id: libp2p::PeerId = a.id().as_str().parse().unwrap();
     let mut control = swarm.behaviour().streams.new_control();
-    let lanes = ["control", "pixels", "bricks"]
-        .map(|lane| StreamProtocol::try_from_owned(format!("/brickmesh/{lane}/2")).unwrap());
+    let lanes = ["control", "pixels", "bricks"].map(|lane| {
+        let name = format!("/brickmesh/{lane}/{PROTOCOL_VERSION}");
+        StreamProtocol::try_from_owned(name).unwrap()
+    });
     for lane in &lanes {
         let mut arriving = control.accept(lane.clone()).unwrap();
         tokio::spawn(async move {

@@ -1,10 +1,11 @@
 //! `peer`: the headless daemon.
 
-use super::CommandResult;
+use super::{CommandResult, invitation::invitation};
 use crate::{
     args::PeerArgs,
     brick_store::DirectoryStore,
     device_choice,
+    network::MeshKey,
     session::{machine_name, start_network_peer},
     stop::Stop,
 };
@@ -16,6 +17,14 @@ const REDUNDANCY: u32 = 2;
 
 pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
     let data = args.data.as_deref().map(DirectoryStore::open).transpose()?;
+    let key_file = args.network.key_file()?;
+    let (key, made) = MeshKey::load_or_make(&key_file)?;
+    let key_file = std::path::absolute(key_file)?;
+    let new = if made { ", made now" } else { "" };
+    println!("mesh key: {}{new}", key_file.display());
+    if made && !args.network.join.is_empty() {
+        println!("a mesh that is there has another key: copy it to this file, then start again");
+    }
     let memory_bytes = args
         .memory
         .unwrap_or_else(|| device_choice::default_memory_bytes(1));
@@ -33,9 +42,13 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             memory_bytes,
             keep_copies: true,
         };
-        let (peer, network) = start_network_peer(config, chosen.device, &args.network)?;
-        for address in network.listen_addresses() {
+        let (peer, network) = start_network_peer(config, chosen.device, key, &args.network)?;
+        let addresses = network.listen_addresses();
+        for address in &addresses {
             println!("listening on {address}");
+        }
+        if let Some(line) = invitation(&key_file, &addresses, std::env::var("USER").ok()) {
+            println!("{line}");
         }
         if let Some(store) = data {
             let name = brickmesh_actors::data_set::BrickSource::manifest(&store).digest();

@@ -6,6 +6,7 @@ use crate::{
     brick_store,
     camera_choice::{camera, cameras},
     formula::FormulaVolume,
+    network::MeshKey,
     picture::{PictureError, numbered, write_png},
     progress::Progress,
     session::Session,
@@ -125,6 +126,10 @@ pub(crate) fn open_source(
     mesh: &MeshArgs,
     stop: &Stop,
 ) -> Result<Arc<dyn BrickSource>, Box<dyn std::error::Error>> {
+    if mesh.mesh {
+        // Before the volume is read, which may take a while: it is for nothing without the key.
+        MeshKey::load(&mesh.network.key_file()?)?;
+    }
     let alone = mesh.peers == 1 && !mesh.mesh;
     let edge = mesh
         .brick

@@ -1,7 +1,12 @@
 //! `status`: who is in the mesh and what each holds.
 
 use super::CommandResult;
-use crate::{args::StatusArgs, session::start_network_peer, stop::Stop};
+use crate::{
+    args::StatusArgs,
+    network::MeshKey,
+    session::{in_words, start_network_peer},
+    stop::Stop,
+};
 use brickmesh_actors::{
     PeerConfig,
     brick_owner::{AskStatus, MeshStatus},
@@ -19,6 +24,7 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
         )
         .into());
     }
+    let key = MeshKey::load(&args.network.key_file()?)?;
     actix::System::new().block_on(async {
         // One that looks on: no memory, so that nobody gives it bricks.
         let config = PeerConfig {
@@ -27,18 +33,23 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
             keep_copies: false,
         };
         let device = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
-        let (peer, network) = start_network_peer(config, device, &args.network)?;
+        let (peer, network) = start_network_peer(config, device, key, &args.network)?;
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs_f64(args.seconds)) => {}
             () = stop.said() => {}
         }
         let status = peer.owner.send(AskStatus).await?;
+        let refusals = network.refusals();
         network.shutdown();
         let json = to_json(&status);
         if args.json {
             println!("{}", serde_json::to_string_pretty(&json)?);
         } else {
             print(&json);
+        }
+        let nobody = status.peers.values().all(|h| h.memory_bytes == 0);
+        if nobody && !refusals.is_empty() {
+            return Err(in_words(&refusals).into());
         }
         Ok(())
     })

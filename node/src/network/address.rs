@@ -50,7 +50,13 @@ pub(super) fn without_peer(address: &Multiaddr) -> Multiaddr {
         .collect()
 }
 
-fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
+/// The host's part of the address, without a port.
+pub(super) fn host(address: &Multiaddr) -> Multiaddr {
+    address.iter().take(1).collect()
+}
+
+/// The host; an IPv4 address is one however it is written.
+pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
     address.iter().next().and_then(|part| match part {
         Protocol::Ip4(ip) => Some(IpAddr::V4(ip)),
         Protocol::Ip6(ip) => Some(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)),
@@ -100,6 +106,24 @@ pub(super) fn may_dial(claimed: &Multiaddr, seen_at: Option<&Multiaddr>) -> bool
     check(claimed).is_ok()
         && specified
         && (!is_loopback(claimed) || seen_at.is_some_and(is_loopback))
+}
+
+/// Of the addresses that a peer listens on, the one that another machine is likeliest to reach it
+/// at, with its host: private IPv4 before the rest, this host's loopback last. Without `/p2p/ID`,
+/// so that it stays good when the peer comes back as somebody else.
+#[must_use]
+pub fn to_join(addresses: &[Multiaddr]) -> Option<(IpAddr, Multiaddr)> {
+    let rank = |ip: &IpAddr, address: &Multiaddr| match ip {
+        _ if ip.is_loopback() => 4,
+        IpAddr::V4(ip) if ip.is_link_local() => 3,
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => 3,
+        IpAddr::V4(_) if is_private(address) => 0,
+        IpAddr::V4(_) => 1,
+        IpAddr::V6(_) => 2,
+    };
+    let hosts = addresses.iter().filter_map(|a| Some((ip_of(a)?, a)));
+    let (ip, address) = hosts.min_by_key(|(ip, address)| rank(ip, address))?;
+    Some((ip, without_peer(address)))
 }
 
 #[cfg(test)]
@@ -167,5 +191,26 @@ mod tests {
         assert!(may_dial(&lo, Some(&lo)) && !may_dial(&lo, Some(&lan)) && !may_dial(&lo, None));
         assert!(may_dial(&lan, Some(&lan)) && may_dial(&lan, None));
         assert!(!may_dial(&address("0.0.0.0:7"), None));
+    }
+
+    #[test]
+    fn the_address_to_join_is_one_that_others_reach() {
+        let pick = |texts: &[&str]| {
+            let listen: Vec<_> = texts.iter().map(|text| address(text)).collect();
+            to_join(&listen).map(|(_, picked)| picked)
+        };
+        let lan = "10.0.0.7:7";
+        assert_eq!(
+            pick(&[
+                "127.0.0.1:7",
+                "[fd00::1]:7",
+                "169.254.0.1:7",
+                "8.8.8.8:7",
+                lan
+            ]),
+            Some(address(lan))
+        );
+        assert_eq!(pick(&["127.0.0.1:7"]), Some(address("127.0.0.1:7")));
+        assert_eq!(pick(&[]), None);
     }
 }

@@ -1,33 +1,22 @@
-//! The protocols of a peer, put together, and the gate in front of them.
+//! The protocols of a peer, put together, and their limits.
 //!
-//! Invariant: protocol names carry their version; a change of the wire changes the name.
-//! Not here: what follows from their events (`driver`).
+//! Limits per peer: connections, streams and handshakes here and in `gate`; bytes of messages in
+//! `lane`. Whoever goes beyond one loses that connection, nobody else does.
+//! Not here: what follows from the protocols' events (`driver`).
 
-use super::{NetworkConfig, NetworkError, address, start_error};
+use super::{NetworkConfig, NetworkError, admission::Admission, gate::Gate, protocol, start_error};
 use libp2p::{
-    Multiaddr, PeerId, StreamProtocol, Swarm, SwarmBuilder,
+    PeerId, Swarm, SwarmBuilder,
     connection_limits::{self, ConnectionLimits},
-    core::{Endpoint, transport::PortUse},
     identify,
     identity::Keypair,
     kad::{self, store::MemoryStore, store::MemoryStoreConfig},
-    mdns, noise, ping,
-    swarm::{
-        ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
-        THandlerOutEvent, ToSwarm, behaviour::toggle::Toggle, dummy,
-    },
+    mdns, ping,
+    swarm::{NetworkBehaviour, behaviour::toggle::Toggle},
     tcp, yamux,
 };
-use std::{
-    convert::Infallible,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-/// Kademlia among brickmesh peers only.
-const KAD_PROTOCOL: StreamProtocol = StreamProtocol::new("/brickmesh/kad/1");
-/// What peers tell about themselves; others are not brickmesh peers.
-pub(super) const IDENTIFY_PROTOCOL: &str = "/brickmesh/2";
 /// A query among some hundred peers of a local network ends long before.
 const KAD_QUERY_MAX: Duration = Duration::from_secs(10);
 /// Refreshes far buckets; near peers are looked up by the driver much more often.
@@ -42,11 +31,17 @@ const PING_MAX: Duration = Duration::from_secs(5);
 const MDNS_INTERVAL: Duration = Duration::from_secs(20);
 /// Longer than a session takes to open its streams, which then keep the connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Connections in all, and of one peer: two that cross, and one that is closing.
+/// Connections in all: with the handshakes, fewer than the 1024 files that a process may open.
 const CONNECTIONS_MAX: u32 = 512;
+/// Connections of one peer: two that cross, and one that is closing.
 const CONNECTIONS_PER_PEER_MAX: u32 = 4;
-/// Handshakes under way.
-const PENDING_MAX: u32 = 64;
+/// Streams of one connection, of both sides: six of the lanes and their retries, and some for the
+/// questions of Kademlia, identify and ping. Yamux closes a connection that goes beyond.
+const STREAMS_PER_CONNECTION_MAX: usize = 128;
+/// Handshakes that others began and that are under way; how many of one address says the gate.
+const PENDING_MAX: u32 = 256;
+/// Who has not finished his handshake by then gives up his place; a busy host may need a while.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// Protocols of one peer.
 #[derive(NetworkBehaviour)]
@@ -66,14 +61,23 @@ pub(super) fn swarm(
     key: Keypair,
 ) -> Result<Swarm<Behaviour>, NetworkError> {
     let tcp = tcp::Config::default().nodelay(true);
+    let prologue = config.key.noise_prologue();
+    let admission = move |identity: &Keypair| Admission::new(identity, prologue);
     Ok(SwarmBuilder::with_existing_identity(key)
         .with_tokio()
-        .with_tcp(tcp, noise::Config::new, yamux::Config::default)
+        .with_tcp(tcp, admission, multiplexer)
         .map_err(|error| start_error(&error))?
         .with_behaviour(|key| behaviour(config, key))
         .map_err(|error| start_error(&error))?
         .with_swarm_config(|swarm| swarm.with_idle_connection_timeout(IDLE_MAX))
+        .with_connection_timeout(HANDSHAKE_MAX)
         .build())
+}
+
+fn multiplexer() -> yamux::Config {
+    let mut config = yamux::Config::default();
+    config.set_max_num_streams(STREAMS_PER_CONNECTION_MAX);
+    config
 }
 
 fn behaviour(config: &NetworkConfig, key: &Keypair) -> Behaviour {
@@ -82,15 +86,13 @@ fn behaviour(config: &NetworkConfig, key: &Keypair) -> Behaviour {
         .with_max_pending_incoming(Some(PENDING_MAX))
         .with_max_established_per_peer(Some(CONNECTIONS_PER_PEER_MAX))
         .with_max_established(Some(CONNECTIONS_MAX));
-    let about = identify::Config::new(IDENTIFY_PROTOCOL.into(), key.public())
+    let about = identify::Config::new(protocol::IDENTIFY.into(), key.public())
         .with_push_listen_addr_updates(true);
     let ping = ping::Config::new()
         .with_interval(PING_INTERVAL)
         .with_timeout(PING_MAX);
     Behaviour {
-        gate: Gate {
-            private_only: config.listen.is_empty(),
-        },
+        gate: Gate::new(config.listen.is_empty()),
         limits: connection_limits::Behaviour::new(limits),
         mdns: Toggle::from(config.mdns.then(|| multicast(local)).flatten()),
         kad: kademlia(local),
@@ -101,7 +103,7 @@ fn behaviour(config: &NetworkConfig, key: &Keypair) -> Behaviour {
 }
 
 fn kademlia(local: PeerId) -> kad::Behaviour<MemoryStore> {
-    let mut config = kad::Config::new(KAD_PROTOCOL);
+    let mut config = kad::Config::new(protocol::KAD);
     config
         .set_query_timeout(KAD_QUERY_MAX)
         .set_periodic_bootstrap_interval(Some(KAD_BOOTSTRAP_INTERVAL));
@@ -126,99 +128,6 @@ fn multicast(local: PeerId) -> Option<mdns::tokio::Behaviour> {
         Err(error) => {
             tracing::warn!(%error, "no mDNS on this host, peers must be joined by address");
             None
-        }
-    }
-}
-
-/// Refuses connections from outside of private networks, except from this host itself, before any
-/// handshake.
-#[derive(Debug)]
-pub(super) struct Gate {
-    private_only: bool,
-}
-
-/// The remote address is not in a private network.
-#[derive(Debug, thiserror::Error)]
-#[error("{remote} is not a private address, and no address to listen on was asked for")]
-struct NotPrivate {
-    remote: Multiaddr,
-}
-
-impl NetworkBehaviour for Gate {
-    type ConnectionHandler = dummy::ConnectionHandler;
-    type ToSwarm = Infallible;
-
-    fn handle_pending_inbound_connection(
-        &mut self,
-        _: ConnectionId,
-        local: &Multiaddr,
-        remote: &Multiaddr,
-    ) -> Result<(), ConnectionDenied> {
-        let welcome = address::is_private(remote) || address::is_same_host(local, remote);
-        if self.private_only && !welcome {
-            let remote = remote.clone();
-            return Err(ConnectionDenied::new(NotPrivate { remote }));
-        }
-        Ok(())
-    }
-
-    fn handle_established_inbound_connection(
-        &mut self,
-        _: ConnectionId,
-        _: PeerId,
-        _: &Multiaddr,
-        _: &Multiaddr,
-    ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(dummy::ConnectionHandler)
-    }
-
-    fn handle_established_outbound_connection(
-        &mut self,
-        _: ConnectionId,
-        _: PeerId,
-        _: &Multiaddr,
-        _: Endpoint,
-        _: PortUse,
-    ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(dummy::ConnectionHandler)
-    }
-
-    fn on_connection_handler_event(
-        &mut self,
-        _: PeerId,
-        _: ConnectionId,
-        event: THandlerOutEvent<Self>,
-    ) {
-        match event {}
-    }
-
-    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Infallible, THandlerInEvent<Self>>> {
-        Poll::Pending
-    }
-
-    fn on_swarm_event(&mut self, _: FromSwarm<'_>) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_gate_lets_strangers_in_only_where_asked_to_listen() {
-        let id = ConnectionId::new_unchecked(0);
-        let local = address::parse("8.8.8.7:1").unwrap();
-        let remotes = [
-            ("10.0.0.1:9", true),
-            ("8.8.8.8:9", false),
-            ("8.8.8.7:9", true),
-        ];
-        for (remote, private) in remotes {
-            let remote = address::parse(remote).unwrap();
-            for private_only in [false, true] {
-                let mut gate = Gate { private_only };
-                let passed = gate.handle_pending_inbound_connection(id, &local, &remote);
-                assert_eq!(passed.is_ok(), private || !private_only);
-            }
         }
     }
 }

@@ -5,13 +5,19 @@
 //! newer, so that both sides keep the same one; the streams that the higher may have begun there
 //! are opened again.
 //!
-//! Not here: when to dial (`roster`), bytes (`lane`).
+//! Here: connections and addresses; `contents` asks who has what, `refusing` ends what must not
+//! stay. Not here: when to dial (`roster`), bytes (`lane`).
 
+mod contents;
+mod refusing;
+
+use self::contents::Query;
 use super::{
     Multiaddr, NetworkConfig, NetworkError, PeerId as PeerName, address,
-    behaviour::{self, Behaviour, BehaviourEvent, IDENTIFY_PROTOCOL},
-    lane::{self, LANES, Outboxes},
-    peer_name,
+    behaviour::{self, Behaviour, BehaviourEvent},
+    lane::{LANES, Outboxes},
+    peer_name, protocol,
+    refusals::Refusals,
     roster::{Dial, Roster},
     session::{DOOR_MAX, Session, SessionId},
     start_error,
@@ -24,10 +30,10 @@ use libp2p::{
     kad, mdns,
     multiaddr::Protocol,
     ping,
-    swarm::{ConnectionId, DialError, SwarmEvent, dial_opts::DialOpts},
+    swarm::{ConnectionId, SwarmEvent, dial_opts::DialOpts},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::TcpListener,
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -45,8 +51,6 @@ const LOOKUP_BUSY: Duration = Duration::from_secs(1);
 const LOOKUP_QUIET: Duration = Duration::from_secs(30);
 /// The roster counts as changing for so long after a change.
 const CHANGING: Duration = Duration::from_secs(20);
-/// Queries for providers under way.
-const QUERIES_MAX: usize = 64;
 /// Sessions that may wait to have their connection closed.
 const ENDED_MAX: usize = 64;
 /// After the first address, others of the same listener follow within this.
@@ -71,6 +75,7 @@ pub(super) enum Command {
 pub(super) struct Links {
     pub(super) outboxes: Arc<Outboxes>,
     pub(super) addresses: Arc<RwLock<Vec<Multiaddr>>>,
+    pub(super) refusals: Arc<Mutex<Refusals>>,
     pub(super) events: mpsc::Sender<BusEvent>,
     pub(super) requests: mpsc::Receiver<Command>,
     pub(super) stopped: watch::Receiver<bool>,
@@ -78,14 +83,6 @@ pub(super) struct Links {
 
 /// Where streams that peers open are handed to their sessions.
 type Doors = Arc<Mutex<BTreeMap<PeerId, mpsc::Sender<(Lane, Stream)>>>>;
-
-/// A query for providers under way.
-struct Query {
-    id: kad::QueryId,
-    deadline: Instant,
-    found: BTreeSet<PeerName>,
-    reply: oneshot::Sender<Vec<PeerName>>,
-}
 
 pub(super) struct Driver {
     swarm: Swarm<Behaviour>,
@@ -100,6 +97,8 @@ pub(super) struct Driver {
     joining: BTreeMap<ConnectionId, usize>,
     /// Where each connected peer was seen.
     seen_at: BTreeMap<PeerId, Multiaddr>,
+    /// Connected peers of another version, and until when they are.
+    leaving: BTreeMap<PeerId, Instant>,
     queries: Vec<Query>,
     changed: Instant,
     next_lookup: Instant,
@@ -125,7 +124,7 @@ impl Driver {
         let doors = Doors::default();
         for lane in LANES {
             let arriving = control
-                .accept(lane::protocol(lane))
+                .accept(protocol::of_lane(lane))
                 .map_err(|error| start_error(&error))?;
             tokio::spawn(hand_over(lane, arriving, Arc::clone(&doors)));
         }
@@ -141,6 +140,7 @@ impl Driver {
             ended: mpsc::channel(ENDED_MAX),
             joining: BTreeMap::new(),
             seen_at: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             queries: Vec::new(),
             changed: now,
             next_lookup: now,
@@ -260,14 +260,15 @@ impl Driver {
             } => self.on_disconnected(peer_id, cause.map(|cause| cause.to_string()), now),
             SwarmEvent::OutgoingConnectionError {
                 connection_id,
+                peer_id,
                 error,
                 ..
-            } => self.on_dial_error(connection_id, &error),
+            } => self.on_dial_error(connection_id, peer_id, &error, now),
             SwarmEvent::IncomingConnectionError {
                 send_back_addr,
                 error,
                 ..
-            } => tracing::debug!(address = %send_back_addr, %error, "connection refused"),
+            } => self.on_listen_error(&send_back_addr, &error, now),
             _ => {}
         }
     }
@@ -313,6 +314,7 @@ impl Driver {
         // The session sees its door end, and ends.
         lock(&self.doors).remove(&peer);
         self.seen_at.remove(&peer);
+        self.leaving.remove(&peer);
         self.roster.disconnected(&peer, now);
     }
 
@@ -320,14 +322,6 @@ impl Driver {
         let newest = self.sessions.get(&peer);
         if newest.is_some_and(|(newest, _)| *newest == number) {
             self.disconnect(peer);
-        }
-    }
-
-    fn on_dial_error(&mut self, connection: ConnectionId, error: &DialError) {
-        tracing::debug!(%error, "dial failed");
-        if let Some(index) = self.joining.remove(&connection) {
-            let is_self = matches!(error, DialError::LocalPeerId { .. });
-            self.roster.join_failed(index, is_self);
         }
     }
 
@@ -360,18 +354,6 @@ impl Driver {
         }
     }
 
-    fn on_identified(&mut self, peer: PeerId, info: &identify::Info, now: Instant) {
-        if info.protocol_version != IDENTIFY_PROTOCOL {
-            let version = &info.protocol_version;
-            tracing::debug!(%peer, version, "peer speaks another protocol");
-            return;
-        }
-        let seen_at = self.seen_at.get(&peer).cloned();
-        for address in &info.listen_addrs {
-            self.learn(peer, address, seen_at.as_ref(), now);
-        }
-    }
-
     /// Notes an address of a peer, if it makes sense from here.
     fn learn(
         &mut self,
@@ -394,73 +376,17 @@ impl Driver {
         self.next_lookup = self.next_lookup.min(now + LOOKUP_BUSY);
     }
 
-    fn on_query(&mut self, id: kad::QueryId, result: kad::QueryResult, last: bool, now: Instant) {
-        match result {
-            kad::QueryResult::GetClosestPeers(closest) => {
-                let (Ok(kad::GetClosestPeersOk { peers, .. })
-                | Err(kad::GetClosestPeersError::Timeout { peers, .. })) = closest;
-                for kad::PeerInfo { peer_id, addrs } in peers {
-                    // Others' word: loopback addresses count only of a peer seen on loopback.
-                    let seen_at = self.seen_at.get(&peer_id).cloned();
-                    for address in addrs {
-                        self.learn(peer_id, &address, seen_at.as_ref(), now);
-                    }
-                }
-            }
-            kad::QueryResult::GetProviders(Ok(kad::GetProvidersOk::FoundProviders {
-                providers,
-                ..
-            })) => {
-                if let Some(query) = self.queries.iter_mut().find(|query| query.id == id) {
-                    query.found.extend(providers.iter().map(peer_name));
-                }
-            }
-            _ => {}
-        }
-        if last && let Some(at) = self.queries.iter().position(|query| query.id == id) {
-            answer(self.queries.swap_remove(at));
-        }
-    }
-
-    fn on_command(&mut self, command: Command) {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        match command {
-            Command::Provide(digest) => {
-                if let Err(error) = kad.start_providing(kad::RecordKey::new(&digest)) {
-                    tracing::warn!(%error, "content cannot be announced");
-                }
-            }
-            Command::FindProviders {
-                digest,
-                timeout,
-                reply,
-            } => {
-                if self.queries.len() >= QUERIES_MAX {
-                    // Dropping the reply answers with nothing.
-                    return;
-                }
-                self.queries.push(Query {
-                    id: kad.get_providers(kad::RecordKey::new(&digest)),
-                    deadline: Instant::now() + timeout,
-                    found: BTreeSet::new(),
-                    reply,
-                });
-            }
-        }
-    }
-
     fn on_tick(&mut self, now: Instant) {
         for dial in self.roster.due(now) {
-            self.dial(dial);
+            self.dial(dial, now);
         }
         for peer in self.roster.forget(now) {
             tracing::debug!(%peer, "forgotten");
             self.swarm.behaviour_mut().kad.remove_peer(&peer);
         }
         self.sessions.retain(|_, (_, task)| !task.is_finished());
-        for query in self.queries.extract_if(.., |query| query.deadline <= now) {
-            answer(query);
-        }
+        self.end_queries(now);
+        self.end_farewells(now);
         if self.next_lookup <= now {
             let changing = now.duration_since(self.changed) < CHANGING;
             self.next_lookup = now + if changing { LOOKUP_BUSY } else { LOOKUP_QUIET };
@@ -471,7 +397,7 @@ impl Driver {
         }
     }
 
-    fn dial(&mut self, dial: Dial) {
+    fn dial(&mut self, dial: Dial, now: Instant) {
         let (options, join) = match dial {
             Dial::Peer(peer, addresses) => {
                 let options = DialOpts::peer_id(peer).addresses(addresses);
@@ -484,7 +410,7 @@ impl Driver {
             self.joining.insert(connection, index);
         }
         if let Err(error) = self.swarm.dial(options) {
-            self.on_dial_error(connection, &error);
+            self.on_dial_error(connection, None, &error, now);
         }
     }
 
@@ -532,12 +458,6 @@ fn join_options(address: Multiaddr) -> DialOpts {
             .address(address)
             .allocate_new_port()
             .build(),
-    }
-}
-
-fn answer(query: Query) {
-    if query.reply.send(query.found.into_iter().collect()).is_err() {
-        tracing::debug!("nobody waited for the providers");
     }
 }
 

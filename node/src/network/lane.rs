@@ -3,9 +3,11 @@
 //! Frame: length in bytes (u32, little-endian), then so many bytes. A lane has one stream in each
 //! direction. Small messages are written together and flushed when the queue is empty.
 //!
-//! Invariants: a queue is bounded by messages and by bytes, counted until they are written; a
-//! length above [`MESSAGE_BYTES_MAX`] ends the stream; memory is reserved as bytes arrive, at
-//! most twice what has come, so that a length that lies costs nothing.
+//! Invariants: a queue is bounded by messages and by bytes, counted until they are written; what
+//! is read is bounded by bytes for each peer and lane, counted until the message is dropped, so
+//! that whoever sends faster than this peer works is held back; a length above the lane's bound
+//! ends the stream; memory is reserved as bytes arrive, at most twice what has come, so that a
+//! length that lies costs nothing.
 //! Not here: opening streams (`session`).
 
 use super::PeerId;
@@ -15,7 +17,6 @@ use futures::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt,
     io::{BufReader, BufWriter},
 };
-use libp2p::StreamProtocol;
 use std::{
     collections::BTreeMap,
     io,
@@ -24,7 +25,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Every lane, in the order of [`index`].
 pub(super) const LANES: [Lane; 3] = [Lane::Control, Lane::Pixels, Lane::Bricks];
@@ -40,22 +41,31 @@ pub(super) fn index(lane: Lane) -> usize {
     }
 }
 
-/// Name of the lane's streams.
-pub(super) fn protocol(lane: Lane) -> StreamProtocol {
-    StreamProtocol::new(match lane {
-        Lane::Control => "/brickmesh/control/2",
-        Lane::Pixels => "/brickmesh/pixels/2",
-        Lane::Bricks => "/brickmesh/bricks/2",
-    })
-}
+/// Messages that may wait to be sent to one peer on a lane: most are small.
+const MESSAGES_MAX: usize = 1024;
+/// Bricks that may wait: each is megabytes, and a few keep a link busy.
+const BRICKS_MAX: usize = 64;
+/// Bytes of control messages that may wait to be sent to one peer, or that came from it and are
+/// not taken up yet; so also the largest control message.
+const CONTROL_BYTES_MAX: usize = 16 << 20;
+/// Bytes that may wait to be sent to one peer as pixels, and as many as bricks.
+const BULK_BYTES_MAX: usize = 512 << 20;
 
-/// Messages and bytes that may wait: control messages are small, many and never large; bricks
-/// are megabytes, and a few keep a link busy.
+/// Messages and bytes that may wait to be sent to one peer.
 fn bounds(lane: Lane) -> (usize, usize) {
     match lane {
-        Lane::Control => (1024, 16 << 20),
-        Lane::Pixels => (1024, 512 << 20),
-        Lane::Bricks => (64, 512 << 20),
+        Lane::Control => (MESSAGES_MAX, CONTROL_BYTES_MAX),
+        Lane::Pixels => (MESSAGES_MAX, BULK_BYTES_MAX),
+        Lane::Bricks => (BRICKS_MAX, BULK_BYTES_MAX),
+    }
+}
+
+/// Bytes of messages from one peer that may be under way here: being read, or read and not yet
+/// taken up by the program. One message of the largest size always fits.
+fn received_bytes_max(lane: Lane) -> usize {
+    match lane {
+        Lane::Control => CONTROL_BYTES_MAX,
+        Lane::Pixels | Lane::Bricks => MESSAGE_BYTES_MAX,
     }
 }
 
@@ -176,18 +186,33 @@ pub(super) async fn write(stream: impl AsyncWrite + Unpin, mut queue: Outgoing) 
     Ok(())
 }
 
-/// Reads frames into the events until one of them ends. Waits while the events are full, which
-/// in the end stops the sender.
+/// A message that was read. Whoever drops the last of it makes room for the next one.
+struct Received {
+    message: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+/// Reads frames into the events until one of them ends. Waits while the events are full, or too
+/// many bytes of this peer's are not taken up yet, which in the end stops the sender.
 pub(super) async fn read(
     stream: impl AsyncRead + Unpin,
+    lane: Lane,
     from: PeerId,
     events: mpsc::Sender<BusEvent>,
 ) -> io::Result<()> {
     let mut stream = BufReader::with_capacity(BUFFER_BYTES, stream);
+    let bytes_max = received_bytes_max(lane);
+    let room = Arc::new(Semaphore::new(bytes_max));
     loop {
-        let message = match frame(&mut stream, MESSAGE_BYTES_MAX).await {
+        let message = match frame(&mut stream, bytes_max, &room).await {
             Err(FrameError::TooLong { bytes }) => {
-                tracing::warn!(peer = %from, bytes, "a message above the limit was announced");
+                tracing::warn!(peer = %from, ?lane, bytes, "a message above the limit was announced");
                 return Err(io::ErrorKind::InvalidData.into());
             }
             Err(FrameError::Io(error)) => return Err(error),
@@ -212,13 +237,21 @@ enum FrameError {
     Io(#[from] io::Error),
 }
 
-async fn frame(stream: &mut (impl AsyncRead + Unpin), max: usize) -> Result<Bytes, FrameError> {
+/// One frame, when there is room for it.
+async fn frame(
+    stream: &mut (impl AsyncRead + Unpin),
+    bytes_max: usize,
+    room: &Arc<Semaphore>,
+) -> Result<Bytes, FrameError> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).await?;
-    let bytes = u32::from_le_bytes(length) as usize;
-    if bytes > max {
+    let length = u32::from_le_bytes(length);
+    let bytes = length as usize;
+    if bytes > bytes_max {
         return Err(FrameError::TooLong { bytes });
     }
+    let room = Arc::clone(room).acquire_many_owned(length).await;
+    let room = room.map_err(io::Error::other)?;
     let mut message = Vec::new();
     while message.len() < bytes {
         let start = message.len();
@@ -227,16 +260,24 @@ async fn frame(stream: &mut (impl AsyncRead + Unpin), max: usize) -> Result<Byte
         message.resize(end, 0);
         stream.read_exact(&mut message[start..]).await?;
     }
-    Ok(message.into())
+    Ok(Bytes::from_owner(Received {
+        message,
+        _room: room,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::{executor::block_on, io::Cursor};
+    use futures::{FutureExt, executor::block_on, io::Cursor};
 
     fn name(text: &str) -> PeerId {
         PeerId::new(text)
+    }
+
+    fn frame_of(wire: &mut Cursor<Vec<u8>>, bytes_max: usize) -> Result<Bytes, FrameError> {
+        let room = Arc::new(Semaphore::new(bytes_max));
+        block_on(frame(wire, bytes_max, &room))
     }
 
     #[test]
@@ -254,7 +295,7 @@ mod tests {
         assert_eq!(bytes.load(Ordering::Relaxed), 0);
         wire.set_position(0);
         for (value, length) in (0u8..).zip(lengths) {
-            let message = block_on(frame(&mut wire, MESSAGE_BYTES_MAX)).unwrap();
+            let message = frame_of(&mut wire, MESSAGE_BYTES_MAX).unwrap();
             assert_eq!(message, vec![value; length]);
         }
     }
@@ -262,12 +303,42 @@ mod tests {
     #[test]
     fn a_length_that_lies_ends_the_stream_without_its_memory() {
         let mut wire = Cursor::new(100_u32.to_le_bytes().to_vec());
-        let error = block_on(frame(&mut wire, 99)).unwrap_err();
+        let error = frame_of(&mut wire, 99).unwrap_err();
         assert!(matches!(error, FrameError::TooLong { bytes: 100 }));
         let length = u32::try_from(MESSAGE_BYTES_MAX).unwrap();
         let mut wire = Cursor::new(length.to_le_bytes().to_vec());
-        let error = block_on(frame(&mut wire, MESSAGE_BYTES_MAX)).unwrap_err();
+        let error = frame_of(&mut wire, MESSAGE_BYTES_MAX).unwrap_err();
         assert!(matches!(error, FrameError::Io(_)));
+    }
+
+    #[test]
+    fn what_is_read_waits_until_what_was_read_before_is_dropped() {
+        let mut wire = Vec::new();
+        for byte in 1..=4_u8 {
+            wire.extend(40_u32.to_le_bytes());
+            wire.extend([byte; 40]);
+        }
+        let mut wire = Cursor::new(wire);
+        let room = Arc::new(Semaphore::new(100));
+        let mut next = || frame(&mut wire, 100, &room).now_or_never();
+        let first = next().unwrap().unwrap();
+        let part = first.slice(10..20);
+        let second = next().unwrap().unwrap();
+        drop(first);
+        // Its length is read, its room is not there: a part of the first is still held.
+        assert!(next().is_none());
+        drop(part);
+        assert_eq!(room.available_permits(), 60);
+        drop(second);
+        assert_eq!(room.available_permits(), 100);
+    }
+
+    #[test]
+    fn every_lane_has_room_for_what_its_sender_may_send() {
+        for lane in LANES {
+            let largest = bounds(lane).1.min(MESSAGE_BYTES_MAX);
+            assert_eq!(received_bytes_max(lane), largest, "{lane:?}");
+        }
     }
 
     #[test]

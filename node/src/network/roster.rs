@@ -26,6 +26,8 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// A connection that held this long was a good one: the next loss is dialled soon again.
 const GOOD_AFTER: Duration = Duration::from_secs(10);
+/// A learned peer with another mesh key is of another mesh in the room; it may get ours some day.
+const REFUSED_PAUSE: Duration = Duration::from_secs(300);
 /// A learned peer that was not connected for so long has left.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
@@ -68,6 +70,8 @@ struct Candidate {
     retry: Retry,
     connected: Option<Instant>,
     seen: Instant,
+    /// It has another mesh key.
+    refused: bool,
 }
 
 #[derive(Debug)]
@@ -116,6 +120,11 @@ impl Roster {
             // The newest first: a peer that moved answers there.
             candidate.addresses.insert(0, address);
             candidate.addresses.truncate(ADDRESSES_MAX);
+            if candidate.refused {
+                // It was started anew, perhaps with our key.
+                candidate.refused = false;
+                candidate.retry.due = candidate.retry.due.min(now + candidate.retry.backoff);
+            }
         }
         is_new
     }
@@ -131,6 +140,7 @@ impl Roster {
             retry: Retry::new(if lower { now } else { now + YIELD }),
             connected: None,
             seen: now,
+            refused: false,
         })
     }
 
@@ -161,6 +171,14 @@ impl Roster {
         {
             join.retry.backoff = backoff;
             join.retry.due = now + backoff;
+        }
+    }
+
+    /// A learned peer cannot be connected to before it has another mesh key.
+    pub(super) fn refused(&mut self, peer: &PeerId, now: Instant) {
+        if let Some(candidate) = self.peers.get_mut(peer) {
+            candidate.refused = true;
+            candidate.retry.due = now + REFUSED_PAUSE;
         }
     }
 
@@ -260,6 +278,20 @@ mod tests {
         assert_eq!(roster.peers.len(), PEERS_MAX);
         let later = now + FORGET_AFTER + BACKOFF_MIN;
         assert_eq!(roster.forget(later).len(), PEERS_MAX);
+    }
+
+    #[test]
+    fn a_peer_of_another_mesh_is_let_be_until_it_is_started_anew() {
+        let ((low, high), now) = (ordered_pair(), Instant::now());
+        let mut roster = Roster::new(low, &[], now);
+        roster.learn(high, &at("10.0.0.2:2"), now);
+        assert_eq!(roster.due(now).len(), 1);
+        roster.refused(&high, now);
+        assert_eq!(roster.due(now + REFUSED_PAUSE / 2), []);
+        assert_eq!(roster.due(now + REFUSED_PAUSE).len(), 1);
+        roster.refused(&high, now);
+        roster.learn(high, &at("10.0.0.2:3"), now);
+        assert_eq!(roster.due(now + BACKOFF_MAX).len(), 1);
     }
 
     #[test]

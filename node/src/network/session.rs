@@ -12,6 +12,7 @@
 use super::{
     PeerId,
     lane::{self, LANES, Outbox, Outboxes},
+    protocol,
 };
 use brickmesh_actors::bus::{BusEvent, Lane};
 use futures::{AsyncReadExt, AsyncWriteExt, future::join_all};
@@ -116,8 +117,9 @@ impl Session {
         for (stream, queue) in streams.outbound.into_iter().zip(queues) {
             tasks.spawn(lane::write(stream, queue));
         }
-        for stream in streams.inbound {
-            tasks.spawn(lane::read(stream, self.name.clone(), self.events.clone()));
+        for (stream, lane) in streams.inbound.into_iter().zip(LANES) {
+            let (name, events) = (self.name.clone(), self.events.clone());
+            tasks.spawn(lane::read(stream, lane, name, events));
         }
         let reason = tokio::select! {
             ended = tasks.join_next() => match ended {
@@ -171,7 +173,7 @@ async fn open_once(
     peer: libp2p::PeerId,
     lane: Lane,
 ) -> io::Result<Stream> {
-    let opened = control.open_stream(peer, lane::protocol(lane)).await;
+    let opened = control.open_stream(peer, protocol::of_lane(lane)).await;
     let mut stream = opened.map_err(io::Error::other)?;
     let mut byte = [0];
     stream.read_exact(&mut byte).await?;
