@@ -197,9 +197,6 @@ fn voxel(text: &str) -> Result<VoxelType, Problem> {
             Ok(VoxelType::I16)
         }
         "float" => Ok(VoxelType::F32),
-        other => Err(Problem::VoxelType {
-            field: "type",
-            found: other.to_owned(),
-        }),
+        other => Err(Problem::voxel_type("type", other)),
     }
 }
