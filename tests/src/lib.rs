@@ -1,7 +1,9 @@
 //! What the tests across rooms share: volumes by formula, a slow reference raycaster written from
-//! the conventions alone, comparisons of pictures, meshes in one process, labs of several hosts.
+//! the conventions alone, comparisons of pictures, meshes in one process, labs of several hosts, and
+//! attacks on readers.
 
 pub mod compare;
+pub mod hostile;
 pub mod lab;
 pub mod mesh;
 pub mod program;
