@@ -444,6 +444,10 @@ fn what_an_error_repeats_of_a_file_is_short() {
         ("v.nrrd", nrrd(&fields.replace("short", &long), &[])),
         ("v.nhdr", nrrd(&format!("{fields}data file: {long}\n"), &[])),
         (
+            "v.nrrd",
+            nrrd(&fields.replace("2 1 1", &"1 ".repeat(9999)), &[]),
+        ),
+        (
             "v.mha",
             format!("ElementType = {long}\n{long}").into_bytes(),
         ),
