@@ -67,14 +67,17 @@ fn a_killed_import_leaves_a_whole_store_or_none_and_the_next_one_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let volume = volume(folder.path());
     let out = folder.path().join("v.brickmesh");
+    // Built before the time is taken.
+    assert!(brickmesh().is_file());
     let started = Instant::now();
     assert!(import(&volume, &out).output().unwrap().status.success());
     let usual = started.elapsed();
     let (mut whole, mut none, mut killed_at_work) = (0, 0, 0);
     for seed in 0..KILLS {
         fs::remove_dir_all(&out).unwrap();
-        // Longer than usual, too, so that some are killed when they are about to be done.
-        let after = Seeded::new(seed).below(u64::try_from(usual.as_micros()).unwrap() * 3 / 2);
+        // Some later than usual: those are killed when they are about to be done, or done.
+        let latest = usual * if seed % 3 == 2 { 4 } else { 1 };
+        let after = Seeded::new(seed).below(u64::try_from(latest.as_micros()).unwrap());
         let mut child = import(&volume, &out).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(after));
         child.kill().unwrap();
