@@ -254,6 +254,9 @@ pub enum Message {
     },
 }
 
+/// Longest reason why a message cannot be read, in characters: reasons go to the log.
+const WHY_CHARACTERS_MAX: usize = 200;
+
 /// A message that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {bytes} bytes cannot be read: {why}")]
@@ -281,7 +284,8 @@ pub fn encode(message: &Message) -> Bytes {
 pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     rmp_serde::from_slice(bytes).map_err(|e| DecodeError {
         bytes: bytes.len(),
-        why: e.to_string(),
+        // The decoder repeats names that it does not know, however long they are.
+        why: e.to_string().chars().take(WHY_CHARACTERS_MAX).collect(),
     })
 }
 
@@ -392,5 +396,7 @@ mod tests {
         ] {
             assert!(decode(bytes).is_err());
         }
+        let unknown = [&[0xda, 0x40, 0x00][..], &[b'x'; 0x4000]].concat();
+        assert!(decode(&unknown).unwrap_err().to_string().len() < 300);
     }
 }

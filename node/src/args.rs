@@ -276,6 +276,9 @@ pub struct InfoArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Read all of it: every brick of a folder against its digest, every voxel of a file
+    #[arg(long)]
+    pub verify: bool,
 }
 
 /// `devices`

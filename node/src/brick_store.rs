@@ -2,12 +2,14 @@
 //!
 //! A `.brickmesh` folder holds `manifest.json` and `bricks/<digest>`, one file a brick, named by
 //! the BLAKE3 digest of its bytes; equal bricks are one file.
-//! Invariants: a folder is made whole or not at all; what is read is checked against its digest;
-//! importing needs bounded memory, whatever the volume's size.
+//! Invariants: a folder is made whole or not at all; what is read is checked against its digest, the
+//! manifest against its checksum; importing needs bounded memory, whatever the volume's size.
 
 mod bricker;
 mod directory;
+mod importing;
 mod layers;
+mod manifest_file;
 mod memory;
 
 pub use directory::DirectoryStore;
@@ -53,6 +55,18 @@ pub enum BrickStoreError {
         /// Its size.
         found: u64,
     },
+    /// The manifest would be too large to be opened again.
+    #[error("{}: edge {edge} makes {found} bricks; a .brickmesh folder holds {most} at most: take a larger --brick", path.display())]
+    TooManyBricks {
+        /// The volume.
+        path: PathBuf,
+        /// Edge asked for.
+        edge: u32,
+        /// Bricks that it makes.
+        found: u32,
+        /// Most bricks.
+        most: u64,
+    },
     /// There is something where the folder is to be made.
     #[error("{}: it exists already; remove it or choose another --out", path.display())]
     Exists {
@@ -86,6 +100,16 @@ pub enum BrickStoreError {
         found: String,
         /// What was expected.
         expected: String,
+    },
+    /// A brick that the system does not give.
+    #[error("{}: brick {brick} cannot be read: {source}", path.display())]
+    Brick {
+        /// The file.
+        path: PathBuf,
+        /// Brick.
+        brick: u32,
+        /// Why.
+        source: io::Error,
     },
     /// The user stopped it.
     #[error("stopped; nothing was written")]
@@ -123,7 +147,7 @@ pub fn import(
     out: &Path,
     progress: OnProgress<'_>,
 ) -> Result<DirectoryStore, BrickStoreError> {
-    directory::import(file, edge, out, LAYER_BYTES_MAX, progress)
+    importing::import(file, edge, out, LAYER_BYTES_MAX, progress)
 }
 
 /// Cuts a volume into bricks in memory.

@@ -1,6 +1,9 @@
 //! The camera that the command line asks for.
 
-use crate::args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit};
+use crate::{
+    args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit},
+    bounded_file,
+};
 use brickmesh_topology::{Camera, VolumeDescription};
 use glam::DVec3;
 use serde::Deserialize;
@@ -8,6 +11,8 @@ use std::path::Path;
 
 /// Most cameras in a file.
 const CAMERAS_MAX: usize = 100_000;
+/// Largest file of cameras, in bytes: a hundred and sixty for each of the most.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The camera of `--camera` or `--orbit`; what was left out is as by default.
 #[must_use]
@@ -31,8 +36,14 @@ struct Entry {
 /// # Errors
 /// Text that names the file, the entry and what is wrong with it.
 pub fn cameras(path: &Path, volume: &VolumeDescription) -> Result<Vec<Camera>, String> {
-    let wrong = |what: String| format!("cameras {}: {what}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let wrong = |what: String| {
+        format!(
+            "cameras {}: {}",
+            path.display(),
+            bounded_file::shortened(&what)
+        )
+    };
+    let text = bounded_file::read_text(path, FILE_BYTES_MAX).map_err(|e| wrong(e.to_string()))?;
     let entries: Vec<Entry> = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
     if !(1..=CAMERAS_MAX).contains(&entries.len()) {
         let found = entries.len();

@@ -26,7 +26,7 @@ pub fn run(command: Command, stop: Stop) -> CommandResult {
         Command::Peer(args) => peer::run(&args, stop),
         Command::View(args) => window::view(&args, stop),
         Command::Import(args) => data::import(&args, &stop),
-        Command::Info(args) => data::info(&args),
+        Command::Info(args) => data::info(&args, &stop),
         Command::Devices(args) => devices::run(&args),
         Command::Status(args) => status::run(&args, stop),
         Command::Sim(args) => sim::run(&args),

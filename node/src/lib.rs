@@ -4,6 +4,7 @@
 //! written here (shaders).
 
 pub mod args;
+pub mod bounded_file;
 pub mod brick_store;
 pub mod camera_choice;
 pub mod commands;

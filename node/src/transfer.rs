@@ -4,12 +4,13 @@
 //! (a list with `RGBPoints` and, often, `Points`), which are stretched over the volume's range as
 //! ParaView does.
 
+use crate::bounded_file::{self, shortened};
 use brickmesh_topology::{
     Manifest, TransferFunction,
     transfer_function::{TransferFunctionError, TransferPoint},
 };
-use serde::Deserialize;
-use std::{fs, path::Path, path::PathBuf};
+use serde::{Deserialize, de::IgnoredAny};
+use std::path::{Path, PathBuf};
 
 /// Largest transfer function file, in bytes.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -28,16 +29,8 @@ pub enum TransferFileError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is too large to be one.
-    #[error("transfer function {}: {found} bytes, more than {FILE_BYTES_MAX}", path.display())]
-    TooLarge {
-        /// File.
-        path: PathBuf,
-        /// Its size.
-        found: u64,
-    },
     /// Neither of the two forms.
-    #[error("transfer function {}: {source}; expected {{\"points\": [{{\"value\", \"color\", \"opacity\"}}]}} or a ParaView preset with RGBPoints", path.display())]
+    #[error("transfer function {}: {}; expected {{\"points\": [{{\"value\", \"color\", \"opacity\"}}]}} or a ParaView preset with RGBPoints", path.display(), shortened(&source.to_string()))]
     Json {
         /// File.
         path: PathBuf,
@@ -64,14 +57,22 @@ pub enum TransferFileError {
     },
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Preset {
-    #[serde(rename = "RGBPoints")]
+    /// value, red, green, blue.
+    #[serde(rename = "RGBPoints", default)]
     rgb_points: Vec<f64>,
     /// value, opacity, midpoint, sharpness; the last two are not used.
     #[serde(default)]
     points: Vec<f64>,
+}
+
+/// Tells a preset that stands alone from brickmesh's own form.
+#[derive(Deserialize)]
+struct Form {
+    #[serde(rename = "RGBPoints")]
+    rgb_points: Option<IgnoredAny>,
 }
 
 /// Loads a transfer function; a preset is stretched over `range` (data units).
@@ -83,25 +84,25 @@ pub fn load(path: &Path, range: [f64; 2]) -> Result<TransferFunction, TransferFi
         path: path.to_owned(),
         source,
     };
-    let found = fs::metadata(path).map_err(io)?.len();
-    if found > FILE_BYTES_MAX {
-        return Err(TransferFileError::TooLarge {
-            path: path.to_owned(),
-            found,
-        });
-    }
-    let text = fs::read_to_string(path).map_err(io)?;
+    let text = bounded_file::read_text(path, FILE_BYTES_MAX).map_err(io)?;
     let json = |source| TransferFileError::Json {
         path: path.to_owned(),
         source,
     };
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(json)?;
-    let preset = value.as_array().and_then(|a| a.first()).unwrap_or(&value);
-    let transfer = if preset.get("RGBPoints").is_some() {
-        let preset: Preset = serde_json::from_value(preset.clone()).map_err(json)?;
+    // Read as what it is at once: a tree of any JSON takes many times the memory of the text.
+    let transfer = if text.trim_start().starts_with('[') {
+        let presets: Vec<Preset> = serde_json::from_str(&text).map_err(json)?;
+        let first = presets.into_iter().next().unwrap_or_default();
+        from_preset(&first, range, path)?
+    } else if serde_json::from_str::<Form>(&text)
+        .map_err(json)?
+        .rgb_points
+        .is_some()
+    {
+        let preset = serde_json::from_str(&text).map_err(json)?;
         from_preset(&preset, range, path)?
     } else {
-        serde_json::from_value(value).map_err(json)?
+        serde_json::from_str(&text).map_err(json)?
     };
     transfer
         .validate()
@@ -223,6 +224,7 @@ const HIGH_QUANTILE: f64 = 0.995;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_paraview_preset_is_stretched_over_the_range() {

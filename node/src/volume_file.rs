@@ -19,6 +19,7 @@ mod vti;
 
 pub use stream::VoxelStream;
 
+use crate::bounded_file::shortened;
 use brickmesh_topology::{VolumeDescription, VoxelType, volume::VolumeError};
 use std::{
     fs::File,
@@ -61,6 +62,19 @@ pub enum Problem {
     /// It cannot be opened or read.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// There is no such data set.
+    #[error(
+        "there is no such folder; an import leaves it only when it is whole: import the volume again"
+    )]
+    NoStore,
+    /// There is a folder where a file must be.
+    #[error(
+        "it is a folder; expected a volume file, or a .brickmesh folder with a manifest.json. Where an import was cut short, or copied in part, remove the folder and import the volume again"
+    )]
+    Folder,
+    /// There is a pipe or a device where a file must be: it has no size, and need not end.
+    #[error("it is no regular file; write the volume to a file first")]
+    NotAFile,
     /// Its name says no format.
     #[error("its name ends in no format that is known: {KNOWN}")]
     UnknownFormat,
@@ -139,8 +153,15 @@ impl Problem {
     ) -> Self {
         Self::Field {
             field: field.to_owned(),
-            found: found.to_string(),
+            found: shortened(&found.to_string()),
             expected: expected.into(),
+        }
+    }
+
+    pub(crate) fn voxel_type(field: &'static str, found: &str) -> Self {
+        Self::VoxelType {
+            field,
+            found: shortened(found),
         }
     }
 }
@@ -184,14 +205,12 @@ fn read_header(path: &Path) -> Result<Header, Problem> {
         .to_lowercase();
     let is = |endings: &[&str]| endings.iter().any(|e| name.ends_with(e));
     // A folder, or a file that is not there, is said so whatever its name.
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(Problem::field(
-            "path",
-            "a folder",
-            "a volume file, or a .brickmesh folder with a manifest.json",
-        ));
-    }
+    let file = match open_regular(path) {
+        Err(Problem::Io(e)) if e.kind() == io::ErrorKind::NotFound && is(&[".brickmesh"]) => {
+            return Err(Problem::NoStore);
+        }
+        opened => opened?,
+    };
     if is(&[".nrrd", ".nhdr"]) {
         nrrd::read(path, file)
     } else if is(&[".mha", ".mhd"]) {
@@ -204,6 +223,18 @@ fn read_header(path: &Path) -> Result<Header, Problem> {
         raw::read(path)
     } else {
         Err(Problem::UnknownFormat)
+    }
+}
+
+/// Opens a file that has a size; a pipe is not opened, as that could wait for ever.
+pub(crate) fn open_regular(path: &Path) -> Result<File, Problem> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        Err(Problem::Folder)
+    } else if kind.is_file() {
+        Ok(File::open(path)?)
+    } else {
+        Err(Problem::NotAFile)
     }
 }
 

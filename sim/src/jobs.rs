@@ -3,7 +3,7 @@
 //! The trees of an answer may be given back with the next frame's costs: then a brick's cost is
 //! shared among its former jobs as their former costs were, before they are split or merged.
 
-use crate::SimError;
+use crate::{SimError, check_id};
 use brickmesh_topology::{
     VoxelBox,
     brick_grid::DIM_MAX,
@@ -71,6 +71,8 @@ fn min_job() -> u64 {
 const COST_MAX_MICROS: u64 = 3_600_000_000;
 /// Most bricks: each can become a thousand jobs.
 const BRICKS_MAX: usize = 1 << 14;
+/// Most jobs of an answer.
+const JOBS_MAX: usize = 1 << 18;
 
 pub(crate) fn run(input: Input) -> Result<Output, SimError> {
     check(&input)?;
@@ -97,6 +99,10 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
                 owned,
                 cost_us: leaf.cost_micros,
             }));
+        if output.jobs.len() > JOBS_MAX {
+            let expected = "each brick gets so many: take a higher min_job_us, or fewer bricks";
+            return Err(field("min_job_us".into(), &input.min_job_us, expected));
+        }
         output.trees.push(Tree {
             brick: brick.id,
             nodes: tree,
@@ -160,6 +166,7 @@ fn check(input: &Input) -> Result<(), SimError> {
     }
     let mut ids = std::collections::BTreeSet::new();
     for brick in &input.bricks {
+        check_id("jobs", &brick.id)?;
         let id = brick.id.to_string();
         if brick.owned.is_empty() || brick.owned.hi.iter().any(|&v| v > DIM_MAX) {
             let found = format!("{:?}", brick.owned);
@@ -253,6 +260,8 @@ mod tests {
         input["trees"] = Value::Null;
         input["bricks"][1]["box"] = json!([[9, 9, 9], [9, 10, 10]]);
         assert!(text(&input).contains("box of brick 7"));
+        input["bricks"][1]["id"] = "x".repeat(300).into();
+        assert!(text(&input).contains("id is"));
         input["devices"] = 0.into();
         assert!(text(&input).contains("devices is 0"));
     }

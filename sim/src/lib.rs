@@ -22,7 +22,7 @@ pub enum SimError {
         found: String,
     },
     /// Input that is not the JSON asked for.
-    #[error("sim {what}: the input is not as expected: {source}")]
+    #[error("sim {what}: the input is not as expected: {}", shortened(&source.to_string()))]
     Json {
         /// Simulation.
         what: &'static str,
@@ -30,7 +30,7 @@ pub enum SimError {
         source: serde_json::Error,
     },
     /// A field out of its bounds.
-    #[error("sim {what}: {field} is {found}; {expected}")]
+    #[error("sim {what}: {field} is {}; {expected}", shortened(found))]
     Field {
         /// Simulation.
         what: &'static str,
@@ -59,6 +59,38 @@ pub fn run(what: &str, input: &str) -> Result<String, SimError> {
     }
 }
 
+/// Longest text of an input that an error repeats, in characters, and what of it is its end: there
+/// a decoder says where it was.
+const TEXT_CHARACTERS: (usize, usize) = (200, 60);
+
+/// A text for an error: names in an input can be as long as the input.
+fn shortened(text: &str) -> String {
+    let (most, last) = TEXT_CHARACTERS;
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let first: String = text.chars().take(most - last).collect();
+    let end: String = text.chars().skip(count - last).collect();
+    format!("{first} … {end}")
+}
+
+/// Longest id, in bytes: answers repeat ids, once for each job and more.
+const ID_BYTES_MAX: usize = 256;
+
+/// Checks the id of a device, a job or a brick.
+fn check_id(what: &'static str, id: &serde_json::Value) -> Result<(), SimError> {
+    if id.is_number() || id.as_str().is_some_and(|t| t.len() <= ID_BYTES_MAX) {
+        return Ok(());
+    }
+    Err(SimError::Field {
+        what,
+        field: "id".to_owned(),
+        found: id.to_string(),
+        expected: format!("it must be a number, or a text of {ID_BYTES_MAX} bytes at most"),
+    })
+}
+
 fn answer<I, O>(
     what: &'static str,
     input: &str,
@@ -71,4 +103,28 @@ where
     let json = |source| SimError::Json { what, source };
     let output = run(serde_json::from_str(input).map_err(json)?)?;
     serde_json::to_string_pretty(&output).map_err(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run;
+
+    #[test]
+    fn errors_are_short_however_long_the_names_of_an_input_are() {
+        let name = "x".repeat(10_000);
+        for (what, input) in [
+            ("schedule", format!(r#"{{"{name}": 1}}"#)),
+            (
+                "mesh",
+                format!(
+                    r#"{{"peers": [{{"id": "a"}}], "faults": [{{"frame": 0, "peer": "{name}", "kind": "slow"}}]}}"#
+                ),
+            ),
+        ] {
+            let error = run(what, &input).unwrap_err().to_string();
+            assert!(error.chars().count() < 400, "{error}");
+        }
+        let error = run("jobs", &format!(r#"{{"{name}": 1}}"#)).unwrap_err();
+        assert!(error.to_string().contains("line 1 column"), "{error}");
+    }
 }

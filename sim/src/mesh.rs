@@ -24,6 +24,12 @@ use serde::{Deserialize, Serialize};
 const PEERS_MAX: usize = 1024;
 /// Most frames.
 const FRAMES_MAX: u32 = 100_000;
+/// Most faults, and most leaps of the camera: each frame looks at all.
+const EVENTS_MAX: usize = 4096;
+/// Longest time that can be given, microseconds: an hour, so that no sum of times overflows.
+const TIME_MAX_MICROS: u64 = 3_600_000_000;
+/// Longest id of a peer, in bytes: every frame's report may name all.
+const ID_BYTES_MAX: usize = 256;
 
 /// What is simulated.
 #[derive(Deserialize)]
@@ -251,6 +257,11 @@ fn check(input: &Input) -> Result<(), SimError> {
     if let Some(pair) = ids.windows(2).find(|p| p[0] == p[1]) {
         return Err(field("peers", pair[0], "each id must be there once"));
     }
+    if let Some(long) = ids.iter().find(|id| id.len() > ID_BYTES_MAX) {
+        return Err(field("id", long.len(), "bytes; it may have 256 at most"));
+    }
+    check_path(&input.path)?;
+    check_times(input)?;
     let speeds = input.peers.iter().map(|p| ("speed", p.speed));
     let slow = input.faults.iter().map(|f| ("factor", f.factor));
     for (name, found) in speeds.chain(slow) {
@@ -272,12 +283,49 @@ fn check(input: &Input) -> Result<(), SimError> {
             return Err(field("faults", &fault.peer, "it must be the id of a peer"));
         }
     }
-    if !(1..=FRAMES_MAX).contains(&input.path.frames) {
+    Ok(())
+}
+
+fn check_path(path: &PathInput) -> Result<(), SimError> {
+    if !(1..=FRAMES_MAX).contains(&path.frames) {
+        return Err(field("frames", path.frames, "there must be 1 to 100000"));
+    }
+    if !(1e-3..=1e3).contains(&path.zoom) {
+        return Err(field("zoom", path.zoom, "it must be 0.001 to 1000"));
+    }
+    if !(-360.0..=360.0).contains(&path.spin) {
+        return Err(field("spin", path.spin, "it must be -360 to 360 degrees"));
+    }
+    if path.leaps.len() > EVENTS_MAX {
         return Err(field(
-            "frames",
-            input.path.frames,
-            "there must be 1 to 100000",
+            "leaps",
+            path.leaps.len(),
+            "there may be 4096 at most",
         ));
+    }
+    Ok(())
+}
+
+fn check_times(input: &Input) -> Result<(), SimError> {
+    if input.faults.len() > EVENTS_MAX {
+        return Err(field(
+            "faults",
+            input.faults.len(),
+            "there may be 4096 at most",
+        ));
+    }
+    let network = &input.network;
+    let times = [
+        ("latency_us", network.latency_us),
+        ("jitter_us", network.jitter_us),
+        ("detect_us", network.detect_us),
+        ("min_job_us", input.rules.min_job_us),
+    ];
+    let after = input.faults.iter().map(|f| ("after_us", f.after_us));
+    for (name, found) in times.into_iter().chain(after) {
+        if found > TIME_MAX_MICROS {
+            return Err(field(name, found, "it must be at most 3600000000, an hour"));
+        }
     }
     Ok(())
 }

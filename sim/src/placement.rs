@@ -1,6 +1,6 @@
 //! `sim placement`: who should hold which bricks.
 
-use crate::SimError;
+use crate::{SimError, check_id};
 use brickmesh_topology::{
     BrickGrid,
     placement::{PlacementMethod, place, quality, redundancy},
@@ -50,6 +50,10 @@ fn one() -> u64 {
 const EDGE: u32 = 32;
 /// Most bricks on an axis.
 const COUNT_MAX: u32 = 1024;
+/// Most devices times bricks: a bit each.
+const BITS_MAX: u64 = 1 << 30;
+/// Most pairs of bricks on one device, summed over the devices: quality looks at each.
+const PAIRS_MAX: u64 = 1 << 32;
 
 pub(crate) fn run(input: Input) -> Result<Output, SimError> {
     let field = |field: &str, found: String, expected: &str| SimError::Field {
@@ -67,7 +71,19 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
     }
     let grid = BrickGrid::new(input.bricks.map(|n| n * EDGE), EDGE)
         .map_err(|e| field("bricks", format!("{:?}", input.bricks), &e.to_string()))?;
-    let capacities: Vec<u32> = input.devices.iter().map(|d| d.capacity).collect();
+    let bricks = grid.brick_count();
+    let rooms = input.devices.iter().map(|d| d.capacity.min(bricks));
+    let capacities: Vec<u32> = rooms.collect();
+    let bits = u64::from(bricks) * capacities.len() as u64;
+    let pairs: u64 = capacities.iter().map(|&c| u64::from(c).pow(2)).sum();
+    if bits > BITS_MAX || pairs > PAIRS_MAX {
+        let found = format!("{} for {bricks} bricks", capacities.len());
+        let expected = "that takes too long: take fewer bricks, devices or less capacity";
+        return Err(field("devices", found, expected));
+    }
+    for device in &input.devices {
+        check_id("placement", &device.id)?;
+    }
     let placement = place(&grid, &capacities, input.method, input.seed);
     let redundancy = redundancy(grid.brick_count(), &placement.held);
     let placed = input
@@ -133,6 +149,9 @@ mod tests {
             text,
             "sim placement: bricks is [0, 3, 3]; each must be 1 to 1024"
         );
+        let large = r#"{"bricks":[1024,1024,1],"devices":[{"id":0,"capacity":4294967295}]}"#;
+        let text = crate::run("placement", large).unwrap_err().to_string();
+        assert!(text.contains("take fewer bricks"), "{text}");
         assert!(
             crate::run("placement", "{")
                 .unwrap_err()

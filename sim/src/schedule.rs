@@ -1,9 +1,10 @@
 //! `sim schedule`: who renders which job.
 
-use crate::SimError;
+use crate::{SimError, check_id};
 use brickmesh_topology::schedule::{SPEED_ONE, ScheduledJob, Scheduler};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,16 +59,18 @@ fn best_fit() -> Scheduler {
 
 /// Costs beyond this, an hour, are no frame's.
 const COST_MAX_MICROS: u64 = 3_600_000_000;
+/// Most devices, as many as a roster has.
+const DEVICES_MAX: usize = 4096;
+/// Most jobs.
+const JOBS_MAX: usize = 1 << 16;
+/// Most pairs of a job and a device that holds its brick: each is looked at, and kept.
+const PAIRS_MAX: usize = 1 << 24;
 
 pub(crate) fn run(input: Input) -> Result<Output, SimError> {
-    let field = |field: String, found: String, expected: &str| SimError::Field {
-        what: "schedule",
-        field,
-        found,
-        expected: expected.to_owned(),
-    };
+    check_counts(&input)?;
     let mut speeds = Vec::new();
     for d in &input.devices {
+        check_id("schedule", &d.id)?;
         if !(d.speed >= 1e-6 && d.speed <= 1e6) {
             let name = format!("speed of device {}", d.id);
             return Err(field(
@@ -78,8 +81,10 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
         }
         speeds.push(millionths(d.speed));
     }
-    let mut jobs = Vec::new();
+    let by_brick = holders(&input.devices);
+    let (mut jobs, mut pairs) = (Vec::new(), 0);
     for j in &input.jobs {
+        check_id("schedule", &j.id)?;
         if j.cost_us > COST_MAX_MICROS {
             let name = format!("cost_us of job {}", j.id);
             return Err(field(
@@ -88,8 +93,16 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
                 "it must be at most 3600000000",
             ));
         }
-        let holds = |(d, device): (usize, &Device)| device.bricks.contains(&j.brick).then_some(d);
-        let holders = input.devices.iter().enumerate().filter_map(holds).collect();
+        let holders = by_brick.get(&j.brick).cloned().unwrap_or_default();
+        pairs += holders.len();
+        if pairs > PAIRS_MAX {
+            let found = format!("held {PAIRS_MAX} times and more");
+            return Err(field(
+                "jobs".to_owned(),
+                found,
+                "take fewer jobs or devices",
+            ));
+        }
         jobs.push(ScheduledJob {
             cost_micros: j.cost_us,
             holders,
@@ -111,6 +124,43 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
         makespan_us: schedule.makespan_micros,
         lower_bound_us: schedule.lower_bound_micros,
     })
+}
+
+fn field(field: String, found: String, expected: &str) -> SimError {
+    SimError::Field {
+        what: "schedule",
+        field,
+        found,
+        expected: expected.to_owned(),
+    }
+}
+
+fn check_counts(input: &Input) -> Result<(), SimError> {
+    let counts = [
+        ("devices", input.devices.len(), DEVICES_MAX),
+        ("jobs", input.jobs.len(), JOBS_MAX),
+    ];
+    for (name, found, most) in counts {
+        if found > most {
+            let expected = format!("there may be {most} at most");
+            return Err(field(name.to_owned(), found.to_string(), &expected));
+        }
+    }
+    Ok(())
+}
+
+/// The devices that hold each brick, ascending.
+fn holders(devices: &[Device]) -> BTreeMap<u32, Vec<usize>> {
+    let mut out: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (d, device) in devices.iter().enumerate() {
+        for &brick in &device.bricks {
+            let of_brick = out.entry(brick).or_default();
+            if of_brick.last() != Some(&d) {
+                of_brick.push(d);
+            }
+        }
+    }
+    out
 }
 
 #[expect(
@@ -144,5 +194,24 @@ mod tests {
         assert!(with("refined").unwrap().contains("\"makespan_us\": 51"));
         let error = with("magic").unwrap_err().to_string();
         assert!(error.contains("`best-fit` or `refined`"), "{error}");
+    }
+
+    #[test]
+    fn what_would_take_too_much_memory_is_refused() {
+        let refused = |devices: String, jobs: String| {
+            let input = format!(r#"{{"devices":[{devices}],"jobs":[{jobs}]}}"#);
+            crate::run("schedule", &input).unwrap_err().to_string()
+        };
+        let many = |one: &str, count: usize| vec![one; count].join(",");
+        let job = r#"{"id":1,"brick":0,"cost_us":1}"#;
+        let device = r#"{"id":1,"bricks":[0,0]}"#;
+        assert!(refused(many(device, 4097), String::new()).contains("devices is 4097"));
+        let pairs = refused(many(device, 4096), many(job, 4097));
+        assert!(pairs.contains("take fewer"), "{pairs}");
+        let long = format!(r#"{{"id":"{}","bricks":[]}}"#, "x".repeat(257));
+        for id in [long.as_str(), r#"{"id":[],"bricks":[]}"#] {
+            let error = refused(id.to_owned(), String::new());
+            assert!(error.contains("id is"), "{error}");
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What the tests across rooms share: volumes by formula, a slow reference raycaster written from
-//! the conventions alone, comparisons of pictures, meshes in one process, peers on loopback,
-//! labs of several hosts.
+//! the conventions alone, comparisons of pictures, meshes in one process, peers on loopback, labs
+//! of several hosts, attacks on readers.
 
 pub mod compare;
+pub mod hostile;
 pub mod lab;
 pub mod mesh;
 pub mod network_peer;

@@ -434,3 +434,53 @@ fn damaged_compressed_data_are_an_error_with_the_place() {
         assert!(error.contains("expected 1048576"), "{error}");
     }
 }
+
+#[test]
+fn what_an_error_repeats_of_a_file_is_short() {
+    let long = "x".repeat(100_000);
+    let fields = format!("{NRRD_I16}endian: little\n");
+    for (name, contents) in [
+        ("v.nrrd", nrrd(&long, &[])),
+        ("v.nrrd", nrrd(&fields.replace("short", &long), &[])),
+        ("v.nhdr", nrrd(&format!("{fields}data file: {long}\n"), &[])),
+        (
+            "v.nrrd",
+            nrrd(&fields.replace("2 1 1", &"1 ".repeat(9999)), &[]),
+        ),
+        (
+            "v.mha",
+            format!("ElementType = {long}\n{long}").into_bytes(),
+        ),
+    ] {
+        let count = error_of(name, &contents).chars().count();
+        assert!(count < 600, "{count} characters");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |path: &Path, word: &str| {
+        let error = volume_file::open(path).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    };
+    // A pipe that nobody writes to: to open it would wait for ever.
+    let pipe = dir.path().join("pipe.nrrd");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    refused(&pipe, "no regular file");
+    // A device without an end.
+    let device = dir.path().join("device.vti");
+    std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
+    refused(&device, "no regular file");
+    let header = dir.path().join("v.nhdr");
+    let fields = format!("{NRRD_I16}endian: little\ndata file: pipe.nrrd\n");
+    fs::write(&header, nrrd(&fields, &[])).unwrap();
+    refused(&header, "data file");
+    refused(dir.path(), "it is a folder");
+    refused(
+        &dir.path().join("gone.brickmesh"),
+        "import the volume again",
+    );
+}

@@ -273,7 +273,7 @@ impl View {
             let n = f64::from(pixels);
             let first = ((lo[axis] + 1.0) * 0.5 * n - 1.5).floor().clamp(0.0, n) as u32;
             let end = ((hi[axis] + 1.0) * 0.5 * n + 1.5).ceil().clamp(0.0, n) as u32;
-            (end > first).then_some((first, end - first))
+            (end > first).then(|| (first, end - first))
         };
         let (x, width) = span(0, self.width)?;
         let (y, height) = span(1, self.height)?;
@@ -392,6 +392,17 @@ mod tests {
                     .view(8, 8)
                     .is_ok()
             );
+        }
+    }
+
+    #[test]
+    fn a_box_beside_the_picture_has_no_rectangle() {
+        let camera = Camera::whole(&volume());
+        let mut view = camera.view(8, 6).unwrap();
+        let all = VoxelBox::new([0; 3], [20, 30, 10]);
+        for aside in [1e3, -1e3, 1e30] {
+            view.eye = camera.eye + view.right * aside;
+            assert_eq!(view.rect_of(&volume(), &all), None, "{aside}");
         }
     }
 

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub const MANIFEST_VERSION: u32 = 2;
 /// Bins of the histogram.
 pub const HISTOGRAM_BINS: usize = 256;
+/// How often a voxel may be counted in a histogram: the smallest bricks store 7³ voxels and own 4³.
+const GHOSTS_COUNTED_MAX: u64 = 6;
 
 /// What a manifest says of one brick.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,13 +104,21 @@ pub enum ManifestError {
         /// Entries expected.
         expected: usize,
     },
-    /// A range that is not finite or upside down.
-    #[error("range of {what} is {}…{}; it must be finite and ascend", range[0], range[1])]
+    /// A range that no voxels have, or upside down.
+    #[error("range of {what} is {}…{}; it must be of numbers that a voxel can be, and ascend", range[0], range[1])]
     Range {
         /// The volume, or a brick.
         what: String,
         /// Range found.
         range: [f64; 2],
+    },
+    /// A histogram of far more voxels than the volume has.
+    #[error("histogram counts {found} voxels; with all ghosts there are {expected} at most")]
+    Histogram {
+        /// Voxels counted.
+        found: u128,
+        /// Voxels that there can be.
+        expected: u64,
     },
 }
 
@@ -136,7 +146,18 @@ impl TryFrom<ManifestParts> for Manifest {
         };
         count("bricks", parts.bricks.len(), grid.brick_count() as usize)?;
         count("histogram", parts.histogram.len(), HISTOGRAM_BINS)?;
-        let good = |r: &[f64; 2]| r[0].is_finite() && r[1].is_finite() && r[0] <= r[1];
+        let counted = parts.histogram.iter().map(|&n| u128::from(n)).sum();
+        let voxels: u64 = parts.volume.dims.iter().map(|&n| u64::from(n)).product();
+        let expected = voxels * GHOSTS_COUNTED_MAX;
+        if counted > u128::from(expected) {
+            return Err(ManifestError::Histogram {
+                found: counted,
+                expected,
+            });
+        }
+        // Every voxel type is read as f32; its bounds keep what follows from a range finite.
+        let largest = f64::from(f32::MAX);
+        let good = |r: &[f64; 2]| -largest <= r[0] && r[0] <= r[1] && r[1] <= largest;
         if !good(&parts.range) {
             return Err(ManifestError::Range {
                 what: "the volume".to_owned(),
@@ -322,6 +343,8 @@ mod tests {
         assert!(refused(|p| p.version = 9).contains("version is 9"));
         assert!(refused(|p| p.bricks.truncate(1)).contains("bricks has 1 entries, expected 2"));
         assert!(refused(|p| p.bricks[1].range = [f64::NAN, 1.0]).contains("brick 1"));
+        assert!(refused(|p| p.range = [-1e308, 1e308]).contains("the volume"));
+        assert!(refused(|p| p.histogram[3] = u64::MAX).contains("3456 at most"));
         assert!(refused(|p| p.volume.dims = [0, 8, 9]).contains("dims"));
         assert!(refused(|p| p.brick_edge = 1).contains("edge"));
     }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Largest number of points.
 pub const POINTS_MAX: usize = 4096;
 
+/// Largest value of a point, either sign: differences of values, and their products, are finite.
+const VALUE_MAX: f64 = 1e100;
+
 /// A point of a transfer function.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,8 +123,8 @@ impl TransferFunction {
                 found,
                 bound,
             };
-            if !point.value.is_finite() {
-                return Err(number("value", point.value, "finite"));
+            if !(-VALUE_MAX..=VALUE_MAX).contains(&point.value) {
+                return Err(number("value", point.value, "finite, and not beyond 1e100"));
             }
             if point.value < before {
                 return Err(TransferFunctionError::Order {

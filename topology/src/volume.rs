@@ -84,6 +84,15 @@ pub struct VolumeDescription {
     pub value_offset: f64,
 }
 
+/// Bounds of spacings, and of how far a scale may be from 1: beyond them squares and inverses of
+/// world coordinates and values, which cameras and devices form, are not finite any more.
+const SIZE_BOUNDS: (f64, f64) = (1e-30, 1e30);
+/// Largest coordinate of the origin, and largest offset of values.
+const COORDINATE_MAX: f64 = 1e36;
+/// Largest part of a direction: directions are of length 1, but for what a file's writer rounded
+/// or scaled.
+const DIRECTION_MAX: f64 = 1e3;
+
 /// What is wrong with a [`VolumeDescription`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -94,25 +103,27 @@ pub enum VolumeError {
         /// Dims found.
         dims: [u32; 3],
     },
-    /// A spacing that is no positive finite number.
-    #[error("spacing is {spacing:?}; each must be a positive finite number")]
+    /// A spacing that is no positive number, or beyond reason.
+    #[error("spacing is {spacing:?}; each must be a positive number, {:e} to {:e}", SIZE_BOUNDS.0, SIZE_BOUNDS.1)]
     Spacing {
         /// Spacing found.
         spacing: [f64; 3],
     },
     /// The axes do not span space.
-    #[error("direction {direction:?} is not invertible")]
+    #[error("direction {direction:?} is not invertible, or not of unit vectors")]
     Direction {
         /// Direction found, by columns.
         direction: [[f64; 3]; 3],
     },
-    /// An origin, scale or offset that is not finite, or a scale of 0.
-    #[error("{field} is {found}; it must be finite{}", if *field == "value_scale" { " and not 0" } else { "" })]
+    /// An origin, scale or offset that is not finite, or beyond reason.
+    #[error("{field} is {found}; {expected}")]
     Number {
         /// Name of the field.
         field: &'static str,
         /// Number found.
         found: f64,
+        /// What it must be.
+        expected: &'static str,
     },
 }
 
@@ -139,36 +150,36 @@ impl VolumeDescription {
         if self.dims.iter().any(|&n| n == 0 || n > DIM_MAX) {
             return Err(VolumeError::Dims { dims: self.dims });
         }
-        if self.spacing.iter().any(|&s| !(s.is_finite() && s > 0.0)) {
+        let sizes = SIZE_BOUNDS.0..=SIZE_BOUNDS.1;
+        if self.spacing.iter().any(|s| !sizes.contains(s)) {
             return Err(VolumeError::Spacing {
                 spacing: self.spacing,
             });
         }
         let det = self.direction_matrix().determinant();
-        if !(det.is_finite() && det.abs() > 1e-6) {
+        let mut parts = self.direction.iter().flatten();
+        if !(det.abs() > 1e-6 && parts.all(|d| d.abs() <= DIRECTION_MAX)) {
             return Err(VolumeError::Direction {
                 direction: self.direction,
             });
         }
-        if let Some(&found) = self.origin.iter().find(|o| !o.is_finite()) {
-            return Err(VolumeError::Number {
-                field: "origin",
+        let number = |field, found, good, expected| {
+            let wrong = VolumeError::Number {
+                field,
                 found,
-            });
+                expected,
+            };
+            if good { Ok(()) } else { Err(wrong) }
+        };
+        let coordinate = |x: f64| x.abs() <= COORDINATE_MAX;
+        let bounded = "it must be finite, and not beyond 1e36";
+        for found in self.origin {
+            number("origin", found, coordinate(found), bounded)?;
         }
-        if !(self.value_scale.is_finite() && self.value_scale.abs() > 0.0) {
-            return Err(VolumeError::Number {
-                field: "value_scale",
-                found: self.value_scale,
-            });
-        }
-        if !self.value_offset.is_finite() {
-            return Err(VolumeError::Number {
-                field: "value_offset",
-                found: self.value_offset,
-            });
-        }
-        Ok(())
+        let (scale, offset) = (self.value_scale, self.value_offset);
+        let scales = "it must be finite and not 0: 1e-30 to 1e30, either sign";
+        number("value_scale", scale, sizes.contains(&scale.abs()), scales)?;
+        number("value_offset", offset, coordinate(offset), bounded)
     }
 
     fn direction_matrix(&self) -> DMat3 {
@@ -259,13 +270,32 @@ mod tests {
             spacing.validate(),
             Err(VolumeError::Spacing { .. })
         ));
-        let flat = VolumeDescription {
-            direction: [[1.0, 0.0, 0.0]; 3],
-            ..good
+        // A determinant of 1, with squares beyond f64.
+        let stretched = [[1e200, 0.0, 0.0], [0.0, 1e-200, 0.0], [0.0, 0.0, 1.0]];
+        for direction in [[[1.0, 0.0, 0.0]; 3], stretched] {
+            let flat = VolumeDescription {
+                direction,
+                ..good.clone()
+            };
+            assert!(matches!(
+                flat.validate(),
+                Err(VolumeError::Direction { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn numbers_whose_squares_or_inverses_are_not_finite_are_refused() {
+        let good = VolumeDescription::new([4, 5, 6], VoxelType::F32);
+        let error = |change: fn(&mut VolumeDescription)| {
+            let mut volume = good.clone();
+            change(&mut volume);
+            volume.validate().unwrap_err().to_string()
         };
-        assert!(matches!(
-            flat.validate(),
-            Err(VolumeError::Direction { .. })
-        ));
+        assert!(error(|v| v.spacing = [1e200; 3]).contains("spacing"));
+        assert!(error(|v| v.spacing[1] = 1e-310).contains("spacing"));
+        assert!(error(|v| v.origin[2] = 1e300).contains("origin is"));
+        assert!(error(|v| v.value_scale = -1e300).contains("value_scale"));
+        assert!(error(|v| v.value_offset = f64::NAN).contains("value_offset"));
     }
 }

@@ -41,16 +41,17 @@ impl VoxelBox {
         std::array::from_fn(|a| self.hi[a].saturating_sub(self.lo[a]))
     }
 
-    /// Number of voxels inside.
+    /// Number of voxels inside; what no number holds, of a box that is not checked yet, is the largest.
     #[must_use]
     pub fn voxel_count(&self) -> u64 {
-        self.size().iter().map(|&n| u64::from(n)).product()
+        let size = self.size().map(u64::from);
+        size.iter().fold(1, |product, &n| product.saturating_mul(n))
     }
 
     /// Whether no voxel is inside.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.voxel_count() == 0
+        self.size().contains(&0)
     }
 
     /// Whether `other` lies in this box entirely.
@@ -114,6 +115,14 @@ mod tests {
         let (lo, hi) = VoxelBox::new([0, 32, 0], [32, 64, 9]).owned_points([64, 64, 9]);
         assert_eq!(lo, [0.0, 32.0, 0.0]);
         assert_eq!(hi, [32.0, 63.0_f32.next_up(), 8.0_f32.next_up()]);
+    }
+
+    #[test]
+    fn the_largest_box_is_not_empty() {
+        let huge = VoxelBox::new([0; 3], [1 << 22; 3]);
+        assert!(!huge.is_empty() && huge.voxel_count() == u64::MAX);
+        let flat = VoxelBox::new([0; 3], [u32::MAX, 0, u32::MAX]);
+        assert!(flat.is_empty() && flat.voxel_count() == 0);
     }
 
     #[test]

@@ -91,6 +91,7 @@ struct Cutter<'a> {
     gather: Gather<'a>,
     /// Open layers by bz.
     layers: BTreeMap<u32, Layer>,
+    /// Of the bricks that are finished, in index order.
     records: Vec<BrickRecord>,
     values: Values,
     /// Rows of one slice of one row of bricks, gathered by brick.
@@ -99,13 +100,8 @@ struct Cutter<'a> {
 
 impl<'a> Cutter<'a> {
     fn new(grid: BrickGrid, voxel: VoxelType, gather: Gather<'a>) -> Self {
-        let nothing = BrickRecord {
-            digest: Digest::of(b""),
-            range: [0.0; 2],
-            cells: None,
-        };
         Self {
-            records: vec![nothing; grid.brick_count() as usize],
+            records: Vec::new(),
             values: Values::new(voxel),
             layers: BTreeMap::new(),
             slices: BTreeMap::new(),
@@ -132,7 +128,9 @@ impl<'a> Cutter<'a> {
 
     /// Opens the layers that begin at slice z.
     fn open_layers(&mut self, z: u32) -> std::io::Result<()> {
-        for bz in 0..self.grid.counts()[2] {
+        // A layer begins with its ghosts, in the layer before.
+        let near = z / self.grid.edge();
+        for bz in near..(near + 2).min(self.grid.counts()[2]) {
             if self.z_span(bz).0 == z && !self.layers.contains_key(&bz) {
                 let sizes: Vec<u64> = self
                     .layer_bricks(bz)
@@ -207,7 +205,8 @@ impl<'a> Cutter<'a> {
                 let bytes = layer.take(within).map_err(io)?;
                 let record = BrickRecord::of(&self.grid, brick, self.voxel, &bytes);
                 let digest = record.digest;
-                self.records[brick.0 as usize] = record;
+                debug_assert_eq!(self.records.len(), brick.0 as usize, "in index order");
+                self.records.push(record);
                 on_brick(brick, digest, bytes)?;
             }
         }

@@ -1,22 +1,24 @@
-//! A data set as a `.brickmesh` folder.
+//! A data set as a `.brickmesh` folder: opened, read, and every brick checked.
+//!
+//! Not here: how it is made (`importing`).
 
-use super::{BrickStoreError, OnProgress, bricker, layers::Gather};
-use crate::volume_file::VolumeFile;
+use super::{BrickStoreError, OnProgress, manifest_file};
+use crate::bounded_file;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{BrickIndex, Digest, Manifest};
 use bytes::Bytes;
 use std::{
-    fs::{self, File},
-    io::{BufWriter, Write as _},
+    collections::BTreeSet,
+    io,
     path::{Path, PathBuf},
 };
 
 /// File of the manifest.
 pub(super) const MANIFEST: &str = "manifest.json";
 /// Folder of the bricks.
-const BRICKS: &str = "bricks";
-/// Largest manifest, in bytes: a million bricks of a hundred and twenty.
-const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+pub(super) const BRICKS: &str = "bricks";
+/// Largest manifest, in bytes: a hundred thousand bricks and more.
+pub(super) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
 /// Bricks on disk; each is checked when it is read.
 #[derive(Debug)]
@@ -32,45 +34,76 @@ impl DirectoryStore {
     /// [`BrickStoreError`] where there is none, or it cannot be used.
     pub fn open(path: &Path) -> Result<Self, BrickStoreError> {
         let file = path.join(MANIFEST);
-        let io = BrickStoreError::io(&file);
-        let length = fs::metadata(&file).map_err(&io)?.len();
-        let wrong = |why| BrickStoreError::Manifest {
-            path: file.clone(),
-            why,
-        };
-        if length > MANIFEST_BYTES_MAX {
-            return Err(wrong(format!(
-                "{length} bytes, more than {MANIFEST_BYTES_MAX}"
-            )));
-        }
-        let text = fs::read(&file).map_err(&io)?;
-        let manifest = serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))?;
-        Ok(Self {
+        let bytes =
+            bounded_file::read(&file, MANIFEST_BYTES_MAX).map_err(BrickStoreError::io(&file))?;
+        let manifest = manifest_file::decode(bytes)
+            .map_err(|why| BrickStoreError::Manifest { path: file, why })?;
+        Ok(Self::new(path, manifest))
+    }
+
+    pub(super) fn new(path: &Path, manifest: Manifest) -> Self {
+        Self {
             path: path.to_owned(),
             manifest,
-        })
+        }
+    }
+
+    /// Reads every brick; returns the damaged ones, in index order, and what is wrong with each.
+    ///
+    /// # Errors
+    /// [`BrickStoreError::Stopped`] where `progress` says so.
+    pub fn verify(
+        &self,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<(BrickIndex, BrickStoreError)>, BrickStoreError> {
+        let mut damaged = Vec::new();
+        // Equal bricks are one file, which is read once.
+        let mut whole = BTreeSet::new();
+        let count = u64::from(self.manifest.grid().brick_count());
+        for brick in self.manifest.grid().bricks() {
+            if !progress(brick.0.into(), count) {
+                return Err(BrickStoreError::Stopped);
+            }
+            let key = (
+                self.manifest.brick_digest(brick),
+                self.manifest.brick_bytes(brick),
+            );
+            if whole.contains(&key) {
+                continue;
+            }
+            match self.read_checked(brick) {
+                Ok(_) => {
+                    whole.insert(key);
+                }
+                Err(error) => damaged.push((brick, error)),
+            }
+        }
+        Ok(damaged)
     }
 
     fn read_checked(&self, brick: BrickIndex) -> Result<Bytes, BrickStoreError> {
         let digest = self.manifest.brick_digest(brick);
         let path = brick_path(&self.path, digest);
+        let expected = self.manifest.brick_bytes(brick);
         let damaged = |found: String, expected: String| BrickStoreError::Damaged {
             path: path.clone(),
             brick: brick.0,
             found,
             expected,
         };
-        let length = fs::metadata(&path)
-            .map_err(BrickStoreError::io(&path))?
-            .len();
-        let expected = self.manifest.brick_bytes(brick);
-        if length != expected {
-            return Err(damaged(
-                format!("{length} bytes"),
-                format!("{expected} bytes"),
-            ));
+        let length = |found: &str| damaged(found.to_owned(), format!("{expected} bytes"));
+        let bytes = bounded_file::read(&path, expected).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => length("no file"),
+            io::ErrorKind::FileTooLarge => length("more bytes"),
+            _ => BrickStoreError::Brick {
+                path: path.clone(),
+                brick: brick.0,
+                source,
+            },
+        })?;
+        if bytes.len() as u64 != expected {
+            return Err(length(&format!("{} bytes", bytes.len())));
         }
-        let bytes = fs::read(&path).map_err(BrickStoreError::io(&path))?;
         let found = Digest::of(&bytes);
         if found != digest {
             return Err(damaged(
@@ -99,109 +132,19 @@ impl BrickSource for DirectoryStore {
     }
 }
 
-fn brick_path(folder: &Path, digest: Digest) -> PathBuf {
+/// File of the brick of this digest.
+pub(super) fn brick_path(folder: &Path, digest: Digest) -> PathBuf {
     folder.join(BRICKS).join(digest.to_string())
 }
-
-/// Cuts a volume into a new folder: made beside `out` under another name and renamed when whole.
-pub(super) fn import(
-    file: &VolumeFile,
-    edge: u32,
-    out: &Path,
-    layer_bytes_max: u64,
-    progress: OnProgress<'_>,
-) -> Result<DirectoryStore, BrickStoreError> {
-    if out.symlink_metadata().is_ok() {
-        return Err(BrickStoreError::Exists {
-            path: out.to_owned(),
-        });
-    }
-    let parent = match out.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
-    let made = tempfile::Builder::new()
-        .prefix(".brickmesh-import-")
-        .tempdir_in(parent)
-        .map_err(BrickStoreError::io(parent))?;
-    let bricks = made.path().join(BRICKS);
-    fs::create_dir(&bricks).map_err(BrickStoreError::io(&bricks))?;
-    let gather = Gather::Bounded {
-        layer_bytes_max,
-        scratch: made.path(),
-    };
-    let manifest = bricker::cut(file, edge, gather, progress, &mut |_, digest, bytes| {
-        let path = brick_path(made.path(), digest);
-        if path.exists() {
-            return Ok(());
-        }
-        fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
-    })?;
-    write_manifest(&made.path().join(MANIFEST), &manifest)?;
-    readable_by_all(made.path());
-    fs::rename(made.path(), out).map_err(BrickStoreError::io(out))?;
-    // The folder has gone to its place: there is nothing to take away any more.
-    drop(made.keep());
-    Ok(DirectoryStore {
-        path: out.to_owned(),
-        manifest,
-    })
-}
-
-fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), BrickStoreError> {
-    let io = BrickStoreError::io(path);
-    let mut writer = BufWriter::new(File::create(path).map_err(&io)?);
-    serde_json::to_writer(&mut writer, manifest).map_err(|e| BrickStoreError::Manifest {
-        path: path.to_owned(),
-        why: e.to_string(),
-    })?;
-    writer.flush().map_err(&io)?;
-    writer.get_ref().sync_all().map_err(&io)
-}
-
-/// Temporary folders are private; a data set is not.
-#[cfg(unix)]
-fn readable_by_all(path: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    if let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(0o755)) {
-        tracing::debug!(%error, "the folder stays private");
-    }
-}
-
-#[cfg(not(unix))]
-fn readable_by_all(_: &Path) {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume_file;
-
-    fn volume(folder: &Path) -> VolumeFile {
-        let path = folder.join("v_20x10x9_uint16.raw");
-        let bytes: Vec<u8> = (0..3600_u16).map(|i| (i % 251) as u8).collect();
-        fs::write(&path, bytes).unwrap();
-        volume_file::open(&path).unwrap()
-    }
-
-    #[test]
-    fn an_import_through_scratch_files_leaves_only_the_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        let (file, out) = (volume(dir.path()), dir.path().join("out"));
-        let store = import(&file, 6, &out, 0, &mut |_, _| true).unwrap();
-        for brick in store.manifest().grid().bricks() {
-            assert_eq!(store.read(brick).unwrap().len() as u64, {
-                store.manifest().brick_bytes(brick)
-            });
-        }
-        let names = |path: &Path| {
-            let entries = fs::read_dir(path).unwrap();
-            let mut all: Vec<_> = entries.map(|e| e.unwrap().file_name()).collect();
-            all.sort();
-            all
-        };
-        assert_eq!(names(dir.path()), ["out", "v_20x10x9_uint16.raw"]);
-        assert_eq!(names(&out), [BRICKS, MANIFEST]);
-    }
+    use crate::{
+        brick_store::{import, importing::tests::volume},
+        volume_file,
+    };
+    use std::fs;
 
     #[test]
     fn equal_bricks_are_one_file() {
@@ -210,45 +153,75 @@ mod tests {
         fs::write(&path, vec![0; 64_000]).unwrap();
         let file = volume_file::open(&path).unwrap();
         let out = dir.path().join("out");
-        let store = import(&file, 8, &out, u64::MAX, &mut |_, _| true).unwrap();
+        let store = import(&file, 8, &out, &mut |_, _| true).unwrap();
         assert_eq!(store.manifest().grid().brick_count(), 125);
         // First, inner and last bricks of an axis store 10, 11 and 9 voxels: equal counts of
         // zeros are equal bytes, whatever their box.
         let distinct = fs::read_dir(out.join(BRICKS)).unwrap().count();
         assert!(distinct <= 10, "{distinct} files");
+        assert!(store.verify(&mut |_, _| true).unwrap().is_empty());
     }
 
     #[test]
-    fn what_is_wrong_with_a_folder_is_told_with_the_file() {
+    fn what_is_wrong_with_a_folder_is_told_with_file_and_brick() {
         let dir = tempfile::tempdir().unwrap();
         let (file, out) = (volume(dir.path()), dir.path().join("out"));
-        let store = import(&file, 6, &out, u64::MAX, &mut |_, _| true).unwrap();
+        let store = import(&file, 6, &out, &mut |_, _| true).unwrap();
         let first = brick_path(&out, store.manifest().brick_digest(BrickIndex(0)));
-        fs::write(&first, [1, 2, 3]).unwrap();
-        let cut = store.read(BrickIndex(0)).unwrap_err().what;
+        let good = fs::read(&first).unwrap();
         let expected = format!("{} bytes", store.manifest().brick_bytes(BrickIndex(0)));
-        assert!(
-            cut.contains("3 bytes") && cut.contains(&expected) && cut.contains(BRICKS),
-            "{cut}"
-        );
+        let damaged = |found: &str, expected: &str| {
+            let error = store.read(BrickIndex(0)).unwrap_err().what;
+            let parts = [found, expected, "brick 0 ", &first.display().to_string()];
+            assert!(parts.iter().all(|p| error.contains(p)), "{error}");
+            let found = store.verify(&mut |_, _| true).unwrap();
+            assert_eq!((found.len(), found[0].0), (1, BrickIndex(0)));
+        };
+        fs::write(&first, [1, 2, 3]).unwrap();
+        damaged("3 bytes", &expected);
+        fs::write(&first, [good.as_slice(), &[0]].concat()).unwrap();
+        damaged("more bytes", &expected);
+        let mut changed = good.clone();
+        changed[7] ^= 4;
+        fs::write(&first, changed).unwrap();
+        damaged("digest", "import the volume again");
         fs::remove_file(&first).unwrap();
-        let gone = store.read(BrickIndex(0)).unwrap_err().what;
-        assert!(gone.contains(&first.display().to_string()), "{gone}");
+        damaged("no file", &expected);
+        fs::create_dir(&first).unwrap();
+        damaged("cannot be read", "directory");
         let outside = store.read(BrickIndex(999)).unwrap_err().what;
         assert!(outside.contains("999"), "{outside}");
+    }
 
+    #[test]
+    fn a_manifest_that_was_cut_off_or_changed_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, out) = (volume(dir.path()), dir.path().join("out"));
+        import(&file, 6, &out, &mut |_, _| true).unwrap();
         let manifest = out.join(MANIFEST);
-        let text = fs::read_to_string(&manifest).unwrap();
-        let refused = |text: String| {
-            fs::write(&manifest, text).unwrap();
+        let good = fs::read(&manifest).unwrap();
+        let refused = |bytes: &[u8], why: &str| {
+            fs::write(&manifest, bytes).unwrap();
             let error = DirectoryStore::open(&out).unwrap_err().to_string();
-            assert!(error.contains(MANIFEST), "{error}");
-            error
+            assert!(error.contains(MANIFEST) && error.contains(why), "{error}");
         };
-        assert!(refused(text[..text.len() / 2].to_owned()).contains("EOF"));
-        assert!(refused(text.replace("\"version\":2", "\"version\":9")).contains("version is 9"));
-        assert!(refused(text.replace("[20,10,9]", "[20,10,90]")).contains("bricks has"));
+        for end in [0, 1, good.len() / 2, good.len() - 1] {
+            refused(&good[..end], "cut off");
+        }
+        for at in [0, good.len() / 3, good.len() - 99] {
+            let mut changed = good.clone();
+            changed[at] ^= 1;
+            refused(&changed, "import the volume again");
+        }
+        let resealed = |from: &str, to: &str| {
+            manifest_file::resealed(&good, |text| text.replacen(from, to, 1))
+        };
+        refused(&resealed("\"version\":2", "\"version\":9"), "version is 9");
+        refused(&resealed("[20,10,9]", "[20,10,90]"), "bricks has");
+        refused(&resealed("{", ""), "expected");
         let absent = DirectoryStore::open(dir.path()).unwrap_err().to_string();
         assert!(absent.contains(MANIFEST), "{absent}");
+        fs::write(&manifest, &good).unwrap();
+        assert!(DirectoryStore::open(&out).is_ok());
     }
 }

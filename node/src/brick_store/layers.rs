@@ -1,7 +1,8 @@
 //! Where the bricks of an open layer gather: in memory, or in a scratch file where they do not
 //! fit.
 //!
-//! Invariant: the scratch file is made where the data set is made, never in the system's folder
+//! Invariants: memory follows the voxels that have come, so that a header that lies costs nothing;
+//! the scratch file is made where the data set is made, never in the system's folder
 //! for temporary files: that may be kept in memory, or be too small.
 
 use std::{
@@ -27,8 +28,8 @@ pub(super) enum Gather<'a> {
 /// The bricks of one layer in z, while rows are scattered into them.
 #[derive(Debug)]
 pub(super) enum Layer {
-    /// A buffer a brick.
-    Memory(Vec<Vec<u8>>),
+    /// A buffer a brick, and what it will hold.
+    Memory(Vec<(Vec<u8>, usize)>),
     /// One after another in a file that has no name any more.
     Scratch {
         /// The file.
@@ -47,8 +48,8 @@ impl Layer {
                 scratch,
             } if sizes.iter().sum::<u64>() > layer_bytes_max => scratch,
             _ => {
-                let zeros = |&n: &u64| vec![0; usize::try_from(n).unwrap_or(usize::MAX)];
-                return Ok(Self::Memory(sizes.iter().map(zeros).collect()));
+                let empty = |&n: &u64| (Vec::new(), usize::try_from(n).unwrap_or(usize::MAX));
+                return Ok(Self::Memory(sizes.iter().map(empty).collect()));
             }
         };
         let mut starts = vec![0];
@@ -61,12 +62,19 @@ impl Layer {
         })
     }
 
-    /// Writes a run of bytes into a brick.
+    /// Writes the next run of bytes of a brick, which starts `at` bytes from its first.
     pub(super) fn write(&mut self, brick: usize, at: u64, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Memory(bricks) => {
-                let at = usize::try_from(at).unwrap_or(usize::MAX);
-                bricks[brick][at..at + bytes.len()].copy_from_slice(bytes);
+                let (gathered, whole) = &mut bricks[brick];
+                debug_assert_eq!(gathered.len() as u64, at, "runs come in order");
+                let needed = gathered.len() + bytes.len();
+                if gathered.capacity() < needed {
+                    // Doubled, but never beyond the whole brick: nothing is left over at the end.
+                    let room = needed.max(2 * gathered.len()).min(needed.max(*whole));
+                    gathered.reserve_exact(room - gathered.len());
+                }
+                gathered.extend_from_slice(bytes);
                 Ok(())
             }
             Self::Scratch { file, starts } => {
@@ -79,7 +87,7 @@ impl Layer {
     /// Takes a finished brick out.
     pub(super) fn take(&mut self, brick: usize) -> io::Result<Vec<u8>> {
         match self {
-            Self::Memory(bricks) => Ok(std::mem::take(&mut bricks[brick])),
+            Self::Memory(bricks) => Ok(std::mem::take(&mut bricks[brick].0)),
             Self::Scratch { file, starts } => {
                 let length =
                     usize::try_from(starts[brick + 1] - starts[brick]).unwrap_or(usize::MAX);

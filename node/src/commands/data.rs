@@ -9,6 +9,12 @@ use crate::{
     stop::Stop,
     volume_file,
 };
+use brickmesh_topology::BrickIndex;
+
+/// Damaged bricks that are told one by one.
+const DAMAGED_SHOWN_MAX: usize = 20;
+/// Voxels that are read at a time to verify a file, in bytes; whole voxels of every type.
+const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     let file = volume_file::open(&args.volume)?;
@@ -29,26 +35,77 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     Ok(())
 }
 
-pub(super) fn info(args: &InfoArgs) -> CommandResult {
+pub(super) fn info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     if args.volume.join("manifest.json").is_file() {
-        let store = brick_store::DirectoryStore::open(&args.volume)?;
-        let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
-        let stats = VolumeStats::of(manifest);
-        if args.json {
-            println!("{}", serde_json::to_string_pretty(&stats)?);
-        } else {
-            let [x, y, z] = stats.brick_counts;
-            print_volume(manifest.volume(), "brickmesh store");
-            println!("values      {} … {}", stats.range[0], stats.range[1]);
-            println!(
-                "bricks      {x} x {y} x {z} of {}³ voxels",
-                stats.brick_edge
-            );
-            println!("data set    {}", stats.data_set);
+        store_info(args, stop)
+    } else {
+        file_info(args, stop)
+    }
+}
+
+fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
+    let store = brick_store::DirectoryStore::open(&args.volume)?;
+    let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
+    let stats = VolumeStats::of(manifest);
+    let damaged = if args.verify {
+        Some(damaged_bricks(&store, stop)?)
+    } else {
+        None
+    };
+    if args.json {
+        let mut json = serde_json::to_value(&stats)?;
+        if let Some(damaged) = &damaged {
+            let indices: Vec<u32> = damaged.iter().map(|(brick, _)| brick.0).collect();
+            json["damaged"] = indices.into();
+        }
+        println!("{}", serde_json::to_string_pretty(&json)?);
+    } else {
+        let [x, y, z] = stats.brick_counts;
+        print_volume(manifest.volume(), "brickmesh store");
+        println!("values      {} … {}", stats.range[0], stats.range[1]);
+        println!(
+            "bricks      {x} x {y} x {z} of {}³ voxels",
+            stats.brick_edge
+        );
+        println!("data set    {}", stats.data_set);
+    }
+    let Some(damaged) = damaged else {
+        return Ok(());
+    };
+    let count = manifest.grid().brick_count();
+    if damaged.is_empty() {
+        if !args.json {
+            println!("verified    {count} bricks are what the manifest says");
         }
         return Ok(());
     }
+    for (_, error) in damaged.iter().take(DAMAGED_SHOWN_MAX) {
+        eprintln!("{error}");
+    }
+    Err(format!(
+        "{}: {} of {count} bricks are damaged; import the volume again",
+        args.volume.display(),
+        damaged.len()
+    )
+    .into())
+}
+
+fn damaged_bricks(
+    store: &brick_store::DirectoryStore,
+    stop: &Stop,
+) -> Result<Vec<(BrickIndex, brick_store::BrickStoreError)>, brick_store::BrickStoreError> {
+    let mut progress = Progress::new("verifying");
+    store.verify(&mut |done, total| {
+        progress.show(done, total);
+        !stop.is_said()
+    })
+}
+
+fn file_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     let file = volume_file::open(&args.volume)?;
+    if args.verify {
+        read_all(&file, stop)?;
+    }
     let volume = &file.description;
     if args.json {
         let json = serde_json::json!({
@@ -60,8 +117,29 @@ pub(super) fn info(args: &InfoArgs) -> CommandResult {
         println!("{}", serde_json::to_string_pretty(&json)?);
     } else {
         print_volume(volume, file.format);
+        if args.verify {
+            println!("verified    every voxel can be read");
+        }
     }
     Ok(())
+}
+
+/// Reads every voxel of a file and keeps none.
+fn read_all(file: &volume_file::VolumeFile, stop: &Stop) -> CommandResult {
+    let mut progress = Progress::new("verifying");
+    let mut stream = file.voxels()?;
+    let (total, mut done) = (file.description.voxel_bytes(), 0);
+    let mut voxels = vec![0; CHUNK_BYTES];
+    while done < total {
+        let n = usize::try_from(total - done).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        stream.read(&mut voxels[..n])?;
+        done += n as u64;
+        progress.show(done, total);
+        if stop.is_said() {
+            return Err("stopped before all of it was read".into());
+        }
+    }
+    Ok(stream.finish()?)
 }
 
 fn print_volume(volume: &brickmesh_topology::VolumeDescription, format: &str) {

@@ -1,11 +1,10 @@
 //! Small parts of text headers: bounded lines, numbers, data files.
 
-use super::{HEADER_BYTES_MAX, Problem};
+use super::{HEADER_BYTES_MAX, Problem, open_regular};
 use brickmesh_topology::volume::VolumeDescription;
 use glam::DMat3;
 use std::{
-    fs::File,
-    io::{BufRead, Read as _},
+    io::{self, BufRead, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -64,17 +63,25 @@ pub(super) fn dims(field: &str, text: &str) -> Result<[u32; 3], Problem> {
     Ok([three[0], three[1], three[2]])
 }
 
+/// Longest name of a data file, in bytes: more than any system takes.
+const NAME_BYTES_MAX: usize = 4096;
+
 /// A data file named by a header: beside it, unless the name is absolute.
 pub(super) fn detached(header: &Path, field: &'static str, name: &str) -> Result<PathBuf, Problem> {
-    let data = header.parent().unwrap_or(Path::new("")).join(name);
-    match File::open(&data) {
-        Ok(_) => Ok(data),
-        Err(source) => Err(Problem::Detached {
-            field,
-            data,
-            source,
-        }),
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Problem::field(field, name, "the name of a file"));
     }
+    let data = header.parent().unwrap_or(Path::new("")).join(name);
+    let source = match open_regular(&data) {
+        Ok(_) => return Ok(data),
+        Err(Problem::Io(source)) => source,
+        Err(other) => io::Error::other(other.to_string()),
+    };
+    Err(Problem::Detached {
+        field,
+        data,
+        source,
+    })
 }
 
 /// Sets spacing and unit directions from the columns of world-from-grid.

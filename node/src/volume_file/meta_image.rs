@@ -137,9 +137,6 @@ fn voxel(text: &str) -> Result<VoxelType, Problem> {
         "MET_USHORT" => Ok(VoxelType::U16),
         "MET_SHORT" => Ok(VoxelType::I16),
         "MET_FLOAT" => Ok(VoxelType::F32),
-        other => Err(Problem::VoxelType {
-            field: "ElementType",
-            found: other.to_owned(),
-        }),
+        other => Err(Problem::voxel_type("ElementType", other)),
     }
 }

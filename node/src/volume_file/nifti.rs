@@ -165,10 +165,10 @@ fn voxel(code: i16) -> Result<VoxelType, Problem> {
         512 => Ok(VoxelType::U16),
         4 => Ok(VoxelType::I16),
         16 => Ok(VoxelType::F32),
-        other => Err(Problem::VoxelType {
-            field: "datatype",
-            found: format!("{} (code {other})", type_name(other)),
-        }),
+        other => {
+            let found = format!("{} (code {other})", type_name(other));
+            Err(Problem::voxel_type("datatype", &found))
+        }
     }
 }
 

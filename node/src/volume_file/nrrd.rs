@@ -7,6 +7,7 @@ use super::{
     header::{detached, dims, floats_n, line, set_columns},
     stream::{DataPlan, Packing},
 };
+use crate::bounded_file::shortened;
 use brickmesh_topology::{VolumeDescription, VoxelType};
 use glam::{DMat3, DVec3};
 use std::{
@@ -97,6 +98,7 @@ fn check_dimension(text: &str, sizes: &str) -> Result<(), Problem> {
     if text.parse() == Ok(axes) {
         return Ok(());
     }
+    let sizes = shortened(sizes);
     let expected = format!("{axes}, as \"sizes\" has {axes} numbers ({sizes})");
     Err(Problem::field("dimension", text, expected))
 }
@@ -197,9 +199,6 @@ fn voxel(text: &str) -> Result<VoxelType, Problem> {
             Ok(VoxelType::I16)
         }
         "float" => Ok(VoxelType::F32),
-        other => Err(Problem::VoxelType {
-            field: "type",
-            found: other.to_owned(),
-        }),
+        other => Err(Problem::voxel_type("type", other)),
     }
 }

@@ -34,10 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Header, Problem> {
         "int16" => VoxelType::I16,
         "float32" => VoxelType::F32,
         other => {
-            return Err(Problem::VoxelType {
-                field: "file name",
-                found: other.to_owned(),
-            });
+            return Err(Problem::voxel_type("file name", other));
         }
     };
     let description = VolumeDescription::new(dims, voxel);

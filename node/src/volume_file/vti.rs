@@ -282,10 +282,7 @@ fn voxel(text: &str) -> Result<VoxelType, Problem> {
         "UInt16" => Ok(VoxelType::U16),
         "Int16" => Ok(VoxelType::I16),
         "Float32" => Ok(VoxelType::F32),
-        other => Err(Problem::VoxelType {
-            field: "DataArray type",
-            found: other.to_owned(),
-        }),
+        other => Err(Problem::voxel_type("DataArray type", other)),
     }
 }
 

@@ -31,6 +31,9 @@ const JOB_MICROS: u64 = 200;
 const ASK_AGAIN_MICROS: u64 = 50_000;
 /// An attempt's time besides eight times what its schedule expects, as the requester's.
 const ATTEMPT_MICROS: u64 = 10_000_000;
+/// Longest time that a schedule is taken to expect, and that a job really takes on a device of
+/// speed 1, microseconds: a day, so that no sum of times overflows.
+const EXPECTED_MICROS_MAX: u64 = 86_400_000_000;
 
 /// What happened in a frame.
 #[derive(Debug, PartialEq, Serialize)]
@@ -269,7 +272,8 @@ impl Cluster {
                 a.push(fault.after_us, Event::Fault(index));
             }
         }
-        let time = ATTEMPT_MICROS + 8 * a.plan.schedule.makespan_micros;
+        let expected = a.plan.schedule.makespan_micros.min(EXPECTED_MICROS_MAX);
+        let time = ATTEMPT_MICROS + 8 * expected;
         a.push(start + time, Event::Deadline);
         if a.tracker.is_whole() {
             return (start, FrameVerdict::Whole);
@@ -417,7 +421,8 @@ impl Cluster {
             SampleCounter::new(self.manifest.volume(), view, STEP).with_cells(grid, &self.visible);
         let mut costs = Vec::with_capacity(plan.jobs.len());
         for job in &plan.jobs {
-            let nanos = counter.count(job.brick, &job.owned) * NANOS_PER_SAMPLE;
+            let samples = counter.count(job.brick, &job.owned);
+            let nanos = samples.min(EXPECTED_MICROS_MAX) * NANOS_PER_SAMPLE;
             let dear = nanos / 1000 * self.dearness[job.brick.0 as usize] / 1000;
             let noise = 970 + self.draws.below(61);
             costs.push((JOB_MICROS + dear) * noise / 1000);
@@ -503,7 +508,8 @@ impl Attempt {
         report.stolen = self.stolen;
         report.missing = self.plan.missing().count();
         report.planned_us = self.plan.schedule.makespan_micros;
-        let late = |&p: &usize| self.ends[p] * 10 > report.planned_us * 11;
+        let planned = report.planned_us.saturating_mul(11);
+        let late = |&p: &usize| self.ends[p].saturating_mul(10) > planned;
         report.late = (0..self.ends.len())
             .filter(late)
             .map(|p| self.plan.peers[p].to_string())

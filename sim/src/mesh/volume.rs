@@ -12,6 +12,8 @@ use serde::Deserialize;
 
 /// Most voxels on an axis: each is computed once.
 const DIM_MAX: u32 = 512;
+/// Most bricks: each has the ranges of its cells.
+const BRICKS_MAX: u32 = 1 << 15;
 
 /// Size and content.
 #[derive(Deserialize)]
@@ -62,6 +64,10 @@ pub(super) fn manifest(input: &VolumeInput) -> Result<Manifest, SimError> {
     }
     let grid = BrickGrid::new(input.dims, input.brick)
         .map_err(|e| field("brick", input.brick, &e.to_string()))?;
+    if grid.brick_count() > BRICKS_MAX {
+        let found = format!("{}, which makes {} bricks", input.brick, grid.brick_count());
+        return Err(field("brick", found, "there may be 32768 at most"));
+    }
     let record = |brick: BrickIndex| {
         let stored = grid.stored_box(brick);
         let mut bytes = Vec::new();

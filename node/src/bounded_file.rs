@@ -1,0 +1,81 @@
+//! Small files read whole: never more than a bound, whatever their size claims to be; and short
+//! errors about them.
+//!
+//! Invariant: memory follows the bytes that are there, so that a device or a pipe without an end
+//! is refused like a file that is too large.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+/// The bytes of a file of at most `bytes_max`.
+///
+/// # Errors
+/// What the system says; `FileTooLarge` where there are more bytes.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = File::open(path)?
+        .take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if read as u64 > bytes_max {
+        return Err(too_large(bytes_max));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file of at most `bytes_max`.
+///
+/// # Errors
+/// As [`read()`]; `InvalidData` where it is no UTF-8.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let bytes = read(path, bytes_max)?;
+    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
+}
+
+/// Longest text of a file that an error repeats, in characters, and what of it is its end: there
+/// a decoder says where it was.
+const TEXT_CHARACTERS: (usize, usize) = (200, 60);
+
+/// A text for an error: a line or a name in a file that is none of ours can be very long.
+pub(crate) fn shortened(text: &str) -> String {
+    let (most, last) = TEXT_CHARACTERS;
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let first: String = text.chars().take(most - last).collect();
+    let end: String = text.chars().skip(count - last).collect();
+    format!("{first} … {end}")
+}
+
+fn too_large(bytes_max: u64) -> io::Error {
+    let why = format!("it has more than {bytes_max} bytes, the most that is read of such a file");
+    io::Error::new(io::ErrorKind::FileTooLarge, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        let error = read(&path, 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(error.to_string().contains("more than 4 bytes"), "{error}");
+        std::fs::write(&path, [0xff]).unwrap();
+        assert!(read_text(&path, 5).is_err());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_device_without_an_end_is_too_large() {
+        let error = read(Path::new("/dev/zero"), 1 << 20).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
+}

@@ -1,0 +1,295 @@
+//! How a `.brickmesh` folder is made: beside its place under another name, and renamed when it is
+//! whole and on the disk.
+//!
+//! Invariants: at no moment, whether the program is killed or the power fails, is there a folder
+//! under the name asked for that is not whole. For that the bricks are on the disk before the
+//! manifest is written, the manifest before the folder is renamed.
+//! What a killed import leaves behind is taken away by the next one to the same place; a folder at
+//! which an import is still at work is locked, and left alone.
+
+use super::{
+    BrickStoreError, OnProgress, bricker,
+    directory::{BRICKS, DirectoryStore, MANIFEST, MANIFEST_BYTES_MAX, brick_path},
+    layers::Gather,
+    manifest_file,
+};
+use crate::volume_file::VolumeFile;
+use brickmesh_topology::{BrickGrid, Digest, Manifest};
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+/// Longest record of a brick in a manifest, in bytes: two digits a level of its cells, digest,
+/// range and names.
+const RECORD_BYTES_MAX: u64 = 2304;
+/// Files that are waited for at a time.
+const SYNC_THREADS: usize = 8;
+
+/// Cuts a volume into a new folder.
+pub(super) fn import(
+    file: &VolumeFile,
+    edge: u32,
+    out: &Path,
+    layer_bytes_max: u64,
+    progress: OnProgress<'_>,
+) -> Result<DirectoryStore, BrickStoreError> {
+    if out.symlink_metadata().is_ok() {
+        return Err(BrickStoreError::Exists {
+            path: out.to_owned(),
+        });
+    }
+    check_brick_count(file, edge)?;
+    let parent = match out.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    let prefix = working_prefix(out);
+    remove_leftovers(parent, &prefix);
+    let made = tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempdir_in(parent)
+        .map_err(BrickStoreError::io(parent))?;
+    // Held until the end: that somebody is at work here.
+    let _lock = lock(made.path());
+    let bricks = made.path().join(BRICKS);
+    fs::create_dir(&bricks).map_err(BrickStoreError::io(&bricks))?;
+    let gather = Gather::Bounded {
+        layer_bytes_max,
+        scratch: made.path(),
+    };
+    let manifest = bricker::cut(file, edge, gather, progress, &mut |_, digest, bytes| {
+        let path = brick_path(made.path(), digest);
+        if path.exists() {
+            return Ok(());
+        }
+        fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
+    })?;
+    sync_files(&bricks)?;
+    write_manifest(&made.path().join(MANIFEST), &manifest)?;
+    readable_by_all(made.path());
+    sync_folder(made.path())?;
+    fs::rename(made.path(), out).map_err(BrickStoreError::io(out))?;
+    // The folder has gone to its place: there is nothing to take away any more.
+    drop(made.keep());
+    sync_folder(parent)?;
+    Ok(DirectoryStore::new(out, manifest))
+}
+
+/// A manifest that would be too large to be opened again is refused before any work is done.
+fn check_brick_count(file: &VolumeFile, edge: u32) -> Result<(), BrickStoreError> {
+    let grid = BrickGrid::new(file.description.dims, edge);
+    let grid = grid.map_err(|source| BrickStoreError::Grid {
+        path: file.path.clone(),
+        source,
+    })?;
+    let (found, most) = (grid.brick_count(), MANIFEST_BYTES_MAX / RECORD_BYTES_MAX);
+    if u64::from(found) > most {
+        return Err(BrickStoreError::TooManyBricks {
+            path: file.path.clone(),
+            edge,
+            found,
+            most,
+        });
+    }
+    Ok(())
+}
+
+/// How the names of the folders begin in which a data set is made. It follows from the place's
+/// name, and is short however long that is.
+fn working_prefix(out: &Path) -> String {
+    let name = out.file_name().unwrap_or_default();
+    let name = Digest::of(name.as_encoded_bytes());
+    format!(".brickmesh-import-{}-", name.short())
+}
+
+/// Takes away what killed imports to the same place have left. Nothing depends on it.
+fn remove_leftovers(parent: &Path, prefix: &str) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let of_import = entry.file_name().to_string_lossy().starts_with(prefix);
+        if !of_import || !entry.file_type().is_ok_and(|t| t.is_dir()) {
+            continue;
+        }
+        let path = entry.path();
+        let Some(_lock) = lock(&path) else {
+            tracing::warn!(path = %path.display(), "another import to the same place is at work");
+            continue;
+        };
+        if let Err(error) = fs::remove_dir_all(&path) {
+            tracing::warn!(path = %path.display(), %error, "what a killed import left stays");
+        }
+    }
+}
+
+/// Locks a folder while an import is at work in it; the system unlocks it when the program ends,
+/// however that happens. `None` where it is locked, or cannot be.
+#[cfg(unix)]
+fn lock(folder: &Path) -> Option<File> {
+    let file = File::open(folder).ok()?;
+    file.try_lock().is_ok().then_some(file)
+}
+
+/// Folders cannot be locked here: what killed imports leave stays.
+#[cfg(not(unix))]
+fn lock(_: &Path) -> Option<File> {
+    None
+}
+
+/// Waits until the files of a folder, and their names, are on the disk. Once for all, when the
+/// system has written most of them already, and several at a time, which it can write together: far
+/// quicker than one after another.
+fn sync_files(folder: &Path) -> Result<(), BrickStoreError> {
+    let entries = fs::read_dir(folder).map_err(BrickStoreError::io(folder))?;
+    let next = Mutex::new(entries);
+    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || -> Result<(), BrickStoreError> {
+        while let Some(entry) = take() {
+            let path = entry.map_err(BrickStoreError::io(folder))?.path();
+            let synced = File::open(&path).and_then(|f| f.sync_all());
+            synced.map_err(BrickStoreError::io(&path))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..SYNC_THREADS).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        // All are waited for, whatever the first one says.
+        let all: Vec<Result<(), BrickStoreError>> = ended.collect();
+        all.into_iter().collect::<Result<(), _>>()
+    })?;
+    sync_folder(folder)
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> Result<(), BrickStoreError> {
+    let synced = File::open(folder).and_then(|f| f.sync_all());
+    match synced {
+        // Some file systems know no such thing for folders.
+        Err(e) if e.kind() != io::ErrorKind::InvalidInput => Err(BrickStoreError::io(folder)(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> Result<(), BrickStoreError> {
+    Ok(())
+}
+
+fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), BrickStoreError> {
+    let io = BrickStoreError::io(path);
+    let bytes = manifest_file::encode(manifest).map_err(|e| BrickStoreError::Manifest {
+        path: path.to_owned(),
+        why: e.to_string(),
+    })?;
+    let mut file = File::create_new(path).map_err(&io)?;
+    file.write_all(&bytes).map_err(&io)?;
+    file.sync_all().map_err(&io)
+}
+
+/// Temporary folders are private; a data set is not.
+#[cfg(unix)]
+fn readable_by_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(0o755)) {
+        tracing::debug!(%error, "the folder stays private");
+    }
+}
+
+#[cfg(not(unix))]
+fn readable_by_all(_: &Path) {}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::volume_file;
+    use brickmesh_actors::data_set::BrickSource as _;
+
+    /// A small volume.
+    pub(in crate::brick_store) fn volume(folder: &Path) -> VolumeFile {
+        let path = folder.join("v_20x10x9_uint16.raw");
+        let bytes: Vec<u8> = (0..3600_u16).map(|i| (i % 251) as u8).collect();
+        fs::write(&path, bytes).unwrap();
+        volume_file::open(&path).unwrap()
+    }
+
+    fn names(path: &Path) -> Vec<std::ffi::OsString> {
+        let entries = fs::read_dir(path).unwrap();
+        let mut all: Vec<_> = entries.map(|e| e.unwrap().file_name()).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn an_import_through_scratch_files_leaves_only_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, out) = (volume(dir.path()), dir.path().join("out"));
+        let store = import(&file, 6, &out, 0, &mut |_, _| true).unwrap();
+        for brick in store.manifest().grid().bricks() {
+            assert_eq!(store.read(brick).unwrap().len() as u64, {
+                store.manifest().brick_bytes(brick)
+            });
+        }
+        assert_eq!(names(dir.path()), ["out", "v_20x10x9_uint16.raw"]);
+        assert_eq!(names(&out), [BRICKS, MANIFEST]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_a_killed_import_left_goes_with_the_next_one_to_the_same_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, out) = (volume(dir.path()), dir.path().join("out"));
+        let left = |out: &Path, name: &str| {
+            let path = dir.path().join(working_prefix(out) + name);
+            fs::create_dir_all(path.join(BRICKS)).unwrap();
+            path
+        };
+        let other = dir.path().join("another");
+        let (killed, working, elsewhere) = (left(&out, "a"), left(&out, "b"), left(&other, "c"));
+        let held = lock(&working).unwrap();
+        import(&file, 6, &out, u64::MAX, &mut |_, _| true).unwrap();
+        assert!(!killed.exists() && working.exists() && elsewhere.exists());
+        drop(held);
+        fs::remove_dir_all(&out).unwrap();
+        import(&file, 6, &out, u64::MAX, &mut |_, _| true).unwrap();
+        assert!(!working.exists() && elsewhere.exists());
+    }
+
+    #[test]
+    fn a_store_that_could_not_be_opened_is_refused_before_anything_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large_512x512x512_uint8.raw");
+        File::create(&path).unwrap().set_len(512 << 18).unwrap();
+        let file = volume_file::open(&path).unwrap();
+        let out = dir.path().join("out");
+        let error = import(&file, 8, &out, u64::MAX, &mut |_, _| false).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("262144 bricks") && text.contains("larger --brick"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_brick_takes_no_more_of_a_manifest_than_was_reckoned_with() {
+        let grid = BrickGrid::new([9; 3], 9).unwrap();
+        let floats: Vec<u8> = (0..729_u32)
+            .flat_map(|i| (-1.234_567e-30_f32 * (i + 1) as f32).to_le_bytes())
+            .collect();
+        let brick = brickmesh_topology::BrickIndex(0);
+        let voxel = brickmesh_topology::VoxelType::F32;
+        let record = brickmesh_topology::manifest::BrickRecord::of(&grid, brick, voxel, &floats);
+        let bytes = serde_json::to_vec(&record).unwrap().len() as u64;
+        assert!(
+            bytes + 1 < RECORD_BYTES_MAX && bytes > RECORD_BYTES_MAX / 2,
+            "{bytes}"
+        );
+    }
+}

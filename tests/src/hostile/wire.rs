@@ -1,0 +1,300 @@
+//! Good messages of every kind as bytes, to be turned bad: by their bytes, and by their values.
+
+use super::mutation::{mutate, one_of, pick};
+use brickmesh_actors::messages::{
+    FrameId, FrameRequest, Hello, JobTime, Message, Partial, Pixels, Residency, StealNote,
+    TilePart, encode,
+};
+use brickmesh_shaders::SubImage;
+use brickmesh_topology::{
+    BrickIndex, Camera, Digest, Manifest, PeerId, PixelRect, TransferFunction,
+    brick_set::BrickSet,
+    cost_table::CostTable,
+    frame_plan::PlanRules,
+    job_tree::{JobTree, Leaf, SplitRule},
+    roster::{Roster, RosterEntry},
+    seeded::Seeded,
+    stealing::StealMessage,
+};
+use std::ops::Range;
+
+/// Values in MessagePack that nobody expects: numbers of every width, and lengths that lie.
+const VALUES: [&[u8]; 18] = [
+    &[0x00],
+    &[0xff],
+    &[0x7f],
+    &[0xc0],
+    &[0xc2],
+    &[0xcc, 0xff],
+    &[0xcd, 0xff, 0xff],
+    &[0xce, 0x80, 0, 0, 0],
+    &[0xce, 0xff, 0xff, 0xff, 0xff],
+    &[0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0],
+    &[0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+    &[0xd3, 0x80, 0, 0, 0, 0, 0, 0, 0],
+    &[0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0],
+    &[0xcb, 0x7f, 0xe1, 0xcc, 0xf3, 0x85, 0xeb, 0xc8, 0xa0],
+    &[0xcb, 0x00, 0x00, 0, 0, 0, 0, 0, 1],
+    &[0xdd, 0xff, 0xff, 0xff, 0xff],
+    &[0xdf, 0x7f, 0xff, 0xff, 0xff],
+    &[0xc6, 0xff, 0xff, 0xff, 0xff],
+];
+
+/// A message of each kind about a data set, with everything in it that it can have.
+///
+/// # Panics
+/// Never: what is in them fits.
+#[must_use]
+pub fn messages(manifest: &Manifest) -> Vec<Message> {
+    let (data_set, brick) = (manifest.digest(), BrickIndex(3));
+    let (frame, plan) = (frame(), Digest::of(b"plan"));
+    let mut all = about_frames(manifest, frame, plan);
+    all.extend([
+        Message::Hello(Hello {
+            name: "mallory".to_owned(),
+            device: "cpu".to_owned(),
+            memory_bytes: 1 << 30,
+            version: "0.1.0".to_owned(),
+        }),
+        Message::Open {
+            manifest: Box::new(manifest.clone()),
+            redundancy: 2,
+        },
+        Message::Close { data_set },
+        Message::Residency(Residency {
+            data_set,
+            bricks: BrickSet::all(manifest.grid().brick_count()),
+            source: true,
+            settled: false,
+        }),
+        Message::BrickRequest { data_set, brick },
+        Message::BrickData {
+            data_set,
+            brick,
+            bytes: vec![7; 100].into(),
+        },
+        Message::BrickRefused {
+            data_set,
+            brick,
+            why: "none here".to_owned(),
+        },
+        Message::Roster(roster(manifest)),
+        Message::Costs(costs(manifest)),
+    ]);
+    all
+}
+
+fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Message> {
+    let requester = "mallory".to_owned();
+    let steal = |message| {
+        Message::Steal(StealNote {
+            requester: requester.clone(),
+            frame,
+            plan,
+            message,
+        })
+    };
+    let part = TilePart {
+        tile: 0,
+        first: 1,
+        count: 2,
+        pixels: pixels(),
+    };
+    vec![
+        Message::Frame(Box::new(request(manifest))),
+        Message::NeedInputs { frame },
+        Message::Cancel { frame },
+        Message::Partial(Box::new(Partial {
+            requester: requester.clone(),
+            frame,
+            plan,
+            tiles: vec![part; 2],
+        })),
+        Message::JobsDone {
+            frame,
+            plan,
+            jobs: vec![
+                JobTime {
+                    job: 1,
+                    measured_micros: 700,
+                };
+                2
+            ],
+        },
+        steal(StealMessage::Ask {
+            question: 1,
+            pace: 1000,
+        }),
+        steal(StealMessage::Grant {
+            question: 1,
+            jobs: vec![0, 1],
+        }),
+        steal(StealMessage::Offer),
+        Message::Given {
+            frame,
+            plan,
+            jobs: vec![0, 1],
+            by: "bob".to_owned(),
+        },
+        Message::Tile {
+            frame,
+            plan,
+            tile: 0,
+            pixels: pixels(),
+            composite_micros: 5,
+            received_bytes: 9,
+        },
+        Message::FrameFailed {
+            frame,
+            why: "no memory".to_owned(),
+        },
+        Message::Diverged {
+            frame,
+            peer: "bob".to_owned(),
+        },
+    ]
+}
+
+fn frame() -> FrameId {
+    FrameId {
+        number: 7,
+        attempt: 1,
+    }
+}
+
+/// A request for a picture of the whole volume.
+///
+/// # Panics
+/// Where the volume has no view.
+#[must_use]
+pub fn request(manifest: &Manifest) -> FrameRequest {
+    let view = Camera::whole(manifest.volume()).view(48, 32);
+    FrameRequest {
+        frame: frame(),
+        data_set: manifest.digest(),
+        view: view.expect("a view of the volume"),
+        transfer: TransferFunction::ramp(0.0, 255.0),
+        step: 0.5,
+        shade: true,
+        roster: roster(manifest).digest(),
+        costs: costs(manifest).digest(),
+        rules: PlanRules::default(),
+    }
+}
+
+/// Two peers that hold all, and one that holds nothing.
+#[must_use]
+pub fn roster(manifest: &Manifest) -> Roster {
+    let count = manifest.grid().brick_count();
+    let entry = |name, bricks| RosterEntry {
+        peer: PeerId::new(name),
+        speed_millionths: 1_000_000,
+        bricks,
+    };
+    Roster::new([
+        entry("mallory", BrickSet::all(count)),
+        entry("bob", BrickSet::all(count)),
+        entry("eve", BrickSet::new(count)),
+    ])
+}
+
+/// Costs of some bricks, one of which is split.
+#[must_use]
+pub fn costs(manifest: &Manifest) -> CostTable {
+    let leaf = Leaf {
+        cost_micros: 900,
+        samples: 500,
+    };
+    let mut table = CostTable::default();
+    for (brick, threshold) in [(0, 1000), (1, 300), (2, 100)] {
+        let owned = manifest.grid().owned_box(BrickIndex(brick));
+        let rule = SplitRule::in_the_middle(threshold, glam::DVec3::X);
+        let tree = JobTree::whole(leaf).split_and_merged(owned, &rule);
+        table.trees.insert(BrickIndex(brick), tree);
+    }
+    table
+}
+
+fn pixels() -> Pixels {
+    let rect = PixelRect {
+        x: 1,
+        y: 2,
+        width: 5,
+        height: 3,
+    };
+    let image = SubImage::new(rect, vec![[0.25, 0.5, 0.75, 1.0]; 15]);
+    Pixels::of(&image.expect("as many pixels as the rectangle has"))
+}
+
+/// Every message of a data set, encoded.
+#[must_use]
+pub fn encoded(manifest: &Manifest) -> Vec<Vec<u8>> {
+    let all = messages(manifest);
+    all.iter().map(|m| encode(m).to_vec()).collect()
+}
+
+/// Turns one of the encoded messages bad.
+///
+/// # Panics
+/// Where there are none.
+#[must_use]
+pub fn hostile(draws: &mut Seeded, encoded: &[Vec<u8>]) -> (Vec<u8>, usize) {
+    let mut bytes = one_of(draws, encoded).clone();
+    let other = one_of(draws, encoded);
+    if draws.below(4) == 0 {
+        let all = bytes.len();
+        mutate(draws, &mut bytes, all, other);
+    } else {
+        for _ in 0..=draws.below(3) {
+            change_value(draws, &mut bytes, other);
+        }
+    }
+    let length = bytes.len();
+    (bytes, length)
+}
+
+/// Replaces a value by one that nobody expects, or by one of another message, or takes it away,
+/// or doubles it.
+fn change_value(draws: &mut Seeded, bytes: &mut Vec<u8>, other: &[u8]) {
+    let (all, of_other) = (values(bytes), values(other));
+    let (Some(at), Some(theirs)) = (all.get(pick(draws, all.len())), of_other.first()) else {
+        return;
+    };
+    let with = match draws.below(8) {
+        0 => Vec::new(),
+        1 => bytes[at.clone()].repeat(2),
+        2 => bytes[one_of(draws, &all).clone()].to_vec(),
+        3 if draws.below(2) == 0 => other[theirs.clone()].to_vec(),
+        3 => other[one_of(draws, &of_other).clone()].to_vec(),
+        _ => one_of(draws, &VALUES).to_vec(),
+    };
+    drop(bytes.splice(at.clone(), with));
+}
+
+/// Where each value of a MessagePack text stands: of lists and maps, what opens them alone.
+fn values(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length = |width: usize| -> usize {
+            let digits = bytes.get(at + 1..at + 1 + width).unwrap_or(&[]);
+            let value = digits.iter().fold(0, |n, &b| n << 8 | usize::from(b));
+            1 + width + value
+        };
+        let size = match bytes[at] {
+            b @ 0xa0..=0xbf => 1 + usize::from(b & 0x1f),
+            0xc4 | 0xd9 => length(1),
+            0xc5 | 0xda => length(2),
+            0xc6 | 0xdb => length(4),
+            0xcc | 0xd0 => 2,
+            0xcd | 0xd1 | 0xdc | 0xde => 3,
+            0xca | 0xce | 0xd2 | 0xdd | 0xdf => 5,
+            0xcb | 0xcf | 0xd3 => 9,
+            _ => 1,
+        };
+        let end = at.saturating_add(size).min(bytes.len());
+        out.push(at..end);
+        at = end;
+    }
+    out
+}
