@@ -9,6 +9,15 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
+/// A hash of a number: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+#[must_use]
+pub const fn mixed(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// A stream of draws from a seed.
 #[derive(Clone, Debug)]
 pub struct Seeded(ChaCha8Rng);

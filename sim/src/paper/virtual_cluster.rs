@@ -15,6 +15,7 @@ use brickmesh_topology::{
     prediction::{Prediction, Rate},
     sample_count::SampleCounter,
     schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, refined},
+    seeded::mixed,
 };
 
 /// What all variants with one brick size see of a frame.
@@ -279,12 +280,4 @@ fn took(scene: &Scene<'_>, owned: &VoxelBox) -> u64 {
     (price * (1.0 + scene.parameters.noise * noise))
         .round()
         .max(1.0) as u64
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
-fn mixed(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -1,0 +1,406 @@
+//! What a peer holds of one data set, what it knows that others hold, and which brick it gets
+//! from whom.
+//!
+//! A pure state machine; times are microseconds of any clock that goes on. What the peer should hold
+//! follows from everybody's announcements (`upkeep`); what is scheduled is only what is announced
+//! to be held.
+//!
+//! Invariants: bricks on their way come only as far as there is room beside those held. At most
+//! [`FETCHES_MAX`] are on their way, one while frames are rendered; every fetch ends, by arrival,
+//! refusal, time-out or loss of the peer, and is then tried elsewhere. A brick that the peer
+//! should not hold any more stays until others hold enough copies.
+
+use crate::{
+    brick_grid::{BrickGrid, BrickIndex},
+    brick_set::BrickSet,
+    digest::Digest,
+    peer::PeerId,
+    roster::RosterEntry,
+    schedule::SPEED_ONE,
+    seeded::mixed,
+    upkeep::{Member, Safety, name_hash, next_pledge},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Bricks on their way to a peer at a time, of one data set.
+pub const FETCHES_MAX: usize = 8;
+/// How long a holder may take to answer.
+const FETCH_MICROS: u64 = 20_000_000;
+/// How long a refused brick waits before it is asked for elsewhere.
+const REFUSED_MICROS: u64 = 200_000;
+/// While frames are rendered, a fetch is followed by a pause of so many times its own time: a
+/// quarter of the link at most is taken from the frames, whatever its rate.
+const PAUSE_TIMES: u64 = 3;
+
+/// What a peer says of a data set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// The bricks in its device memory.
+    pub held: BrickSet,
+    /// The bricks that it holds or will.
+    pub pledged: BrickSet,
+    /// Bricks that it has room for.
+    pub room: u32,
+    /// Whether it can read every brick from its own disk or source.
+    pub source: bool,
+    /// Whether it holds all that it should.
+    pub settled: bool,
+    /// Whether somebody there needs the data set: looks at it, or offers it.
+    pub in_use: bool,
+    /// Whether it is about to leave: its copies do not count.
+    pub leaving: bool,
+}
+
+impl Announcement {
+    /// What is known of a peer that has said nothing of the data set yet, but how much room it
+    /// has.
+    #[must_use]
+    pub fn expected(brick_count: u32, room: u32) -> Self {
+        let none = BrickSet::new(brick_count);
+        Self {
+            held: none.clone(),
+            pledged: none,
+            room,
+            source: false,
+            settled: false,
+            in_use: false,
+            leaving: false,
+        }
+    }
+
+    /// Whether it fits a grid of so many bricks.
+    #[must_use]
+    pub fn is_valid(&self, brick_count: u32) -> bool {
+        self.held.is_valid(brick_count) && self.pledged.is_valid(brick_count)
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    local: PeerId,
+    grid: BrickGrid,
+    redundancy: u32,
+    seed: u64,
+    own: Announcement,
+    others: BTreeMap<PeerId, Announcement>,
+    fetches: BTreeMap<BrickIndex, Fetch>,
+    attempts: BTreeMap<BrickIndex, usize>,
+    /// While frames are rendered, no fetch begins before.
+    pause_until: u64,
+    /// The device has no room for more.
+    room_max: u32,
+    /// Something that decides about the pledge has changed since it was worked out.
+    outdated: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Fetch {
+    Asked {
+        from: PeerId,
+        since: u64,
+    },
+    Paused {
+        until: u64,
+    },
+    /// On its way into device memory, asked for since then.
+    Loading {
+        since: u64,
+    },
+}
+
+/// Where a brick is to come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This peer's own source.
+    Source,
+    /// Another peer.
+    Peer(PeerId),
+}
+
+impl Holding {
+    /// Nothing is held yet; `room` is in bricks, `name` the data set's.
+    #[must_use]
+    pub fn new(local: PeerId, grid: BrickGrid, redundancy: u32, room: u32, name: Digest) -> Self {
+        let bytes = name.as_bytes().iter().take(8);
+        Self {
+            local,
+            redundancy: redundancy.max(1),
+            seed: bytes.fold(0, |s, &b| s << 8 | u64::from(b)),
+            own: Announcement::expected(grid.brick_count(), room),
+            grid,
+            others: BTreeMap::new(),
+            fetches: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            pause_until: 0,
+            room_max: u32::MAX,
+            outdated: true,
+        }
+    }
+
+    /// Copies of each brick that are wanted.
+    #[must_use]
+    pub fn redundancy(&self) -> u32 {
+        self.redundancy
+    }
+
+    /// What this peer announces.
+    #[must_use]
+    pub fn announcement(&self) -> &Announcement {
+        &self.own
+    }
+
+    /// What others announced.
+    #[must_use]
+    pub fn others(&self) -> &BTreeMap<PeerId, Announcement> {
+        &self.others
+    }
+
+    /// From now on this peer can read every brick itself.
+    pub fn has_source(&mut self) {
+        self.own.source = true;
+    }
+
+    /// Whether somebody at this peer needs the data set. Returns whether that is news.
+    pub fn set_in_use(&mut self, in_use: bool) -> bool {
+        let news = self.own.in_use != in_use;
+        self.own.in_use = in_use;
+        news
+    }
+
+    /// Whether anybody in the mesh needs the data set.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.own.in_use || self.others.values().any(|a| a.in_use)
+    }
+
+    /// This peer has room for so many bricks.
+    pub fn set_room(&mut self, room: u32) {
+        let room = room.min(self.room_max);
+        self.outdated |= room != self.own.room;
+        self.own.room = room;
+    }
+
+    /// This peer is about to leave: it needs nothing and takes no more, and others make up for
+    /// its copies.
+    pub fn leave(&mut self) {
+        self.own.leaving = true;
+        self.own.in_use = false;
+        self.outdated = true;
+    }
+
+    /// Whether all that this peer holds is held by others who stay, as far as anybody could, or
+    /// needed by nobody.
+    #[must_use]
+    pub fn may_leave(&self) -> bool {
+        let stay = |a: &&Announcement| !a.leaving;
+        let nobody_has_room = self.others.values().filter(stay).all(|a| a.room == 0);
+        let nobody_needs_it = !self.others.values().filter(stay).any(|a| a.in_use);
+        nobody_has_room || nobody_needs_it || self.own.held.iter().all(|b| self.others_hold(b) > 0)
+    }
+
+    /// How safe the copies of all bricks are.
+    #[must_use]
+    pub fn safety(&self) -> Safety {
+        let all = self.others.values().chain([&self.own]);
+        let held = all.filter(|a| !a.leaving).map(|a| &a.held);
+        Safety::of(self.grid.brick_count(), held, self.redundancy)
+    }
+
+    /// A peer's announcement arrived. Returns whether it fits the data set.
+    pub fn heard(&mut self, peer: &PeerId, announcement: Announcement) -> bool {
+        if !announcement.is_valid(self.grid.brick_count()) {
+            return false;
+        }
+        let before = self.others.get(peer);
+        self.outdated |= before.is_none_or(|b| {
+            (&b.pledged, b.room, b.leaving)
+                != (
+                    &announcement.pledged,
+                    announcement.room,
+                    announcement.leaving,
+                )
+        });
+        self.others.insert(peer.clone(), announcement);
+        true
+    }
+
+    /// A peer is there that has said nothing of the data set yet.
+    pub fn expect(&mut self, peer: &PeerId, room: u32) {
+        if !self.others.contains_key(peer) {
+            let expected = Announcement::expected(self.grid.brick_count(), room);
+            self.heard(peer, expected);
+        }
+    }
+
+    /// Forgets a peer that is gone: what was asked of it is asked elsewhere.
+    pub fn forget(&mut self, peer: &PeerId) {
+        self.outdated |= self.others.remove(peer).is_some();
+        self.fetches
+            .retain(|_, f| !matches!(f, Fetch::Asked { from, .. } if from == peer));
+    }
+
+    /// Works out anew what this peer should hold. Returns whether that changed.
+    pub fn keep_up(&mut self) -> bool {
+        if !std::mem::take(&mut self.outdated) {
+            return false;
+        }
+        let mut all: Vec<(&PeerId, &Announcement)> = self.others.iter().collect();
+        let me = all.partition_point(|(p, _)| **p < self.local);
+        all.insert(me, (&self.local, &self.own));
+        let members: Vec<Member<'_>> = all
+            .iter()
+            .map(|&(peer, a)| Member {
+                peer,
+                room: a.room,
+                pledged: &a.pledged,
+                held: &a.held,
+                leaving: a.leaving,
+            })
+            .collect();
+        let next = next_pledge(&self.grid, &members, me, self.redundancy, self.seed);
+        let changed = next != self.own.pledged;
+        self.own.pledged = next;
+        self.settle() | changed
+    }
+
+    /// Looks whether all that is pledged is held. Returns whether that is news.
+    fn settle(&mut self) -> bool {
+        let settled = self.own.pledged.iter().all(|b| self.own.held.contains(b));
+        std::mem::replace(&mut self.own.settled, settled) != settled
+    }
+
+    /// Others who stay and hold a brick.
+    fn others_hold(&self, brick: BrickIndex) -> u32 {
+        let holds = |a: &&Announcement| !a.leaving && a.held.contains(brick);
+        let holders = self.others.values().filter(holds).count();
+        u32::try_from(holders).unwrap_or(u32::MAX)
+    }
+
+    /// The bricks that may be dropped now: not pledged any more, and held by enough others.
+    #[must_use]
+    pub fn droppable(&self) -> Vec<BrickIndex> {
+        let spare = |b: &BrickIndex| {
+            !self.own.pledged.contains(*b) && self.others_hold(*b) >= self.redundancy
+        };
+        self.own.held.iter().filter(spare).collect()
+    }
+
+    /// A brick is not held any more: it was dropped, or its memory was lost.
+    pub fn dropped(&mut self, brick: BrickIndex) {
+        self.own.held.remove(brick);
+        self.settle();
+    }
+
+    /// The next brick to get and where from, the scarcest first; it counts as on its way from now
+    /// on. `rendering`: frames are under way in the mesh.
+    pub fn next_fetch(&mut self, now: u64, rendering: bool) -> Option<(BrickIndex, Origin)> {
+        let under_way = self.fetches.values();
+        let under_way = under_way
+            .filter(|f| !matches!(f, Fetch::Paused { .. }))
+            .count();
+        let most = if rendering { 1 } else { FETCHES_MAX };
+        let waits = rendering && now < self.pause_until;
+        let taken = self.own.held.len() as usize + under_way;
+        if waits || under_way >= most || taken >= self.own.room as usize {
+            return None;
+        }
+        let open = |b: &BrickIndex| !self.own.held.contains(*b) && !self.fetches.contains_key(b);
+        let mut missing: Vec<BrickIndex> = self.own.pledged.iter().filter(open).collect();
+        // In an order of its own, so that peers that lack the same begin with others.
+        let own = name_hash(&self.local);
+        missing.sort_by_cached_key(|&b| (self.others_hold(b), mixed(own ^ u64::from(b.0))));
+        let (brick, origin) = missing
+            .into_iter()
+            .find_map(|b| self.origin(b).map(|o| (b, o)))?;
+        let fetch = match &origin {
+            Origin::Source => Fetch::Loading { since: now },
+            Origin::Peer(from) => Fetch::Asked {
+                from: from.clone(),
+                since: now,
+            },
+        };
+        self.fetches.insert(brick, fetch);
+        *self.attempts.entry(brick).or_default() += 1;
+        Some((brick, origin))
+    }
+
+    fn origin(&self, brick: BrickIndex) -> Option<Origin> {
+        if self.own.source {
+            return Some(Origin::Source);
+        }
+        let gives = |a: &Announcement| a.source || a.held.contains(brick);
+        let holders = self.others.iter().filter(|(_, a)| gives(a));
+        let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
+        let attempt = self.attempts.get(&brick).copied().unwrap_or(0);
+        let at = (brick.0 as usize + attempt).checked_rem(holders.len())?;
+        Some(Origin::Peer(holders[at].clone()))
+    }
+
+    /// Whether a brick from this peer is awaited; from then on it is being loaded.
+    pub fn arrived(&mut self, brick: BrickIndex, peer: &PeerId) -> bool {
+        let Some(Fetch::Asked { from, since }) = self.fetches.get(&brick) else {
+            return false;
+        };
+        let (awaited, since) = (from == peer, *since);
+        if awaited {
+            self.fetches.insert(brick, Fetch::Loading { since });
+        }
+        awaited
+    }
+
+    /// The brick did not come, or was damaged: pause, then ask elsewhere.
+    pub fn failed(&mut self, brick: BrickIndex, now: u64) {
+        let until = now.saturating_add(REFUSED_MICROS);
+        self.fetches.insert(brick, Fetch::Paused { until });
+    }
+
+    /// The brick is in device memory.
+    pub fn loaded(&mut self, brick: BrickIndex, now: u64) {
+        if let Some(Fetch::Loading { since }) = self.fetches.remove(&brick) {
+            let took = now.saturating_sub(since);
+            self.pause_until = now.saturating_add(took.saturating_mul(PAUSE_TIMES));
+        }
+        self.attempts.remove(&brick);
+        self.own.held.insert(brick);
+        self.settle();
+    }
+
+    /// The device has no room for the brick: this peer has less room than it thought.
+    pub fn does_not_fit(&mut self, brick: BrickIndex) {
+        self.fetches.remove(&brick);
+        self.room_max = self.own.held.len();
+        self.set_room(self.room_max);
+        self.own.pledged.remove(brick);
+        self.outdated = true;
+        self.settle();
+    }
+
+    /// Ends fetches and pauses whose time is over.
+    pub fn expire(&mut self, now: u64) {
+        self.fetches.retain(|_, f| match f {
+            Fetch::Asked { since, .. } => now.saturating_sub(*since) < FETCH_MICROS,
+            Fetch::Paused { until } => *until > now,
+            Fetch::Loading { .. } => true,
+        });
+    }
+
+    /// This peer, and all others that take part, with what they hold; speeds are not known here.
+    #[must_use]
+    pub fn roster(&self, takes_part: impl Fn(&PeerId) -> bool) -> Vec<RosterEntry> {
+        let others = self.others.iter().filter(|(p, _)| takes_part(p));
+        let entry = |(peer, a): (&PeerId, &Announcement)| RosterEntry {
+            peer: peer.clone(),
+            speed_millionths: SPEED_ONE,
+            bricks: a.held.clone(),
+        };
+        others
+            .chain([(&self.local, &self.own)])
+            .map(entry)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

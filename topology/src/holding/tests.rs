@@ -1,0 +1,206 @@
+use super::*;
+
+const MS: u64 = 1_000;
+
+fn peer(n: usize) -> PeerId {
+    PeerId::new(&format!("peer-{n}"))
+}
+
+fn grid() -> BrickGrid {
+    BrickGrid::new([32; 3], 8).unwrap()
+}
+
+fn holding(n: usize, room: u32) -> Holding {
+    Holding::new(peer(n), grid(), 2, room, Digest::of(b"data"))
+}
+
+/// Peers that hear each other's announcements and get bricks at once.
+struct Mesh {
+    peers: Vec<Holding>,
+    moved: usize,
+    now: u64,
+}
+
+impl Mesh {
+    fn new(rooms: &[u32]) -> Self {
+        let mut peers: Vec<Holding> = (0..).zip(rooms).map(|(n, &r)| holding(n, r)).collect();
+        peers[0].has_source();
+        peers[0].set_in_use(true);
+        Self {
+            peers,
+            moved: 0,
+            now: 0,
+        }
+    }
+
+    fn talk(&mut self) {
+        let said: Vec<(PeerId, Announcement)> = self
+            .peers
+            .iter()
+            .map(|p| (p.local.clone(), p.announcement().clone()))
+            .collect();
+        for p in &mut self.peers {
+            let local = p.local.clone();
+            for (from, a) in said.iter().filter(|(from, _)| *from != local) {
+                assert!(p.heard(from, a.clone()));
+            }
+        }
+    }
+
+    /// Rounds of announcements and fetches until nothing moves.
+    fn settle(&mut self) {
+        for _ in 0..99 {
+            self.talk();
+            let mut quiet = true;
+            for n in 0..self.peers.len() {
+                quiet &= !self.peers[n].keep_up();
+                for brick in self.peers[n].droppable() {
+                    self.peers[n].dropped(brick);
+                    quiet = false;
+                }
+                while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, false) {
+                    if let Origin::Peer(from) = origin {
+                        self.moved += 1;
+                        assert!(self.peers[n].arrived(brick, &from));
+                    }
+                    self.peers[n].loaded(brick, self.now);
+                    quiet = false;
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+        panic!("the mesh does not settle");
+    }
+
+    fn remove(&mut self, n: usize) -> Holding {
+        let gone = self.peers.remove(n);
+        self.peers.iter_mut().for_each(|p| p.forget(&gone.local));
+        gone
+    }
+}
+
+#[test]
+fn a_mesh_holds_two_copies_of_all_and_a_newcomer_moves_its_share_alone() {
+    let mut mesh = Mesh::new(&[64; 4]);
+    mesh.settle();
+    assert!(mesh.peers.iter().all(|p| p.announcement().settled));
+    assert_eq!(mesh.peers[1].safety().endangered, 0);
+    assert_eq!(mesh.moved, 3 * 32);
+    mesh.moved = 0;
+    mesh.peers.push(holding(4, 64));
+    mesh.settle();
+    assert_eq!(mesh.moved, 128 / 5);
+}
+
+#[test]
+fn who_leaves_waits_until_others_hold_what_only_it_held() {
+    let mut mesh = Mesh::new(&[64; 4]);
+    mesh.settle();
+    mesh.moved = 0;
+    // Of each brick of peer 3 there is one more copy.
+    let held = mesh.peers[3].announcement().held.len() as usize;
+    mesh.peers[3].leave();
+    assert!(mesh.peers[3].may_leave(), "every brick has another copy");
+    mesh.settle();
+    assert_eq!(mesh.moved, held - held_by_source(&mesh, held));
+    mesh.remove(3);
+    mesh.moved = 0;
+    mesh.settle();
+    assert_eq!((mesh.moved, mesh.peers[1].safety().endangered), (0, 0));
+    // Alone with some bricks: it must stay until they are elsewhere.
+    let others = mesh.remove(1).announcement().held.clone();
+    mesh.peers[1].leave();
+    mesh.talk();
+    let alone = mesh.peers[1].announcement().held.iter();
+    let alone = alone.filter(|&b| !mesh.peers[0].announcement().held.contains(b));
+    assert_eq!(alone.count() == 0, mesh.peers[1].may_leave());
+    assert!(!others.is_empty());
+    mesh.settle();
+    assert!(mesh.peers[1].may_leave());
+}
+
+/// Copies that the peer with the source made without anybody's help.
+fn held_by_source(mesh: &Mesh, lost: usize) -> usize {
+    let copies: u64 = mesh.peers[..3]
+        .iter()
+        .map(|p| u64::from(p.announcement().held.len()))
+        .sum();
+    assert_eq!(copies, 128);
+    lost - mesh.moved
+}
+
+#[test]
+fn a_refused_or_late_brick_is_asked_for_elsewhere() {
+    let mut a = holding(0, 64);
+    let all = Announcement {
+        held: BrickSet::all(64),
+        pledged: BrickSet::all(64),
+        ..Announcement::expected(64, 64)
+    };
+    for n in 1..3 {
+        assert!(a.heard(&peer(n), all.clone()));
+    }
+    assert!(a.keep_up());
+    let (brick, Origin::Peer(first)) = a.next_fetch(0, true).unwrap() else {
+        panic!("no source")
+    };
+    assert!(
+        a.next_fetch(0, true).is_none(),
+        "one at a time while rendering"
+    );
+    assert!(a.next_fetch(0, false).is_some());
+    assert!(!a.arrived(brick, &PeerId::new("stranger")));
+    assert!(a.arrived(brick, &first));
+    a.failed(brick, 0);
+    a.expire(REFUSED_MICROS);
+    let mut again = Vec::new();
+    while let Some((b, Origin::Peer(from))) = a.next_fetch(REFUSED_MICROS, false) {
+        again.push((b, from));
+    }
+    let (_, second) = again.iter().find(|(b, _)| *b == brick).unwrap();
+    assert_ne!(*second, first);
+    // Whoever is asked and gone, or silent for too long, is not waited for.
+    a.forget(second);
+    assert!(a.next_fetch(REFUSED_MICROS, false).is_some());
+    a.expire(REFUSED_MICROS + FETCH_MICROS);
+    assert_eq!(a.fetches.len(), 0);
+}
+
+#[test]
+fn while_frames_are_rendered_a_fetch_is_followed_by_a_pause() {
+    let mut a = holding(0, 64);
+    a.has_source();
+    assert!(a.keep_up());
+    let (brick, _) = a.next_fetch(0, true).unwrap();
+    a.loaded(brick, 10 * MS);
+    assert!(a.next_fetch(39 * MS, true).is_none());
+    assert!(a.next_fetch(39 * MS, false).is_some(), "nobody renders");
+    a.fetches.clear();
+    assert!(a.next_fetch(40 * MS, true).is_some());
+}
+
+#[test]
+fn a_device_that_is_full_holds_less_and_says_so() {
+    let mut a = holding(0, 64);
+    a.has_source();
+    a.keep_up();
+    let (first, _) = a.next_fetch(0, false).unwrap();
+    a.loaded(first, 0);
+    let (second, _) = a.next_fetch(0, false).unwrap();
+    a.does_not_fit(second);
+    a.keep_up();
+    assert_eq!(a.announcement().room, 1);
+    assert!(a.announcement().settled);
+    assert!(a.next_fetch(0, false).is_none());
+}
+
+#[test]
+fn an_announcement_of_another_grid_is_refused() {
+    let mut a = holding(0, 8);
+    let mut wrong = a.announcement().clone();
+    wrong.held = BrickSet::all(65);
+    assert!(!a.heard(&peer(1), wrong));
+    assert!(a.others().is_empty());
+}

@@ -1,0 +1,310 @@
+//! Upkeep of the copies: what a peer should hold as others come, leave and die, so that little
+//! moves.
+//!
+//! Each peer says which bricks it pledges to hold; from all pledges each works out its own next
+//! one. Equal inputs give equal answers on every machine, so peers that know the same take up
+//! different bricks; peers that do not yet cost a spare copy, never a missing one.
+//!
+//! Invariants: a pledge is never above the room. What a peer pledges it goes on pledging, unless
+//! a scarcer brick needs the place. Whatever there is room for has its copies in the end. A newcomer takes its share of the copies and
+//! nobody else moves; when a peer leaves or dies, only bricks below the target are copied.
+//! Not here: when a peer counts as dead (`membership`), which brick is fetched from whom.
+//!
+//! Method: the first pledges are the placement of Frey, Ertl 2011, section 4 ([`place`]); later a brick
+//! that needs a copy goes to the peer whose hash with it is highest (Thaler, Ravishankar 1998,
+//! rendezvous hashing), so the choice stays while others change.
+
+use crate::{
+    brick_grid::{BrickGrid, BrickIndex},
+    brick_set::BrickSet,
+    digest::Digest,
+    peer::PeerId,
+    placement::{PlacementMethod, deal, place, shares},
+    seeded::mixed,
+};
+use std::cmp::Reverse;
+
+/// Bricks times copies up to which the first pledges are scattered by swaps: about a fifth of a
+/// second, in which a peer does nothing else. Larger placements are dealt only.
+const SWAP_WORK_MAX: u64 = 1 << 21;
+
+/// A peer that takes part, as the others know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Its name.
+    pub peer: &'a PeerId,
+    /// Bricks of this data set that it has room for.
+    pub room: u32,
+    /// Bricks that it holds, or will.
+    pub pledged: &'a BrickSet,
+    /// Bricks that it holds.
+    pub held: &'a BrickSet,
+    /// It is about to go: its copies do not count, and it takes no more.
+    pub leaving: bool,
+}
+
+/// What `members[me]` should pledge to hold, for `redundancy` copies of each brick.
+///
+/// `members` ascend by peer; `seed` belongs to the data set. O(bricks · members), and a placement
+/// while nobody has pledged anything else.
+///
+/// # Panics
+/// Where `me` is not an index of `members`.
+#[must_use]
+pub fn next_pledge(
+    grid: &BrickGrid,
+    members: &[Member<'_>],
+    me: usize,
+    redundancy: u32,
+    seed: u64,
+) -> BrickSet {
+    let own = members[me];
+    if own.leaving {
+        return own.pledged.clone();
+    }
+    if own.pledged.is_empty()
+        && let Some(first) = first_pledge(grid, members, me, redundancy, seed)
+    {
+        return first;
+    }
+    let mut pledges = Pledges::new(grid.brick_count(), members, redundancy, seed);
+    if own.pledged.is_empty() {
+        pledges.take_share(me);
+    }
+    pledges.mend();
+    pledges.held.swap_remove(me)
+}
+
+/// This peer's part of the first placement, as long as nobody's pledge says otherwise.
+fn first_pledge(
+    grid: &BrickGrid,
+    members: &[Member<'_>],
+    me: usize,
+    redundancy: u32,
+    seed: u64,
+) -> Option<BrickSet> {
+    let capacities = shares(grid.brick_count(), &rooms(members), redundancy);
+    let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
+    let mut placed = if copies * u64::from(grid.brick_count()) <= SWAP_WORK_MAX {
+        place(grid, &capacities, PlacementMethod::Redundant, seed).held
+    } else {
+        deal(grid.brick_count(), &capacities, seed)
+    };
+    let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.pledged.is_empty() || m.pledged == part;
+    members
+        .iter()
+        .zip(&placed)
+        .all(agrees)
+        .then(|| placed.swap_remove(me))
+}
+
+fn rooms(members: &[Member<'_>]) -> Vec<u32> {
+    let room = |m: &Member<'_>| if m.leaving { 0 } else { m.room };
+    members.iter().map(room).collect()
+}
+
+/// All pledges as they would be if everybody knew what this peer knows.
+struct Pledges {
+    held: Vec<BrickSet>,
+    /// Bricks that each still has room for.
+    free: Vec<u32>,
+    rooms: Vec<u32>,
+    staying: Vec<bool>,
+    /// Hash of each peer's name.
+    names: Vec<u64>,
+    copies: Vec<u32>,
+    redundancy: u32,
+    seed: u64,
+}
+
+impl Pledges {
+    fn new(brick_count: u32, members: &[Member<'_>], redundancy: u32, seed: u64) -> Self {
+        let rooms = rooms(members);
+        let held: Vec<BrickSet> = members.iter().map(|m| m.pledged.clone()).collect();
+        let free = rooms.iter().zip(&held);
+        let mut copies = vec![0; brick_count as usize];
+        for m in members.iter().filter(|m| !m.leaving) {
+            m.pledged.iter().for_each(|b| copies[b.0 as usize] += 1);
+        }
+        let mut pledges = Self {
+            free: free.map(|(room, h)| room.saturating_sub(h.len())).collect(),
+            held,
+            rooms,
+            staying: members.iter().map(|m| !m.leaving).collect(),
+            names: members.iter().map(|m| name_hash(m.peer)).collect(),
+            copies,
+            redundancy,
+            seed,
+        };
+        members
+            .iter()
+            .enumerate()
+            .for_each(|(m, member)| pledges.trim(m, member.held));
+        pledges
+    }
+
+    /// Takes bricks from a peer that has less room than it thought: such as it does not hold yet,
+    /// then those of the most copies.
+    fn trim(&mut self, member: usize, really: &BrickSet) {
+        while self.staying[member] && self.held[member].len() > self.rooms[member] {
+            let most = |&b: &BrickIndex| (!really.contains(b), self.copies(b), Reverse(b));
+            let Some(brick) = self.held[member].iter().max_by_key(most) else {
+                return;
+            };
+            self.held[member].remove(brick);
+            self.copies[brick.0 as usize] -= 1;
+        }
+    }
+
+    /// How much a brick belongs to a peer; the highest takes it.
+    fn score(&self, brick: BrickIndex, member: usize) -> u64 {
+        mixed(mixed(self.seed ^ u64::from(brick.0)) ^ self.names[member])
+    }
+
+    fn copies(&self, brick: BrickIndex) -> u32 {
+        self.copies[brick.0 as usize]
+    }
+
+    fn bricks(&self) -> impl Iterator<Item = BrickIndex> + use<> {
+        (0..u32::try_from(self.copies.len()).unwrap_or(u32::MAX)).map(BrickIndex)
+    }
+
+    fn add(&mut self, brick: BrickIndex, member: usize) {
+        if self.held[member].insert(brick) {
+            self.free[member] = self.free[member].saturating_sub(1);
+            self.copies[brick.0 as usize] += 1;
+        }
+    }
+
+    /// A newcomer's share of all copies: bricks of the fewest copies.
+    fn take_share(&mut self, me: usize) {
+        let brick_count = u32::try_from(self.copies.len()).unwrap_or(u32::MAX);
+        let share = shares(brick_count, &self.rooms, self.redundancy)[me];
+        let mut bricks: Vec<BrickIndex> = self.bricks().collect();
+        bricks.sort_by_key(|&b| (self.copies(b), Reverse(self.score(b, me)), b));
+        bricks.truncate(share as usize);
+        bricks.into_iter().for_each(|b| self.add(b, me));
+    }
+
+    /// Gives every brick below the target to peers that lack it, the scarcest first.
+    fn mend(&mut self) {
+        let scarce = |b: &BrickIndex| self.copies(*b) < self.redundancy;
+        let mut scarce: Vec<BrickIndex> = self.bricks().filter(scarce).collect();
+        scarce.sort_by_key(|&b| (self.copies(b), b));
+        for brick in scarce {
+            while self.copies(brick) < self.redundancy {
+                let taker = self.taker(brick, |s, m| s.free[m] > 0);
+                if let Some(taker) = taker {
+                    self.add(brick, taker);
+                } else if !self.displace(brick) && !self.make_room(brick) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Who takes a brick, among those that lack it and fulfil `can`.
+    fn taker(&self, brick: BrickIndex, can: impl Fn(&Self, usize) -> bool) -> Option<usize> {
+        (0..self.held.len())
+            .filter(|&m| self.staying[m] && !self.held[m].contains(brick) && can(self, m))
+            .max_by_key(|&m| (self.score(brick, m), Reverse(m)))
+    }
+
+    /// Puts a brick in the place of one that moves on to a peer with room: those with room hold it
+    /// already. Returns whether that could be done.
+    fn make_room(&mut self, brick: BrickIndex) -> bool {
+        let moves_on = |s: &Self, m: usize| {
+            let free = |x: BrickIndex| s.taker(x, |s, f| s.free[f] > 0);
+            s.held[m].iter().find_map(|x| free(x).map(|f| (x, f)))
+        };
+        let taker = self.taker(brick, |s, m| moves_on(s, m).is_some());
+        let Some((taker, (other, free))) = taker.and_then(|m| Some((m, moves_on(self, m)?))) else {
+            return false;
+        };
+        self.drop_one(other, taker);
+        self.add(other, free);
+        self.add(brick, taker);
+        true
+    }
+
+    fn drop_one(&mut self, brick: BrickIndex, member: usize) {
+        if self.held[member].remove(brick) {
+            self.free[member] += 1;
+            self.copies[brick.0 as usize] -= 1;
+        }
+    }
+
+    /// Puts a brick in the place of one with at least two copies more. Returns whether that could
+    /// be done.
+    fn displace(&mut self, brick: BrickIndex) -> bool {
+        let enough = self.copies(brick) + 2;
+        if self.copies.iter().all(|&c| c < enough) {
+            return false;
+        }
+        let most = |s: &Self, m: usize| {
+            let spare = s.held[m].iter().filter(|&b| s.copies(b) >= enough);
+            spare.max_by_key(|&b| (s.copies(b), Reverse(b)))
+        };
+        let full = |s: &Self, m: usize| s.rooms[m] > 0 && most(s, m).is_some();
+        let Some(taker) = self.taker(brick, full) else {
+            return false;
+        };
+        if let Some(spare) = most(self, taker) {
+            self.drop_one(spare, taker);
+        }
+        self.add(brick, taker);
+        true
+    }
+}
+
+/// A hash of a peer's name.
+pub(crate) fn name_hash(peer: &PeerId) -> u64 {
+    let digest = Digest::of(peer.as_str().as_bytes());
+    digest
+        .as_bytes()
+        .iter()
+        .take(8)
+        .fold(0, |h, &b| h << 8 | u64::from(b))
+}
+
+/// How safe the copies are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Safety {
+    /// Copies of the scarcest brick.
+    pub copies_min: u32,
+    /// Copies of all bricks.
+    pub copies: u64,
+    /// Bricks below the target.
+    pub endangered: u32,
+    /// Bricks without any copy.
+    pub missing: u32,
+}
+
+impl Safety {
+    /// The safety of bricks that these peers hold, with a target of `redundancy` copies.
+    #[must_use]
+    pub fn of<'a>(
+        brick_count: u32,
+        held: impl IntoIterator<Item = &'a BrickSet>,
+        redundancy: u32,
+    ) -> Self {
+        let mut copies = vec![0_u32; brick_count as usize];
+        for brick in held.into_iter().flat_map(BrickSet::iter) {
+            if let Some(copies) = copies.get_mut(brick.0 as usize) {
+                *copies += 1;
+            }
+        }
+        let count = |few: &dyn Fn(u32) -> bool| {
+            u32::try_from(copies.iter().filter(|&&c| few(c)).count()).unwrap_or(u32::MAX)
+        };
+        Self {
+            copies_min: copies.iter().copied().min().unwrap_or(0),
+            copies: copies.iter().map(|&c| u64::from(c)).sum(),
+            endangered: count(&|c| c < redundancy),
+            missing: count(&|c| c == 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
