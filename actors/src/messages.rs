@@ -9,8 +9,9 @@
 
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, PixelRect, TransferFunction, View, brick_set::BrickSet,
-    cost_table::CostTable, frame_plan::PlanRules, roster::Roster, stealing::StealMessage,
+    BrickIndex, Digest, Manifest, PixelRect, TransferFunction, View, cost_table::CostTable,
+    frame_plan::PlanRules, holding::Announcement, membership::Beat, roster::Roster,
+    stealing::StealMessage,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
@@ -26,7 +27,7 @@ pub struct FrameId {
     pub attempt: u32,
 }
 
-/// What a peer says of itself when a connection is made.
+/// What a peer says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Name for people.
@@ -37,19 +38,6 @@ pub struct Hello {
     pub memory_bytes: u64,
     /// Version of its program, for people.
     pub version: String,
-}
-
-/// Which bricks of a data set a peer really holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Residency {
-    /// The data set.
-    pub data_set: Digest,
-    /// The bricks in its device memory.
-    pub bricks: BrickSet,
-    /// Whether it can read every brick from its own disk or source.
-    pub source: bool,
-    /// Whether it holds all that its placement asks for.
-    pub settled: bool,
 }
 
 /// Asks for a frame. Sent to every peer of the roster.
@@ -142,8 +130,17 @@ pub struct StealNote {
 /// A message between peers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// First message on a connection.
-    Hello(Hello),
+    /// The sender is there; said again and again.
+    Beat {
+        /// The number of the beat.
+        beat: Beat,
+        /// What the sender is.
+        hello: Hello,
+        /// Whether it takes part in frames now.
+        rendering: bool,
+    },
+    /// The sender leaves the mesh.
+    Goodbye,
     /// A data set that is open in the mesh: hold your share of it.
     Open {
         /// Its manifest.
@@ -151,13 +148,13 @@ pub enum Message {
         /// Copies of each brick that are wanted.
         redundancy: u32,
     },
-    /// The requester that opened a data set needs it no more.
-    Close {
+    /// What the sender holds of a data set.
+    Residency {
         /// The data set.
         data_set: Digest,
+        /// What it says of it.
+        announcement: Announcement,
     },
-    /// What the sender holds.
-    Residency(Residency),
     /// Asks a holder for a brick.
     BrickRequest {
         /// The data set.

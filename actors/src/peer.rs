@@ -8,7 +8,7 @@ use crate::{
     outbox::Outbox,
     raycaster::Raycaster,
     render_queue::RenderQueue,
-    requester::Requester,
+    requester::{Requester, RequesterInput},
     scheduler::Scheduler,
     switchboard::{Lines, Switchboard},
 };
@@ -77,6 +77,10 @@ impl Peer {
                 requester: requester.clone(),
             };
             let owner = BrickOwner::new(outbox, owner_lines, hello, config.keep_copies).start();
+            let meet = RequesterInput::Owner(owner.clone().recipient());
+            if requester.try_send(meet).is_err() {
+                tracing::warn!("the requester does not know the owner");
+            }
             let all = Lines {
                 owner,
                 scheduler,

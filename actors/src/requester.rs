@@ -3,12 +3,13 @@
 //! [`FrameTracker`] in topology.
 
 use crate::{
+    brick_owner::OwnerInput,
     bus::Lane,
     messages::{FrameId, FrameRequest, Message},
     outbox::Outbox,
     visibility::Visibility,
 };
-use actix::{Actor, AsyncContext, Context, Handler, ResponseFuture, SpawnHandle};
+use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture, SpawnHandle};
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId, TransferFunction, View, VoxelBox,
@@ -65,8 +66,10 @@ pub enum RequesterInput {
         /// Its size on the wire; 0 from this peer.
         bytes: u64,
     },
-    /// A peer is gone.
+    /// A peer cannot be reached, or is suspected.
     Lost(PeerId),
+    /// Who is told of peers that are late.
+    Owner(Recipient<OwnerInput>),
     /// Who holds what of a data set now.
     Roster {
         /// The data set.
@@ -170,6 +173,7 @@ pub struct Requester {
     visibility: Visibility,
     pending: BTreeMap<u64, Pending>,
     sent: BTreeMap<PeerId, Vec<Digest>>,
+    owner: Option<Recipient<OwnerInput>>,
 }
 
 #[derive(Debug)]
@@ -243,6 +247,7 @@ impl Requester {
             visibility: Visibility::default(),
             pending: BTreeMap::new(),
             sent: BTreeMap::new(),
+            owner: None,
         }
     }
 
@@ -404,6 +409,7 @@ impl Requester {
                     "a frame is asked for again"
                 );
                 why.clone_into(&mut p.why);
+                self.tell_late(&without);
                 self.again(frame, without, ctx);
                 false
             }
@@ -412,6 +418,18 @@ impl Requester {
                 self.give_up(frame.number);
                 false
             }
+        }
+    }
+
+    /// Lets the owner leave out peers that failed, for a while, in the next frames too.
+    fn tell_late(&self, peers: &BTreeSet<PeerId>) {
+        let late = OwnerInput::Late(peers.iter().cloned().collect());
+        if self
+            .owner
+            .as_ref()
+            .is_some_and(|o| o.try_send(late).is_err())
+        {
+            tracing::warn!("the owner's mailbox is full: it does not learn who is late");
         }
     }
 
@@ -652,9 +670,9 @@ impl Handler<RequesterInput> for Requester {
                 self.data_sets
                     .insert(manifest.digest(), (manifest, entries));
             }
+            RequesterInput::Owner(owner) => self.owner = Some(owner),
             RequesterInput::Lost(peer) => {
                 self.sent.remove(&peer);
-                self.speeds.remove(&peer);
                 let frames: Vec<FrameId> = self
                     .pending
                     .iter()

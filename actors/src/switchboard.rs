@@ -63,11 +63,16 @@ impl Switchboard {
             bytes,
         } = delivery;
         let peer = from.clone();
+        if matches!(message, Message::Frame(_))
+            && self.lines.owner.try_send(OwnerInput::Rendering).is_err()
+        {
+            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
+        }
         let full = match message {
-            Message::Hello(_)
+            Message::Beat { .. }
+            | Message::Goodbye
             | Message::Open { .. }
-            | Message::Close { .. }
-            | Message::Residency(_)
+            | Message::Residency { .. }
             | Message::BrickRequest { .. }
             | Message::BrickData { .. }
             | Message::BrickRefused { .. } => self

@@ -1,18 +1,20 @@
 //! A session: this process's peers, a data set that is open among them and whoever they find, and
 //! frames of it.
 
+mod mesh;
+
+pub use mesh::DataSource;
+
+use self::mesh::Mesh;
 use crate::{
     args::{MeshArgs, NetworkArgs},
-    device_choice,
     network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
     progress::Progress,
     stop::Stop,
 };
 use brickmesh_actors::{
     Peer, PeerConfig,
-    brick_owner::{AskStatus, CloseSource, DataSetStatus, MeshStatus, OpenSource},
-    data_set::BrickSource,
-    local_bus::LocalHub,
+    brick_owner::{DataSetStatus, LeaveMesh, MeshStatus, OpenSource},
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::DeviceError;
@@ -25,8 +27,8 @@ use std::{
 
 /// How often the state of the mesh is looked at while waiting.
 const POLL: Duration = Duration::from_millis(20);
-/// How long peers are waited for with `--mesh`.
-const PEERS_WAIT: Duration = Duration::from_secs(30);
+/// How long a peer that leaves waits for others to take what only it holds.
+const LEAVE_MAX: Duration = Duration::from_secs(30);
 /// A mesh that holds too little for so long, and gets nothing more, is too small.
 const SETTLED: Duration = Duration::from_secs(5);
 /// Refusals that one error repeats.
@@ -82,6 +84,24 @@ pub enum SessionError {
     /// A frame that did not come.
     #[error("frame: {0}")]
     Frame(#[from] FrameError),
+    /// No peer knows the data set.
+    #[error(
+        "no data set {name:?} was found in the mesh within {} s; it has {known}", mesh::FIND_WAIT.as_secs()
+    )]
+    NotFound {
+        /// What was asked for.
+        name: String,
+        /// The data sets that are there, for people.
+        known: String,
+    },
+    /// Several data sets have the name.
+    #[error("{name:?} is the name of several data sets, say which: {digests}")]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// Their digests.
+        digests: String,
+    },
     /// Ctrl-C.
     #[error("stopped")]
     Stopped,
@@ -93,11 +113,9 @@ pub enum SessionError {
 /// See the module.
 #[derive(Debug)]
 pub struct Session {
-    peers: Vec<Peer>,
-    network: Option<Network>,
+    mesh: Mesh,
     manifest: Arc<Manifest>,
     names: BTreeMap<PeerId, String>,
-    stop: Stop,
 }
 
 /// Starts the peer of this process in the mesh with this key; returns it with its network.
@@ -117,6 +135,22 @@ pub fn start_network_peer(
     Ok((peer, network))
 }
 
+/// Hands over what only this peer holds, if somebody needs it, and says goodbye. Returns when that
+/// is done, or took too long.
+pub async fn leave(peer: &Peer) {
+    let leaving = tokio::time::timeout(LEAVE_MAX, peer.owner.send(LeaveMesh));
+    match leaving.await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => tracing::debug!("the peer has ended before"),
+        Err(_) => tracing::warn!(
+            "others do not hold all that this peer held after {} s; it leaves nevertheless",
+            LEAVE_MAX.as_secs()
+        ),
+    }
+    // The goodbye is on its way.
+    tokio::time::sleep(POLL).await;
+}
+
 /// What this machine is called.
 #[must_use]
 pub fn machine_name() -> String {
@@ -130,37 +164,39 @@ pub fn machine_name() -> String {
 }
 
 impl Session {
-    /// Starts peers, opens the data set, and waits until every peer holds its share.
+    /// Starts peers, opens the data set or finds it in the mesh, and waits until every peer holds
+    /// its share.
     ///
     /// # Errors
     /// [`SessionError`], any but a frame's.
     pub async fn open(
-        source: Arc<dyn BrickSource>,
+        source: DataSource,
         args: &MeshArgs,
         stop: Stop,
     ) -> Result<Self, SessionError> {
         let alone = args.peers == 1 && !args.mesh;
         let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
-        let manifest = Arc::new(source.manifest().clone());
-        let (peers, network) = start_peers(args, alone)?;
+        let mut mesh = Mesh::start(args, alone, stop)?;
+        if args.mesh {
+            mesh.wait_for_peers(args.wait_peers).await?;
+        }
+        let manifest = match source {
+            DataSource::Own(source) => {
+                let manifest = Arc::new(source.manifest().clone());
+                let open = OpenSource { source, redundancy };
+                let opened = mesh.owner().send(open).await;
+                opened.map_err(|_| SessionError::Ended)?;
+                manifest
+            }
+            DataSource::Named(name) => mesh.find(name).await?,
+        };
         let mut session = Self {
-            peers,
-            network,
+            mesh,
             manifest,
             names: BTreeMap::new(),
-            stop,
         };
-        if args.mesh {
-            session.wait_for_peers(args.wait_peers).await?;
-        }
-        let open = OpenSource { source, redundancy };
-        session.peers[0]
-            .owner
-            .send(open)
-            .await
-            .map_err(|_| SessionError::Ended)?;
         session.wait_for_bricks().await?;
-        if let Some(network) = &session.network {
+        if let Some(network) = &session.mesh.network {
             // A provider record: the data set can be found by its name alone.
             if let Err(error) = network.provide(*session.data_set().as_bytes()) {
                 tracing::warn!(%error, "the data set is not announced");
@@ -184,7 +220,7 @@ impl Session {
     /// Hears when the session is to stop.
     #[must_use]
     pub fn stop(&self) -> Stop {
-        self.stop.clone()
+        self.mesh.stop.clone()
     }
 
     /// A peer's name for people.
@@ -201,8 +237,8 @@ impl Session {
     /// # Errors
     /// [`SessionError::Frame`], [`SessionError::Stopped`].
     pub async fn frame(&self, ask: AskFrame) -> Result<Frame, SessionError> {
-        let mut stop = self.stop.clone();
-        let frame = self.peers[0].requester.send(ask);
+        let mut stop = self.mesh.stop.clone();
+        let frame = self.mesh.peers[0].requester.send(ask);
         tokio::select! {
             frame = frame => Ok(frame.map_err(|_| SessionError::Ended)??),
             () = stop.said() => Err(SessionError::Stopped),
@@ -214,68 +250,15 @@ impl Session {
     /// # Errors
     /// [`SessionError::Ended`].
     pub async fn status(&self) -> Result<MeshStatus, SessionError> {
-        self.peers[0]
-            .owner
-            .send(AskStatus)
-            .await
-            .map_err(|_| SessionError::Ended)
+        self.mesh.status().await
     }
 
-    /// Closes the data set and leaves the mesh.
+    /// Leaves the mesh politely.
     pub async fn close(mut self) {
-        let close = CloseSource {
-            data_set: self.data_set(),
-        };
-        if self.peers[0].owner.send(close).await.is_err() {
-            tracing::debug!("the peer has ended before");
-        }
-        if let Some(network) = self.network.take() {
+        leave(&self.mesh.peers[0]).await;
+        if let Some(network) = self.mesh.network.take() {
             network.shutdown();
         }
-    }
-
-    async fn pause(&mut self) -> Result<(), SessionError> {
-        tokio::select! {
-            () = tokio::time::sleep(POLL) => Ok(()),
-            () = self.stop.said() => Err(SessionError::Stopped),
-        }
-    }
-
-    async fn wait_for_peers(&mut self, wanted: u32) -> Result<(), SessionError> {
-        let start = Instant::now();
-        let mut progress = Progress::new("looking for peers");
-        loop {
-            let status = self.status().await?;
-            let others = status
-                .peers
-                .values()
-                .filter(|h| h.memory_bytes > 0)
-                .count()
-                .saturating_sub(1);
-            if others >= wanted as usize {
-                return Ok(());
-            }
-            if start.elapsed() > PEERS_WAIT {
-                return Err(SessionError::Peers {
-                    found: others,
-                    wanted,
-                    seconds: PEERS_WAIT.as_secs(),
-                    hint: self.hint(),
-                });
-            }
-            progress.show(others as u64, u64::from(wanted));
-            self.pause().await?;
-        }
-    }
-
-    /// What to do where peers are missing.
-    fn hint(&self) -> String {
-        let refusals = self.network.as_ref().map(Network::refusals);
-        let refusals = refusals.unwrap_or_default();
-        if refusals.is_empty() {
-            return "start them with `brickmesh peer`, or give --join ADDR where multicast does not reach".to_owned();
-        }
-        in_words(&refusals)
     }
 
     /// Waits until every peer with memory holds what its placement asks for.
@@ -300,7 +283,7 @@ impl Session {
                 .clone()
                 .all(|(p, _)| data_set.residency.get(p).is_some_and(|r| r.settled));
             let bricks = data_set.manifest.grid().brick_count();
-            let missing = data_set.missing_bricks();
+            let missing = data_set.safety.missing;
             if settled && missing == 0 {
                 return Ok(());
             }
@@ -323,7 +306,7 @@ impl Session {
                 return Err(SessionError::Stalled { missing, bricks });
             }
             progress.show(u64::from(bricks - missing), u64::from(bricks));
-            self.pause().await?;
+            self.mesh.pause().await?;
         }
     }
 }
@@ -342,7 +325,7 @@ fn held(data_set: &DataSetStatus) -> u64 {
     data_set
         .residency
         .values()
-        .map(|r| u64::from(r.bricks.len()))
+        .map(|r| u64::from(r.held.len()))
         .sum()
 }
 
@@ -352,43 +335,4 @@ fn rooms(status: &MeshStatus) -> String {
         .values()
         .map(|h| format!("{} {} MiB", h.name, h.memory_bytes >> 20));
     each.collect::<Vec<_>>().join(", ")
-}
-
-/// The peers of this process: one on the network, or several on a hub.
-fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Network>), SessionError> {
-    let memory_bytes = args
-        .memory
-        .unwrap_or_else(|| device_choice::default_memory_bytes(args.peers));
-    let config = |name| PeerConfig {
-        name,
-        memory_bytes,
-        keep_copies: !alone,
-    };
-    if args.mesh {
-        let key = MeshKey::load(&args.network.key_file()?)?;
-        let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
-        tracing::info!(
-            device = chosen.device.info().name,
-            reason = chosen.reason,
-            "device"
-        );
-        let (peer, network) =
-            start_network_peer(config(machine_name()), chosen.device, key, &args.network)?;
-        return Ok((vec![peer], Some(network)));
-    }
-    let hub = LocalHub::new();
-    let mut peers = Vec::new();
-    for n in 1..=args.peers {
-        let name = format!("peer-{n:02}");
-        let chosen = device_choice::choose(args.device, args.peers, memory_bytes)?;
-        tracing::info!(
-            peer = name,
-            device = chosen.device.info().name,
-            reason = chosen.reason,
-            "device"
-        );
-        let (bus, events) = hub.join(&PeerId::new(&name));
-        peers.push(Peer::start(config(name), chosen.device, bus, events));
-    }
-    Ok((peers, None))
 }

@@ -101,7 +101,7 @@ impl Stats {
             .find(|d| d.manifest.digest() == manifest.digest());
         let bricks = |peer| {
             let residency = data_set.and_then(|d| d.residency.get(peer));
-            residency.map_or_else(Vec::new, |r| r.bricks.iter().map(|b| b.0).collect())
+            residency.map_or_else(Vec::new, |r| r.held.iter().map(|b| b.0).collect())
         };
         let peers = status.peers.iter().map(|(peer, hello)| PeerStats {
             name: hello.name.clone(),

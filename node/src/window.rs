@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use winit::{
     application::ApplicationHandler,
     dpi::PhysicalSize,
@@ -82,14 +82,44 @@ struct Look {
 /// # Errors
 /// Where the volume cannot be opened, there is no display, or the mesh fails.
 pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
-    let source = open_source(&args.volume, &args.mesh, &stop)?;
-    let manifest = source.manifest().clone();
-    let look = look(&args.picture, args.mesh.rules.rules(), &manifest)?;
+    let mut mesh = args.mesh.clone();
+    let source = open_source(&args.volume, &mut mesh, &stop)?;
     let event_loop = EventLoop::<Told>::with_user_event().build().map_err(|e| {
         format!(
             "no window can be opened ({e}); on a machine without a display use `brickmesh render`"
         )
     })?;
+    let slot = Slot::default();
+    let proxy = event_loop.create_proxy();
+    let (opened, manifest) = oneshot::channel();
+    let (show, shown) = oneshot::channel();
+    let work = {
+        let (slot, proxy) = (Arc::clone(&slot), proxy.clone());
+        async move {
+            let session = Session::open(source, &mesh, stop).await?;
+            let told = opened.send(session.manifest().clone());
+            let result = match (told, shown.await) {
+                (Ok(()), Ok((look, wanted))) => {
+                    show_frames(&session, &look, wanted, &slot, &proxy).await
+                }
+                _ => Ok(()),
+            };
+            session.close().await;
+            result
+        }
+    };
+    let peer = start_peer(work, proxy)?;
+    let Ok(manifest) = manifest.blocking_recv() else {
+        return ended(peer);
+    };
+    let look = match look(&args.picture, args.mesh.rules.rules(), &manifest) {
+        Ok(look) => look,
+        Err(error) => {
+            // Nothing will be shown: the peer leaves the mesh first.
+            drop(show);
+            return ended(peer).and(Err(error.into()));
+        }
+    };
     let start = camera(&args.picture, manifest.volume());
     let (width, height) = args.picture.size;
     let wanted = Wanted {
@@ -99,24 +129,9 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
         moving: false,
     };
     let (want, wanted) = watch::channel(wanted);
-    let slot = Slot::default();
-    let proxy = event_loop.create_proxy();
-    let mesh = args.mesh.clone();
-    let peer = {
-        let (slot, proxy) = (Arc::clone(&slot), proxy.clone());
-        thread::Builder::new()
-            .name("peer".to_owned())
-            .spawn(move || {
-                let result = actix::System::new().block_on(async {
-                    let session = Session::open(source, &mesh, stop).await?;
-                    let result = show_frames(&session, &look, wanted, &slot, &proxy).await;
-                    session.close().await;
-                    result
-                });
-                let why = result.err().filter(|e| !matches!(e, SessionError::Stopped));
-                tell(&proxy, Told::Ended(why.map(|e| e.to_string())));
-            })?
-    };
+    if show.send((look, wanted)).is_err() {
+        tracing::debug!("the peer has ended before");
+    }
     let mut app = App::new(
         want,
         slot,
@@ -132,6 +147,32 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
         return Err("the peer's thread has failed".into());
     }
     failed.map_or(Ok(()), |why| Err(why.into()))
+}
+
+/// The thread of the peer; what it answers is why it has ended, where it should not have.
+type PeerThread = thread::JoinHandle<Option<String>>;
+
+/// Runs a peer's work in an actix system on a thread of its own.
+fn start_peer(
+    work: impl Future<Output = Result<(), SessionError>> + Send + 'static,
+    proxy: EventLoopProxy<Told>,
+) -> std::io::Result<PeerThread> {
+    let run = move || {
+        let result = actix::System::new().block_on(work);
+        let why = result.err().filter(|e| !matches!(e, SessionError::Stopped));
+        let why = why.map(|e| e.to_string());
+        tell(&proxy, Told::Ended(why.clone()));
+        why
+    };
+    thread::Builder::new().name("peer".to_owned()).spawn(run)
+}
+
+/// Waits for the end of the peer's thread.
+fn ended(peer: PeerThread) -> CommandResult {
+    match peer.join() {
+        Ok(why) => why.map_or(Ok(()), |why| Err(why.into())),
+        Err(_) => Err("the peer's thread has failed".into()),
+    }
 }
 
 fn look(

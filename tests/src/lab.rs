@@ -16,6 +16,8 @@ use std::{
     ffi::OsStr,
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -218,6 +220,43 @@ impl Lab {
         command.arg(net).arg(program);
         command.env("XDG_CONFIG_HOME", self.config.path());
         command
+    }
+
+    /// Cuts a host's link, or puts it back.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_link(&self, n: usize, up: bool) -> Result<(), String> {
+        let state = if up { "up" } else { "down" };
+        ip(&format!("-n {} link set p{n} {state}", self.middle))
+    }
+
+    /// Sends a signal, by its name, to a process that this lab started.
+    ///
+    /// # Errors
+    /// A process that is not this lab's, or what the system says.
+    pub fn signal(&self, pid: u32, signal: &str) -> Result<(), String> {
+        if !self.children.iter().any(|c| c.id() == pid) {
+            return Err(format!("process {pid} was not started in this lab"));
+        }
+        tool("kill", &format!("-{signal} {pid}"))
+    }
+
+    /// Waits until a process that this lab started has ended.
+    ///
+    /// # Errors
+    /// A process that is not this lab's, or does not end in time.
+    pub fn wait_for(&mut self, pid: u32, at_most: Duration) -> Result<(), String> {
+        let child = self.children.iter_mut().find(|c| c.id() == pid);
+        let child = child.ok_or_else(|| format!("process {pid} was not started in this lab"))?;
+        let end = Instant::now() + at_most;
+        while child.try_wait().map_err(|e| e.to_string())?.is_none() {
+            if Instant::now() > end {
+                return Err(format!("process {pid} has not ended within {at_most:?}"));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Starts a command of [`Self::command`], to run until the lab ends; returns its process id.

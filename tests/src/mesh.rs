@@ -119,7 +119,7 @@ impl Mesh {
                 .expect("the opener lives");
             let data_set = &status.data_sets[0];
             let settled = data_set.residency.values().filter(|r| r.settled).count();
-            if status.peers.len() == count && settled == count && data_set.missing_bricks() == 0 {
+            if status.peers.len() == count && settled == count && data_set.safety.missing == 0 {
                 return;
             }
             assert!(

@@ -32,11 +32,13 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    BrickIndex, Camera, Digest, Manifest, TransferFunction, VolumeDescription, VoxelType,
+    BrickIndex, Camera, Digest, Manifest, PeerId, TransferFunction, VolumeDescription, VoxelType,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs},
     frame_tracker::{FrameInput, FrameTracker},
+    holding::{Announcement, Holding},
+    membership::{Membership, Patience},
     roster::Roster,
     seeded::Seeded,
     stealing::Work,
@@ -421,20 +423,32 @@ fn plan(
     plan
 }
 
+/// What a peer that keeps up the copies does with what another one announces.
+fn residency(manifest: &Manifest, announcement: Announcement) -> Result<(), String> {
+    let (grid, name) = (*manifest.grid(), manifest.digest());
+    let mut holding = Holding::new(PeerId::new("honest"), grid, 2, 9, name);
+    if !holding.heard(&PeerId::new("mallory"), announcement) {
+        return Err("a residency that does not fit".to_owned());
+    }
+    holding.keep_up();
+    assert!(holding.announcement().pledged.len() <= 9);
+    let fetch = holding.next_fetch(0, false);
+    assert!(fetch.is_none_or(|(b, _)| b.0 < grid.brick_count()));
+    Ok(())
+}
+
 /// Does with a message what its receiver does before it trusts it, and after.
 fn receive(scene: &Scene, message: Message) -> Result<(), String> {
     let brick_count = scene.manifest.grid().brick_count();
     let (manifest, request) = (&scene.manifest, &scene.request);
     match message {
         Message::Open { manifest, .. } => use_manifest(&manifest),
-        Message::Residency(residency) => {
-            if !residency.bricks.is_valid(brick_count) {
-                return Err("a residency that does not fit".to_owned());
-            }
-            assert_eq!(
-                residency.bricks.iter().count(),
-                residency.bricks.len() as usize
-            );
+        Message::Residency { announcement, .. } => residency(manifest, announcement)?,
+        Message::Beat { beat, hello, .. } => {
+            let mut members = Membership::new(Patience::default());
+            let mut changes = Vec::new();
+            members.heard(&PeerId::new("mallory"), beat, hello, 0, &mut changes);
+            members.tick(1 << 40, &mut changes);
         }
         Message::BrickRequest { brick, .. } | Message::BrickData { brick, .. } => {
             if brick.0 >= brick_count {
@@ -485,7 +499,7 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
                     job,
                     plan: scene.plan.digest,
                     from: scene.plan.peers[0].clone(),
-                    by: brickmesh_topology::PeerId::new(&by),
+                    by: PeerId::new(&by),
                 });
             }
         }

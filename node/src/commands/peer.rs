@@ -6,7 +6,7 @@ use crate::{
     brick_store::DirectoryStore,
     device_choice,
     network::MeshKey,
-    session::{machine_name, start_network_peer},
+    session::{leave, machine_name, start_network_peer},
     stop::Stop,
 };
 use brickmesh_actors::{PeerConfig, brick_owner::OpenSource};
@@ -61,7 +61,8 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             peer.owner.send(open).await?;
         }
         stop.said().await;
-        println!("leaving the mesh");
+        println!("leaving the mesh; a second signal leaves at once");
+        leave(&peer).await;
         network.shutdown();
         Ok(())
     })

@@ -9,7 +9,7 @@ use crate::{
     network::MeshKey,
     picture::{PictureError, numbered, write_png},
     progress::Progress,
-    session::Session,
+    session::{DataSource, Session},
     stats::Stats,
     stop::Stop,
     transfer,
@@ -77,19 +77,36 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         "a mesh of {} peers in this process renders a built-in volume of {DEMO_EDGE}³ voxels",
         args.peers
     );
-    let stats = run_session(source, &mesh, &turn, stop)?;
+    let stats = run_session(DataSource::Own(source), &mesh, |_| Ok(turn), stop)?;
     println!("{}\nwrote {}", stats.table(), args.out.display());
     Ok(())
 }
 
 pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
-    let source = open_source(&args.volume, &args.mesh, &stop)?;
-    let manifest = source.manifest().clone();
+    let mut mesh = args.mesh.clone();
+    let source = open_source(&args.volume, &mut mesh, &stop)?;
+    if let DataSource::Own(source) = &source {
+        // Before anybody is asked for anything.
+        turn_of(args, source.manifest())?;
+    }
+    let stats = run_session(source, &mesh, |manifest| turn_of(args, manifest), stop)?;
+    if let Some(path) = &args.stats {
+        stats.write(path)?;
+    }
+    println!("{}", stats.table());
+    Ok(())
+}
+
+/// The pictures asked for, of a data set.
+fn turn_of<'a>(
+    args: &'a RenderArgs,
+    manifest: &Manifest,
+) -> Result<Turn<'a>, Box<dyn std::error::Error>> {
     let picture = &args.picture;
     let turn = Turn {
         cameras: path_of(args, manifest.volume())?,
         size: picture.size,
-        transfer: transfer_of(picture.transfer.as_deref(), &manifest)?,
+        transfer: transfer_of(picture.transfer.as_deref(), manifest)?,
         step: picture.step * manifest.volume().min_spacing(),
         shade: picture.shade == crate::args::Shade::On,
         rules: args.mesh.rules.rules(),
@@ -100,12 +117,7 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     for camera in &turn.cameras {
         camera.view(turn.size.0, turn.size.1)?;
     }
-    let stats = run_session(source, &args.mesh, &turn, stop)?;
-    if let Some(path) = &args.stats {
-        stats.write(path)?;
-    }
-    println!("{}", stats.table());
-    Ok(())
+    Ok(turn)
 }
 
 /// The cameras of all pictures: a file's, or a turn around the volume.
@@ -120,12 +132,19 @@ fn path_of(args: &RenderArgs, volume: &VolumeDescription) -> Result<Vec<Camera>,
         .collect())
 }
 
-/// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder.
+/// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder. What is
+/// no file here is looked for in the mesh: by digest, or with `--mesh` by the name of its file.
 pub(crate) fn open_source(
     volume: &Path,
-    mesh: &MeshArgs,
+    mesh: &mut MeshArgs,
     stop: &Stop,
-) -> Result<Arc<dyn BrickSource>, Box<dyn std::error::Error>> {
+) -> Result<DataSource, Box<dyn std::error::Error>> {
+    if let Some(name) = volume.to_str().filter(|_| !volume.exists())
+        && (mesh.mesh || DataSource::is_digest(name))
+    {
+        mesh.mesh = true;
+        return Ok(DataSource::Named(name.to_owned()));
+    }
     if mesh.mesh {
         // Before the volume is read, which may take a while: it is for nothing without the key.
         MeshKey::load(&mesh.network.key_file()?)?;
@@ -135,14 +154,11 @@ pub(crate) fn open_source(
         .brick
         .unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
     let mut progress = Progress::new("reading the volume");
-    Ok(brick_store::open_source(
-        volume,
-        edge,
-        &mut |done, total| {
-            progress.show(done, total);
-            !stop.is_said()
-        },
-    )?)
+    let source = brick_store::open_source(volume, edge, &mut |done, total| {
+        progress.show(done, total);
+        !stop.is_said()
+    })?;
+    Ok(DataSource::Own(source))
 }
 
 /// The transfer function asked for, or one from the histogram.
@@ -157,16 +173,19 @@ pub(crate) fn transfer_of(
     }
 }
 
-fn run_session(
-    source: Arc<dyn BrickSource>,
+fn run_session<'a>(
+    source: DataSource,
     mesh: &MeshArgs,
-    turn: &Turn<'_>,
+    turn: impl FnOnce(&Manifest) -> Result<Turn<'a>, Box<dyn std::error::Error>>,
     stop: Stop,
 ) -> Result<Stats, Box<dyn std::error::Error>> {
     actix::System::new().block_on(async {
         let session = Arc::new(Session::open(source, mesh, stop).await?);
         let mut stats = Stats::new(session.manifest(), &session.status().await?);
-        let result = render_turn(&session, turn, &mut stats).await;
+        let result = match turn(session.manifest()) {
+            Ok(turn) => render_turn(&session, &turn, &mut stats).await,
+            Err(error) => Err(error),
+        };
         if let Ok(session) = Arc::try_unwrap(session) {
             session.close().await;
         }

@@ -12,7 +12,6 @@ use brickmesh_actors::{
     brick_owner::{AskStatus, MeshStatus},
 };
 use brickmesh_shaders::device::cpu::CpuDevice;
-use brickmesh_topology::brick_set::BrickSet;
 use serde_json::{Value, json};
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -62,24 +61,29 @@ fn to_json(status: &MeshStatus) -> Value {
         .filter(|(_, h)| h.memory_bytes > 0)
         .map(|(p, h)| {
             json!({ "peer": p.as_str(), "name": h.name, "device": h.device,
-                "memory_bytes": h.memory_bytes, "version": h.version })
+                "memory_bytes": h.memory_bytes, "version": h.version,
+                "suspect": status.suspects.contains(p) })
         })
         .collect();
     let data_sets: Vec<Value> = status
         .data_sets
         .iter()
         .map(|d| {
-            let holders = d.residency.iter().filter(|(_, r)| !r.bricks.is_empty());
+            let holders = d.residency.iter().filter(|(_, r)| !r.held.is_empty());
             let held: Vec<Value> = holders
-                .map(|(p, r)| json!({ "peer": p.as_str(), "bricks": r.bricks.len(), "settled": r.settled }))
+                .map(|(p, r)| {
+                    json!({ "peer": p.as_str(), "bricks": r.held.len(), "settled": r.settled,
+                        "on_their_way": r.pledged.iter().filter(|&b| !r.held.contains(b)).count(),
+                        "leaving": r.leaving })
+                })
                 .collect();
-            let sets: Vec<&BrickSet> = d.residency.values().map(|r| &r.bricks).collect();
-            let copies = |b| sets.iter().filter(|s| s.contains(b)).count();
-            let all: Vec<usize> = d.manifest.grid().bricks().map(copies).collect();
-            let mean = all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
+            let bricks = d.manifest.grid().brick_count();
+            let mean = d.safety.copies as f64 / f64::from(bricks.max(1));
             json!({ "data_set": d.manifest.digest().to_string(), "source": d.manifest.source(),
-                "bricks": all.len(), "redundancy_min": all.iter().min(), "redundancy_mean": mean,
-                "holders": held })
+                "bricks": bricks, "redundancy": d.redundancy,
+                "redundancy_min": d.safety.copies_min, "redundancy_mean": mean,
+                "endangered": d.safety.endangered, "missing": d.safety.missing,
+                "in_use": d.residency.values().any(|r| r.in_use), "holders": held })
         })
         .collect();
     json!({ "peers": peers, "data_sets": data_sets })
@@ -93,24 +97,37 @@ fn print(status: &Value) {
     for p in &peers {
         let mib = p["memory_bytes"].as_u64().unwrap_or(0) >> 20;
         println!(
-            "  {:<16} {:>8} MiB  {}  {}",
+            "  {:<16} {:>8} MiB  {}  {}{}",
             text(&p["name"]),
             mib,
             text(&p["device"]),
-            text(&p["peer"])
+            text(&p["peer"]),
+            if p["suspect"] == true {
+                "  silent or late"
+            } else {
+                ""
+            }
         );
     }
     for d in list(&status["data_sets"]) {
         println!(
-            "data set {} ({}): {} bricks, copies at least {}, on average {:.2}",
+            "data set {} ({}): {} bricks, {} copies wanted, at least {}, on average {:.2}; {} bricks endangered, {} missing",
             text(&d["data_set"]),
             text(&d["source"]),
             d["bricks"],
+            d["redundancy"],
             d["redundancy_min"],
-            d["redundancy_mean"].as_f64().unwrap_or(0.0)
+            d["redundancy_mean"].as_f64().unwrap_or(0.0),
+            d["endangered"],
+            d["missing"]
         );
         for h in list(&d["holders"]) {
-            println!("  {} holds {} bricks", text(&h["peer"]), h["bricks"]);
+            println!(
+                "  {} holds {} bricks, {} on their way",
+                text(&h["peer"]),
+                h["bricks"],
+                h["on_their_way"]
+            );
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use super::mutation::{mutate, one_of, pick};
 use brickmesh_actors::messages::{
-    FrameId, FrameRequest, Hello, JobTime, Message, Partial, Pixels, Residency, StealNote,
-    TilePart, encode,
+    FrameId, FrameRequest, Hello, JobTime, Message, Partial, Pixels, StealNote, TilePart, encode,
 };
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
@@ -11,7 +10,9 @@ use brickmesh_topology::{
     brick_set::BrickSet,
     cost_table::CostTable,
     frame_plan::PlanRules,
+    holding::Announcement,
     job_tree::{JobTree, Leaf, SplitRule},
+    membership::Beat,
     roster::{Roster, RosterEntry},
     seeded::Seeded,
     stealing::StealMessage,
@@ -50,23 +51,32 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
     let (frame, plan) = (frame(), Digest::of(b"plan"));
     let mut all = about_frames(manifest, frame, plan);
     all.extend([
-        Message::Hello(Hello {
-            name: "mallory".to_owned(),
-            device: "cpu".to_owned(),
-            memory_bytes: 1 << 30,
-            version: "0.1.0".to_owned(),
-        }),
+        Message::Beat {
+            beat: Beat {
+                born: 1 << 50,
+                count: 7,
+            },
+            hello: Hello {
+                name: "mallory".to_owned(),
+                device: "cpu".to_owned(),
+                memory_bytes: 1 << 30,
+                version: "0.1.0".to_owned(),
+            },
+            rendering: true,
+        },
+        Message::Goodbye,
         Message::Open {
             manifest: Box::new(manifest.clone()),
             redundancy: 2,
         },
-        Message::Close { data_set },
-        Message::Residency(Residency {
+        Message::Residency {
             data_set,
-            bricks: BrickSet::all(manifest.grid().brick_count()),
-            source: true,
-            settled: false,
-        }),
+            announcement: Announcement {
+                held: BrickSet::all(manifest.grid().brick_count()),
+                source: true,
+                ..Announcement::expected(manifest.grid().brick_count(), 9)
+            },
+        },
         Message::BrickRequest { data_set, brick },
         Message::BrickData {
             data_set,

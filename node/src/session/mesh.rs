@@ -1,0 +1,210 @@
+//! This process's peers in their mesh, before a data set is open: waiting for others, finding data
+//! sets by name.
+
+use super::{POLL, SessionError, in_words, machine_name, start_network_peer};
+use crate::{
+    args::MeshArgs,
+    device_choice,
+    network::{MeshKey, Network},
+    progress::Progress,
+    stop::Stop,
+};
+use actix::Addr;
+use brickmesh_actors::{
+    Peer, PeerConfig,
+    brick_owner::{AskStatus, BrickOwner, MeshStatus, UseDataSet},
+    data_set::BrickSource,
+    local_bus::LocalHub,
+};
+use brickmesh_topology::{Manifest, PeerId};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long peers are waited for with `--mesh`.
+const PEERS_WAIT: Duration = Duration::from_secs(30);
+/// How long a data set is looked for in the mesh.
+pub(super) const FIND_WAIT: Duration = Duration::from_secs(20);
+
+/// What a session shows.
+#[derive(Clone, Debug)]
+pub enum DataSource {
+    /// A volume of this machine.
+    Own(Arc<dyn BrickSource>),
+    /// A data set that the mesh holds: its digest or the first digits of it, or the name of the
+    /// file it came from.
+    Named(String),
+}
+
+/// Fewer digits of a digest than these name nothing.
+const DIGITS_MIN: usize = 8;
+
+impl DataSource {
+    /// Whether a text could be a data set's digest, or the beginning of one.
+    #[must_use]
+    pub fn is_digest(text: &str) -> bool {
+        let hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+        (DIGITS_MIN..=64).contains(&text.len()) && text.bytes().all(hex)
+    }
+
+    fn is_named(name: &str, manifest: &Manifest) -> bool {
+        let by_digest = Self::is_digest(name) && manifest.digest().to_string().starts_with(name);
+        by_digest || manifest.source() == name
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Mesh {
+    pub(super) peers: Vec<Peer>,
+    pub(super) network: Option<Network>,
+    pub(super) stop: Stop,
+}
+
+impl Mesh {
+    pub(super) fn start(args: &MeshArgs, alone: bool, stop: Stop) -> Result<Self, SessionError> {
+        let (peers, network) = start_peers(args, alone)?;
+        Ok(Self {
+            peers,
+            network,
+            stop,
+        })
+    }
+
+    pub(super) fn owner(&self) -> &Addr<BrickOwner> {
+        &self.peers[0].owner
+    }
+
+    pub(super) async fn status(&self) -> Result<MeshStatus, SessionError> {
+        let status = self.owner().send(AskStatus).await;
+        status.map_err(|_| SessionError::Ended)
+    }
+
+    /// Waits until the mesh knows a data set of this name, and uses it.
+    pub(super) async fn find(&mut self, name: String) -> Result<Arc<Manifest>, SessionError> {
+        let start = Instant::now();
+        let mut progress = Progress::new("looking for the data set");
+        loop {
+            let status = self.status().await?;
+            let sets = status.data_sets.iter().map(|d| &d.manifest);
+            let named: Vec<&Arc<Manifest>> = sets
+                .clone()
+                .filter(|m| DataSource::is_named(&name, m))
+                .collect();
+            let list = |sets: &[&Arc<Manifest>]| {
+                let words = sets
+                    .iter()
+                    .map(|m| format!("{} ({})", m.digest(), m.source()));
+                words.collect::<Vec<_>>().join(", ")
+            };
+            match named[..] {
+                [manifest] => {
+                    let wish = UseDataSet {
+                        data_set: manifest.digest(),
+                        in_use: true,
+                    };
+                    let used = self.owner().send(wish).await;
+                    used.map_err(|_| SessionError::Ended)?;
+                    return Ok(Arc::clone(manifest));
+                }
+                [] if start.elapsed() > FIND_WAIT => {
+                    let known = list(&sets.collect::<Vec<_>>());
+                    let none = || "none".to_owned();
+                    let known = Some(known).filter(|k| !k.is_empty()).unwrap_or_else(none);
+                    return Err(SessionError::NotFound { name, known });
+                }
+                [] => {}
+                _ => {
+                    let digests = list(&named);
+                    return Err(SessionError::Ambiguous { name, digests });
+                }
+            }
+            progress.show(start.elapsed().as_secs(), FIND_WAIT.as_secs());
+            self.pause().await?;
+        }
+    }
+
+    pub(super) async fn pause(&mut self) -> Result<(), SessionError> {
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => Ok(()),
+            () = self.stop.said() => Err(SessionError::Stopped),
+        }
+    }
+
+    pub(super) async fn wait_for_peers(&mut self, wanted: u32) -> Result<(), SessionError> {
+        let start = Instant::now();
+        let mut progress = Progress::new("looking for peers");
+        loop {
+            let status = self.status().await?;
+            let others = status
+                .peers
+                .values()
+                .filter(|h| h.memory_bytes > 0)
+                .count()
+                .saturating_sub(1);
+            if others >= wanted as usize {
+                return Ok(());
+            }
+            if start.elapsed() > PEERS_WAIT {
+                return Err(SessionError::Peers {
+                    found: others,
+                    wanted,
+                    seconds: PEERS_WAIT.as_secs(),
+                    hint: self.hint(),
+                });
+            }
+            progress.show(others as u64, u64::from(wanted));
+            self.pause().await?;
+        }
+    }
+
+    /// What to do where peers are missing.
+    fn hint(&self) -> String {
+        let refusals = self.network.as_ref().map(Network::refusals);
+        let refusals = refusals.unwrap_or_default();
+        if refusals.is_empty() {
+            return "start them with `brickmesh peer`, or give --join ADDR where multicast does not reach".to_owned();
+        }
+        in_words(&refusals)
+    }
+}
+
+/// The peers of this process: one on the network, or several on a hub.
+fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Network>), SessionError> {
+    let memory_bytes = args
+        .memory
+        .unwrap_or_else(|| device_choice::default_memory_bytes(args.peers));
+    let config = |name| PeerConfig {
+        name,
+        memory_bytes,
+        keep_copies: !alone,
+    };
+    if args.mesh {
+        let key = MeshKey::load(&args.network.key_file()?)?;
+        let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
+        tracing::info!(
+            device = chosen.device.info().name,
+            reason = chosen.reason,
+            "device"
+        );
+        let (peer, network) =
+            start_network_peer(config(machine_name()), chosen.device, key, &args.network)?;
+        return Ok((vec![peer], Some(network)));
+    }
+    let hub = LocalHub::new();
+    let mut peers = Vec::new();
+    for n in 1..=args.peers {
+        let name = format!("peer-{n:02}");
+        let chosen = device_choice::choose(args.device, args.peers, memory_bytes)?;
+        tracing::info!(
+            peer = name,
+            device = chosen.device.info().name,
+            reason = chosen.reason,
+            "device"
+        );
+        let (bus, events) = hub.join(&PeerId::new(&name));
+        peers.push(Peer::start(config(name), chosen.device, bus, events));
+    }
+    Ok((peers, None))
+}
