@@ -150,6 +150,56 @@ fn behind_a_router_without_multicast_join_and_kademlia_find_everybody() {
     check_render(&lab, &["--listen", &listen[3], "--join", &first]);
 }
 
+/// Renders a data set that this host has never seen; returns the picture.
+fn render_named(lab: &Lab, name: &str, folder: &Path) -> Vec<u8> {
+    let out = folder.join("named.png");
+    let args = [
+        "render", name, "--mesh", "--size", "160x120", "--shade", "on", "--device", "cpu", "--out",
+    ];
+    let mut args = args.to_vec();
+    args.push(out.to_str().unwrap());
+    let output = lab.run(3, &args);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    read_png(&out).2
+}
+
+#[test]
+fn a_data_set_is_found_by_name_and_stays_when_who_brought_it_leaves() {
+    let Some(mut lab) = lab("a_data_set_is_found_by_name", Wiring::Bridge) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("neghip.brickmesh");
+    let store = store.to_str().unwrap();
+    let import = lab.run(0, &["import", VOLUME, "--out", store, "--brick", "16"]);
+    assert!(import.status.success());
+    let info = lab.run(0, &["info", store, "--json"]);
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+    let digest = info["data_set"].as_str().unwrap();
+    let peer = ["peer", "--device", "cpu", "--memory", "256M", "--name"];
+    let brings = [&peer[..], &["a", "--data", store]].concat();
+    let first = lab.start(0, &brings);
+    for (n, name) in [(1, "b"), (2, "c")] {
+        lab.start(n, &[&peer[..], &[name]].concat());
+    }
+    let expected = alone(folder.path());
+    let found = render_named(&lab, &digest[..12], folder.path());
+    assert!(compare(&expected, &found).max <= 1);
+    // It says goodbye only when others hold what it alone held.
+    lab.signal(first, "TERM").unwrap();
+    lab.wait_for(first, Duration::from_secs(40)).unwrap();
+    let source = Path::new(VOLUME).file_name().unwrap().to_str().unwrap();
+    let after = render_named(&lab, source, folder.path());
+    assert!(compare(&expected, &after).max <= 1);
+    let nothing = lab.run(3, &["render", "0123456789abcdef", "--out", "/dev/null"]);
+    let why = String::from_utf8_lossy(&nothing.stderr);
+    assert!(why.contains("no data set") && why.contains(digest), "{why}");
+}
+
 /// The fraction of a core that a process gets for a second.
 fn fraction_of_a_core(pid: u32) -> f64 {
     let (start, before) = (Instant::now(), cpu_time(pid).unwrap());
