@@ -8,12 +8,16 @@
 //!
 //! [`Holding`]: brickmesh_topology::holding::Holding
 
+mod inputs;
 mod open_set;
 mod transfer;
 
+pub use inputs::{
+    AskStatus, DataSetStatus, LeaveMesh, MeshStatus, OpenSource, OwnerInput, UseDataSet,
+};
+
 use crate::{
     bus::Lane,
-    data_set::BrickSource,
     messages::{Hello, Message},
     outbox::Outbox,
     raycaster::Raycaster,
@@ -25,7 +29,6 @@ use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     holding::Announcement,
     membership::{Beat, Change, Health, Membership, Patience},
-    upkeep::Safety,
 };
 use open_set::OpenSet;
 use std::{
@@ -48,77 +51,6 @@ const DATA_SETS_MAX: usize = 16;
 /// Announcements kept for data sets that are not known yet.
 const EARLY_MAX: usize = 256;
 
-/// What the owner is told.
-#[derive(Debug, actix::Message)]
-#[rtype(result = "()")]
-pub enum OwnerInput {
-    /// A peer can be reached.
-    Connected(PeerId),
-    /// A peer cannot be reached any more.
-    Lost(PeerId),
-    /// A message from a peer.
-    Said(PeerId, Message),
-    /// A frame was asked for: bricks are to keep out of its way.
-    Rendering,
-    /// These peers did not do their part of a frame in time.
-    Late(Vec<PeerId>),
-}
-
-/// Opens a data set in the mesh; this peer can give every brick of it.
-#[derive(Clone, Debug, actix::Message)]
-#[rtype(result = "()")]
-pub struct OpenSource {
-    /// Where its bricks come from.
-    pub source: Arc<dyn BrickSource>,
-    /// Copies of each brick that are wanted, at least 1.
-    pub redundancy: u32,
-}
-
-/// This peer needs a data set that is open in the mesh, or needs it no more. Peers hold what
-/// nobody needs until they need its memory.
-#[derive(Clone, Copy, Debug, actix::Message)]
-#[rtype(result = "()")]
-pub struct UseDataSet {
-    /// The data set.
-    pub data_set: Digest,
-    /// Whether it is needed.
-    pub in_use: bool,
-}
-
-/// Leaves the mesh politely: answered once others hold what only this peer held.
-#[derive(Clone, Copy, Debug, actix::Message)]
-#[rtype(result = "()")]
-pub struct LeaveMesh;
-
-/// Asks who is in the mesh and what each holds.
-#[derive(Clone, Copy, Debug, actix::Message)]
-#[rtype(result = "MeshStatus")]
-pub struct AskStatus;
-
-/// Who is in the mesh and what each holds, as this peer knows it.
-#[derive(Clone, Debug, Default)]
-pub struct MeshStatus {
-    /// Peers that spoke, this one included.
-    pub peers: BTreeMap<PeerId, Hello>,
-    /// Those of them that are silent or late.
-    pub suspects: Vec<PeerId>,
-    /// Open data sets.
-    pub data_sets: Vec<DataSetStatus>,
-}
-
-/// A data set, as one peer knows it.
-#[derive(Clone, Debug)]
-pub struct DataSetStatus {
-    /// What it is.
-    pub manifest: Arc<Manifest>,
-    /// Who holds what, this peer included.
-    pub residency: BTreeMap<PeerId, Announcement>,
-    /// Copies of each brick that are wanted.
-    pub redundancy: u32,
-    /// How safe its copies are.
-    pub safety: Safety,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct BrickOwner {
@@ -136,11 +68,27 @@ pub struct BrickOwner {
     open: BTreeMap<Digest, OpenSet>,
     order: Vec<Digest>,
     early: Vec<(PeerId, Digest, Announcement)>,
+    /// When this peer was asked for its part of a frame, and when another said that it was.
     rendering_at: Option<u64>,
+    others_rendering_at: Option<u64>,
     announced_at: u64,
     dirty: bool,
     dropping: Vec<(u64, Digest, BrickIndex)>,
-    leaving: Vec<oneshot::Sender<()>>,
+    leaving: Leaving,
+    /// Who waits for the goodbye.
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// Whether this peer is about to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// Others take what only this peer holds; `unused`: also what nobody needs.
+    HandingOver {
+        unused: bool,
+    },
+    /// It said goodbye and is silent.
+    Gone,
 }
 
 /// The actors that the owner talks to.
@@ -177,10 +125,12 @@ impl BrickOwner {
             order: Vec::new(),
             early: Vec::new(),
             rendering_at: None,
+            others_rendering_at: None,
             announced_at: 0,
             dirty: false,
             dropping: Vec::new(),
-            leaving: Vec::new(),
+            leaving: Leaving::No,
+            waiting: Vec::new(),
         }
     }
 
@@ -188,10 +138,13 @@ impl BrickOwner {
         u64::try_from(self.clock.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
+    fn is_recent(&self, at: Option<u64>) -> bool {
+        at.is_some_and(|at| self.now().saturating_sub(at) < RENDERING_MICROS)
+    }
+
     /// Whether frames are under way in the mesh.
     fn is_rendering(&self) -> bool {
-        let at = self.rendering_at;
-        at.is_some_and(|at| self.now().saturating_sub(at) < RENDERING_MICROS)
+        self.is_recent(self.rendering_at) || self.is_recent(self.others_rendering_at)
     }
 
     fn open(&mut self, manifest: Arc<Manifest>, redundancy: u32) {
@@ -199,13 +152,11 @@ impl BrickOwner {
         if self.open.contains_key(&data_set) {
             return;
         }
-        // What nobody needs gives way; where all are needed, the oldest.
-        let unused = |d: &Digest| self.open.get(d).is_some_and(|s| !s.holding.is_in_use());
-        let mut closing: Vec<Digest> = self.order.iter().copied().filter(unused).collect();
-        if closing.is_empty() && self.order.len() >= DATA_SETS_MAX {
-            closing.push(self.order[0]);
+        if self.order.len() >= DATA_SETS_MAX {
+            let unused = |d: &&Digest| self.open.get(d).is_some_and(|s| !s.holding.is_in_use());
+            let least = self.order.iter().find(unused).unwrap_or(&self.order[0]);
+            self.close(*least);
         }
-        closing.into_iter().for_each(|d| self.close(d));
         tracing::debug!(
             data_set = data_set.short(),
             bricks = manifest.grid().brick_count(),
@@ -218,6 +169,9 @@ impl BrickOwner {
             tracing::warn!("the scheduler's mailbox is full: it misses a data set");
         }
         let mut set = OpenSet::new(self.outbox.local(), manifest, redundancy);
+        if self.is_leaving() {
+            set.holding.leave();
+        }
         for (peer, hello, _) in self.members.all() {
             set.holding.expect(peer, set.room_in(hello.memory_bytes));
         }
@@ -238,14 +192,33 @@ impl BrickOwner {
             return;
         };
         self.order.retain(|d| *d != data_set);
+        let bricks = set.manifest.grid().brick_count();
+        self.say_to_all(&Message::Residency {
+            data_set,
+            announcement: Announcement::expected(bricks, 0),
+        });
         let held = set.holding.announcement().held.iter();
         held.for_each(|brick| self.unload(data_set, brick));
+        let others = self.open.values_mut();
+        others.for_each(|s| s.holding.memory_was_freed());
+    }
+
+    /// Closes what nobody needs and takes memory here, where memory is short for what somebody
+    /// needs.
+    fn make_room(&mut self) {
+        let sets = self.open.iter();
+        let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.holding.is_in_use());
+        if used.iter().any(|(_, s)| s.holding.is_short_of_room()) {
+            let in_memory = unused.iter().filter(|(_, s)| s.bytes() > 0);
+            let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
+            closing.into_iter().for_each(|d| self.close(d));
+        }
     }
 
     /// Works out anew what this peer should hold of each data set, drops and fetches.
     fn keep_up(&mut self, ctx: &mut Context<Self>) {
         let now = self.now();
-        let all: u64 = self.open.values().map(OpenSet::bytes).sum();
+        let mut all: u64 = self.open.values().map(OpenSet::bytes).sum();
         for (&data_set, set) in &mut self.open {
             let others = all.saturating_sub(set.bytes());
             let room = set.room_in(self.hello.memory_bytes.saturating_sub(others));
@@ -257,7 +230,9 @@ impl BrickOwner {
                 self.dropping.push((now + DROP_MICROS, data_set, brick));
                 self.dirty = true;
             }
+            all = others.saturating_add(set.bytes());
         }
+        self.make_room();
         for data_set in self.order.clone() {
             self.fetch(data_set, ctx);
         }
@@ -273,6 +248,10 @@ impl BrickOwner {
                 self.unload(data_set, brick);
             }
         }
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::No
     }
 
     fn say_to_all(&self, message: &Message) {
@@ -312,34 +291,36 @@ impl BrickOwner {
     fn beat(&mut self) {
         self.beat.count += 1;
         self.beat_at = Some(self.now());
-        self.say_to_all(&self.beat_message());
+        for peer in &self.connected {
+            // The next one follows at once, and who gets none says so.
+            if let Err(error) = self.outbox.send(peer, Lane::Control, self.beat_message()) {
+                tracing::debug!(peer = peer.short(), %error, "a beat was not sent");
+            }
+        }
     }
 
     fn beat_message(&self) -> Message {
         Message::Beat {
             beat: self.beat,
             hello: self.hello.clone(),
-            rendering: self.is_rendering(),
+            // Hearsay is not passed on: it would go round for ever.
+            rendering: self.is_recent(self.rendering_at),
         }
     }
 
     fn connected(&mut self, peer: PeerId) {
-        // The beat last: whoever counts this peer in knows what it holds.
+        // The beat first: nothing is taken from strangers.
+        self.beat.count += 1;
+        self.outbox
+            .send_or_log(&peer, Lane::Control, self.beat_message());
         for (&data_set, set) in &self.open {
-            let open = Message::Open {
-                manifest: Box::new(Manifest::clone(&set.manifest)),
-                redundancy: set.holding.redundancy(),
-            };
-            self.outbox.send_or_log(&peer, Lane::Control, open);
+            self.outbox.send_or_log(&peer, Lane::Control, set.opening());
             let residency = Message::Residency {
                 data_set,
                 announcement: set.holding.announcement().clone(),
             };
             self.outbox.send_or_log(&peer, Lane::Control, residency);
         }
-        self.beat.count += 1;
-        self.outbox
-            .send_or_log(&peer, Lane::Control, self.beat_message());
         self.connected.retain(|p| *p != peer);
         self.connected.push(peer);
     }
@@ -348,6 +329,11 @@ impl BrickOwner {
     fn changed(&mut self, changes: Vec<Change>, ctx: &mut Context<Self>) {
         if changes.is_empty() {
             return;
+        }
+        // Rosters first: a frame that is asked for again does without all of them at once.
+        let lost = |c: &Change| matches!(c, Change::Suspected(_) | Change::Gone(_));
+        if changes.iter().any(lost) {
+            self.tell_requester();
         }
         for change in changes {
             match change {
@@ -369,6 +355,7 @@ impl BrickOwner {
                     );
                     let sets = self.open.values_mut();
                     sets.for_each(|s| s.holding.forget(&peer));
+                    self.early.retain(|(p, ..)| *p != peer);
                     self.frames_go_on_without(peer);
                 }
             }
@@ -408,7 +395,7 @@ impl BrickOwner {
                 rendering,
             } => {
                 if rendering {
-                    self.rendering_at = Some(now);
+                    self.others_rendering_at = Some(now);
                 }
                 let mut changes = Vec::new();
                 self.members.heard(&from, beat, hello, now, &mut changes);
@@ -425,6 +412,11 @@ impl BrickOwner {
             } => {
                 self.open(Arc::new(*manifest), redundancy);
                 self.keep_up(ctx);
+            }
+            Message::NeedManifest { data_set } => {
+                if let Some(set) = self.open.get(&data_set) {
+                    self.outbox.send_or_log(&from, Lane::Control, set.opening());
+                }
             }
             Message::Residency {
                 data_set,
@@ -469,7 +461,15 @@ impl BrickOwner {
         announcement: Announcement,
         ctx: &mut Context<Self>,
     ) {
+        // Who has not said what it is, or is gone, says it again.
+        if self.members.health(&from).is_none() {
+            return;
+        }
         let Some(set) = self.open.get_mut(&data_set) else {
+            if announcement.in_use {
+                let need = Message::NeedManifest { data_set };
+                self.outbox.send_or_log(&from, Lane::Control, need);
+            }
             self.early
                 .retain(|(p, d, _)| !(*p == from && *d == data_set));
             if self.early.len() < EARLY_MAX {
@@ -507,12 +507,23 @@ impl BrickOwner {
         if self.dirty || now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {
             self.announce();
         }
-        if !self.leaving.is_empty() && self.open.values().all(|s| s.holding.may_leave()) {
+        self.go_if_handed_over();
+    }
+
+    /// Says goodbye once others hold what only this peer held.
+    fn go_if_handed_over(&mut self) {
+        if let Leaving::HandingOver { unused } = self.leaving {
+            let done =
+                |s: &OpenSet| s.holding.is_handed_over() || !unused && !s.holding.is_in_use();
+            if !self.open.values().all(done) {
+                return;
+            }
             self.say_to_all(&Message::Goodbye);
-            for left in self.leaving.drain(..) {
-                if left.send(()).is_err() {
-                    tracing::debug!("nobody waits for the goodbye any more");
-                }
+            self.leaving = Leaving::Gone;
+        }
+        for left in self.waiting.drain(..) {
+            if left.send(()).is_err() {
+                tracing::debug!("nobody waits for the goodbye any more");
             }
         }
     }
@@ -600,10 +611,11 @@ impl Handler<OpenSource> for BrickOwner {
 impl Handler<UseDataSet> for BrickOwner {
     type Result = ();
 
-    fn handle(&mut self, wish: UseDataSet, _: &mut Self::Context) {
+    fn handle(&mut self, wish: UseDataSet, ctx: &mut Self::Context) {
         if let Some(set) = self.open.get_mut(&wish.data_set)
             && set.holding.set_in_use(wish.in_use)
         {
+            self.keep_up(ctx);
             self.announce();
         }
     }
@@ -612,12 +624,18 @@ impl Handler<UseDataSet> for BrickOwner {
 impl Handler<LeaveMesh> for BrickOwner {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, _: LeaveMesh, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, leave: LeaveMesh, _: &mut Self::Context) -> Self::Result {
         let (left, gone) = oneshot::channel();
-        self.leaving.push(left);
-        let sets = self.open.values_mut();
-        sets.for_each(|s| s.holding.leave());
-        self.announce();
+        self.waiting.push(left);
+        if !self.is_leaving() {
+            self.leaving = Leaving::HandingOver {
+                unused: leave.unused,
+            };
+            let sets = self.open.values_mut();
+            sets.for_each(|s| s.holding.leave());
+            self.announce();
+        }
+        self.go_if_handed_over();
         Box::pin(async move {
             // The owner has ended where there is no answer: that is gone too.
             let _ended = gone.await;

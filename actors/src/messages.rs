@@ -148,6 +148,11 @@ pub enum Message {
         /// Copies of each brick that are wanted.
         redundancy: u32,
     },
+    /// The sender does not know a data set that was spoken of: open it there.
+    NeedManifest {
+        /// The data set.
+        data_set: Digest,
+    },
     /// What the sender holds of a data set.
     Residency {
         /// The data set.

@@ -28,8 +28,10 @@ use tokio::sync::oneshot;
 
 /// Frames that may be under way at a time; more are refused.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
-/// An attempt's time, besides what its schedule expects.
-const ATTEMPT_BASE: Duration = Duration::from_secs(10);
+/// The first attempt's time, besides what its schedule expects; each further one has twice as much.
+const ATTEMPT_BASE: Duration = Duration::from_secs(3);
+/// The same where nothing was measured yet, so that nobody knows what to expect.
+const ATTEMPT_BASE_UNKNOWN: Duration = Duration::from_secs(10);
 /// How often the expected makespan an attempt may take.
 const ATTEMPT_MAKESPANS: u64 = 8;
 /// Roster and cost digests remembered as sent to a peer.
@@ -370,7 +372,12 @@ impl Requester {
             .schedule
             .makespan_micros
             .saturating_mul(ATTEMPT_MAKESPANS);
-        let time = ATTEMPT_BASE + Duration::from_micros(expected.min(600_000_000));
+        let base = if p.costs.trees.is_empty() {
+            ATTEMPT_BASE_UNKNOWN
+        } else {
+            ATTEMPT_BASE * (1 << p.attempt.min(4))
+        };
+        let time = base + Duration::from_micros(expected.min(600_000_000));
         if let Some(old) = p.deadline.take() {
             ctx.cancel_future(old);
         }
@@ -398,6 +405,7 @@ impl Requester {
         if p.attempt != frame.attempt {
             return false;
         }
+        let is_blame = matches!(input, FrameInput::Deadline | FrameInput::PeerFailed(_));
         match p.tracker.step(input) {
             FrameVerdict::Ignore => false,
             FrameVerdict::Accept | FrameVerdict::Whole => true,
@@ -409,7 +417,9 @@ impl Requester {
                     "a frame is asked for again"
                 );
                 why.clone_into(&mut p.why);
-                self.tell_late(&without);
+                if is_blame {
+                    self.tell_late(&without);
+                }
                 self.again(frame, without, ctx);
                 false
             }
@@ -439,7 +449,15 @@ impl Requester {
         };
         self.cancel(&p.plan, frame);
         p.without.extend(without);
-        match self.plan(&p.ask, &p.without, &p.costs) {
+        let mut planned = self.plan(&p.ask, &p.without, &p.costs);
+        let has_holes = |p: &(Roster, FramePlan, u64)| p.1.missing().next().is_some();
+        if planned.as_ref().map_or(true, has_holes) {
+            // Better late than with a hole: those who were only late may hold what is missing. Who
+            // is gone or silent is in no roster anyway.
+            p.without.clear();
+            planned = self.plan(&p.ask, &p.without, &p.costs);
+        }
+        match planned {
             Ok((roster, plan, schedule_micros)) => {
                 p.attempt += 1;
                 p.tracker = FrameTracker::new(&plan, p.attempt);

@@ -72,6 +72,7 @@ impl Switchboard {
             Message::Beat { .. }
             | Message::Goodbye
             | Message::Open { .. }
+            | Message::NeedManifest { .. }
             | Message::Residency { .. }
             | Message::BrickRequest { .. }
             | Message::BrickData { .. }

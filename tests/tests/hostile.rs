@@ -430,9 +430,10 @@ fn residency(manifest: &Manifest, announcement: Announcement) -> Result<(), Stri
     if !holding.heard(&PeerId::new("mallory"), announcement) {
         return Err("a residency that does not fit".to_owned());
     }
+    holding.set_in_use(true);
     holding.keep_up();
     assert!(holding.announcement().pledged.len() <= 9);
-    let fetch = holding.next_fetch(0, false);
+    let fetch = holding.next_fetch(0, false, 0);
     assert!(fetch.is_none_or(|(b, _)| b.0 < grid.brick_count()));
     Ok(())
 }

@@ -166,6 +166,7 @@ impl Holding {
     pub fn set_in_use(&mut self, in_use: bool) -> bool {
         let news = self.own.in_use != in_use;
         self.own.in_use = in_use;
+        self.outdated |= news;
         news
     }
 
@@ -173,6 +174,19 @@ impl Holding {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.own.in_use || self.others.values().any(|a| a.in_use)
+    }
+
+    /// Whether this peer could pledge more bricks if it had more room.
+    #[must_use]
+    pub fn is_short_of_room(&self) -> bool {
+        let (room, pledged) = (self.own.room, self.own.pledged.len());
+        room < self.grid.brick_count() && pledged >= room
+    }
+
+    /// Other data sets gave memory back: what did not fit may fit now.
+    pub fn memory_was_freed(&mut self) {
+        self.outdated |= self.room_max != u32::MAX;
+        self.room_max = u32::MAX;
     }
 
     /// This peer has room for so many bricks.
@@ -190,14 +204,12 @@ impl Holding {
         self.outdated = true;
     }
 
-    /// Whether all that this peer holds is held by others who stay, as far as anybody could, or
-    /// needed by nobody.
+    /// Whether all that this peer holds is held by others who stay, as far as anybody could.
     #[must_use]
-    pub fn may_leave(&self) -> bool {
+    pub fn is_handed_over(&self) -> bool {
         let stay = |a: &&Announcement| !a.leaving;
         let nobody_has_room = self.others.values().filter(stay).all(|a| a.room == 0);
-        let nobody_needs_it = !self.others.values().filter(stay).any(|a| a.in_use);
-        nobody_has_room || nobody_needs_it || self.own.held.iter().all(|b| self.others_hold(b) > 0)
+        nobody_has_room || self.own.held.iter().all(|b| self.others_hold(b) > 0)
     }
 
     /// How safe the copies of all bricks are.
@@ -214,14 +226,8 @@ impl Holding {
             return false;
         }
         let before = self.others.get(peer);
-        self.outdated |= before.is_none_or(|b| {
-            (&b.pledged, b.room, b.leaving)
-                != (
-                    &announcement.pledged,
-                    announcement.room,
-                    announcement.leaving,
-                )
-        });
+        let decides = |a: &Announcement| (a.pledged.clone(), a.room, a.leaving, a.in_use);
+        self.outdated |= before.is_none_or(|b| decides(b) != decides(&announcement));
         self.others.insert(peer.clone(), announcement);
         true
     }
@@ -241,9 +247,11 @@ impl Holding {
             .retain(|_, f| !matches!(f, Fetch::Asked { from, .. } if from == peer));
     }
 
-    /// Works out anew what this peer should hold. Returns whether that changed.
+    /// Works out anew what this peer should hold. Returns whether that changed. Nothing is taken up
+    /// of what nobody needs, but from one who leaves.
     pub fn keep_up(&mut self) -> bool {
-        if !std::mem::take(&mut self.outdated) {
+        let wanted = self.is_in_use() || self.others.values().any(|a| a.leaving);
+        if !wanted || !std::mem::take(&mut self.outdated) {
             return false;
         }
         let mut all: Vec<(&PeerId, &Announcement)> = self.others.iter().collect();
@@ -278,11 +286,16 @@ impl Holding {
         u32::try_from(holders).unwrap_or(u32::MAX)
     }
 
-    /// The bricks that may be dropped now: not pledged any more, and held by enough others.
+    /// The bricks that may be dropped now: not pledged any more, and held by as many others who
+    /// will go on holding them as there should be, at least one.
     #[must_use]
     pub fn droppable(&self) -> Vec<BrickIndex> {
         let spare = |b: &BrickIndex| {
-            !self.own.pledged.contains(*b) && self.others_hold(*b) >= self.redundancy
+            let stay = self.others.values().filter(|a| !a.leaving);
+            let pledging: Vec<_> = stay.filter(|a| a.pledged.contains(*b)).collect();
+            let holding = pledging.iter().filter(|a| a.held.contains(*b)).count();
+            let enough = pledging.len().min(self.redundancy as usize).max(1);
+            !self.own.pledged.contains(*b) && holding >= enough
         };
         self.own.held.iter().filter(spare).collect()
     }
@@ -294,15 +307,21 @@ impl Holding {
     }
 
     /// The next brick to get and where from, the scarcest first; it counts as on its way from now
-    /// on. `rendering`: frames are under way in the mesh.
-    pub fn next_fetch(&mut self, now: u64, rendering: bool) -> Option<(BrickIndex, Origin)> {
+    /// on. `rendering`: frames are under way in the mesh; `unfreed`: bricks that were dropped and
+    /// are still in memory.
+    pub fn next_fetch(
+        &mut self,
+        now: u64,
+        rendering: bool,
+        unfreed: usize,
+    ) -> Option<(BrickIndex, Origin)> {
         let under_way = self.fetches.values();
         let under_way = under_way
             .filter(|f| !matches!(f, Fetch::Paused { .. }))
             .count();
         let most = if rendering { 1 } else { FETCHES_MAX };
         let waits = rendering && now < self.pause_until;
-        let taken = self.own.held.len() as usize + under_way;
+        let taken = self.own.held.len() as usize + under_way + unfreed;
         if waits || under_way >= most || taken >= self.own.room as usize {
             return None;
         }

@@ -186,8 +186,9 @@ impl<R> Membership<R> {
         let slept = now.saturating_sub(self.ticked.unwrap_or(now));
         self.ticked = Some(now);
         if slept >= self.patience.suspect {
+            let back = slept - self.patience.beat.min(slept);
             let all = self.members.values_mut();
-            all.for_each(|s| s.heard = s.heard.saturating_add(slept).min(now));
+            all.for_each(|s| s.heard = s.heard.saturating_add(back).min(now));
         }
         let peers: Vec<PeerId> = self.members.keys().cloned().collect();
         peers.iter().for_each(|p| self.judge(p, now, changes));
@@ -285,7 +286,7 @@ mod tests {
         members.tick(60_000 * MS, &mut changes);
         assert_eq!(changes, []);
         members.heard(&a, beat(1), "A", 60_100 * MS, &mut changes);
-        assert_eq!(at(&mut members, 61_050), [Change::Suspected(b)]);
+        assert_eq!(at(&mut members, 60_800), [Change::Suspected(b)]);
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub struct Member<'a> {
 
 /// What `members[me]` should pledge to hold, for `redundancy` copies of each brick.
 ///
-/// `members` ascend by peer; `seed` belongs to the data set. O(bricks · members), and a placement
-/// while nobody has pledged anything else.
+/// `members` ascend by peer; `seed` belongs to the data set. O(bricks · members) where there is
+/// room; while this peer has pledged nothing, a placement besides.
 ///
 /// # Panics
 /// Where `me` is not an index of `members`.
@@ -61,6 +61,9 @@ pub fn next_pledge(
     let own = members[me];
     if own.leaving {
         return own.pledged.clone();
+    }
+    if own.room == 0 {
+        return BrickSet::new(grid.brick_count());
     }
     if own.pledged.is_empty()
         && let Some(first) = first_pledge(grid, members, me, redundancy, seed)
@@ -146,11 +149,13 @@ impl Pledges {
     /// Takes bricks from a peer that has less room than it thought: such as it does not hold yet,
     /// then those of the most copies.
     fn trim(&mut self, member: usize, really: &BrickSet) {
-        while self.staying[member] && self.held[member].len() > self.rooms[member] {
-            let most = |&b: &BrickIndex| (!really.contains(b), self.copies(b), Reverse(b));
-            let Some(brick) = self.held[member].iter().max_by_key(most) else {
-                return;
-            };
+        let excess = self.held[member].len().saturating_sub(self.rooms[member]);
+        if !self.staying[member] || excess == 0 {
+            return;
+        }
+        let mut bricks: Vec<BrickIndex> = self.held[member].iter().collect();
+        bricks.sort_by_key(|&b| (really.contains(b), Reverse(self.copies(b)), b));
+        for brick in bricks.into_iter().take(excess as usize) {
             self.held[member].remove(brick);
             self.copies[brick.0 as usize] -= 1;
         }
@@ -213,6 +218,9 @@ impl Pledges {
     /// Puts a brick in the place of one that moves on to a peer with room: those with room hold it
     /// already. Returns whether that could be done.
     fn make_room(&mut self, brick: BrickIndex) -> bool {
+        if self.free.iter().all(|&free| free == 0) {
+            return false;
+        }
         let moves_on = |s: &Self, m: usize| {
             let free = |x: BrickIndex| s.taker(x, |s, f| s.free[f] > 0);
             s.held[m].iter().find_map(|x| free(x).map(|f| (x, f)))

@@ -1,7 +1,7 @@
 //! A data set that is open at this peer: what topology's [`Holding`] decides on, and the bytes and
 //! the source that it knows nothing of.
 
-use crate::data_set::BrickSource;
+use crate::{data_set::BrickSource, messages::Message};
 use brickmesh_topology::{BrickIndex, Manifest, PeerId, holding::Holding};
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc};
@@ -24,6 +24,14 @@ impl OpenSet {
             manifest,
             source: None,
             copies: BTreeMap::new(),
+        }
+    }
+
+    /// What tells another peer of it.
+    pub(super) fn opening(&self) -> Message {
+        Message::Open {
+            manifest: Box::new(Manifest::clone(&self.manifest)),
+            redundancy: self.holding.redundancy(),
         }
     }
 

@@ -24,18 +24,23 @@ impl BrickOwner {
     /// Starts as many fetches as may be under way.
     pub(super) fn fetch(&mut self, data_set: Digest, ctx: &mut Context<Self>) {
         let (now, rendering) = (self.now(), self.is_rendering());
+        let unfreed = self.dropping.iter().filter(|d| d.1 == data_set).count();
         loop {
             let Some(set) = self.open.get_mut(&data_set) else {
                 return;
             };
-            let Some((brick, origin)) = set.holding.next_fetch(now, rendering) else {
+            let Some((brick, origin)) = set.holding.next_fetch(now, rendering, unfreed) else {
                 return;
             };
+            // It may be in memory yet, to be freed soon.
+            self.dropping.retain(|d| (d.1, d.2) != (data_set, brick));
             match origin {
                 Origin::Source => self.load(data_set, brick, None, ctx),
                 Origin::Peer(from) => {
                     let ask = Message::BrickRequest { data_set, brick };
-                    if self.outbox.send(&from, Lane::Control, ask).is_err() {
+                    if self.outbox.send(&from, Lane::Control, ask).is_err()
+                        && let Some(set) = self.open.get_mut(&data_set)
+                    {
                         set.holding.failed(brick, now);
                     }
                 }
@@ -99,6 +104,8 @@ impl BrickOwner {
     ) {
         let now = self.now();
         let Some(set) = self.open.get_mut(&data_set) else {
+            // Closed while the brick was on its way.
+            self.unload(data_set, brick);
             return;
         };
         match result {

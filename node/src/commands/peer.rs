@@ -62,7 +62,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
         }
         stop.said().await;
         println!("leaving the mesh; a second signal leaves at once");
-        leave(&peer).await;
+        leave(&peer, true).await;
         network.shutdown();
         Ok(())
     })

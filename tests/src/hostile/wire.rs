@@ -65,6 +65,7 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
             rendering: true,
         },
         Message::Goodbye,
+        Message::NeedManifest { data_set },
         Message::Open {
             manifest: Box::new(manifest.clone()),
             redundancy: 2,

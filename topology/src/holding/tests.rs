@@ -58,7 +58,7 @@ impl Mesh {
                     self.peers[n].dropped(brick);
                     quiet = false;
                 }
-                while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, false) {
+                while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, false, 0) {
                     if let Origin::Peer(from) = origin {
                         self.moved += 1;
                         assert!(self.peers[n].arrived(brick, &from));
@@ -102,7 +102,10 @@ fn who_leaves_waits_until_others_hold_what_only_it_held() {
     // Of each brick of peer 3 there is one more copy.
     let held = mesh.peers[3].announcement().held.len() as usize;
     mesh.peers[3].leave();
-    assert!(mesh.peers[3].may_leave(), "every brick has another copy");
+    assert!(
+        mesh.peers[3].is_handed_over(),
+        "every brick has another copy"
+    );
     mesh.settle();
     assert_eq!(mesh.moved, held - held_by_source(&mesh, held));
     mesh.remove(3);
@@ -115,10 +118,10 @@ fn who_leaves_waits_until_others_hold_what_only_it_held() {
     mesh.talk();
     let alone = mesh.peers[1].announcement().held.iter();
     let alone = alone.filter(|&b| !mesh.peers[0].announcement().held.contains(b));
-    assert_eq!(alone.count() == 0, mesh.peers[1].may_leave());
+    assert_eq!(alone.count() == 0, mesh.peers[1].is_handed_over());
     assert!(!others.is_empty());
     mesh.settle();
-    assert!(mesh.peers[1].may_leave());
+    assert!(mesh.peers[1].is_handed_over());
 }
 
 /// Copies that the peer with the source made without anybody's help.
@@ -142,28 +145,30 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     for n in 1..3 {
         assert!(a.heard(&peer(n), all.clone()));
     }
+    assert!(!a.keep_up(), "nobody needs it");
+    a.set_in_use(true);
     assert!(a.keep_up());
-    let (brick, Origin::Peer(first)) = a.next_fetch(0, true).unwrap() else {
+    let (brick, Origin::Peer(first)) = a.next_fetch(0, true, 0).unwrap() else {
         panic!("no source")
     };
     assert!(
-        a.next_fetch(0, true).is_none(),
+        a.next_fetch(0, true, 0).is_none(),
         "one at a time while rendering"
     );
-    assert!(a.next_fetch(0, false).is_some());
+    assert!(a.next_fetch(0, false, 0).is_some());
     assert!(!a.arrived(brick, &PeerId::new("stranger")));
     assert!(a.arrived(brick, &first));
     a.failed(brick, 0);
     a.expire(REFUSED_MICROS);
     let mut again = Vec::new();
-    while let Some((b, Origin::Peer(from))) = a.next_fetch(REFUSED_MICROS, false) {
+    while let Some((b, Origin::Peer(from))) = a.next_fetch(REFUSED_MICROS, false, 0) {
         again.push((b, from));
     }
     let (_, second) = again.iter().find(|(b, _)| *b == brick).unwrap();
     assert_ne!(*second, first);
     // Whoever is asked and gone, or silent for too long, is not waited for.
     a.forget(second);
-    assert!(a.next_fetch(REFUSED_MICROS, false).is_some());
+    assert!(a.next_fetch(REFUSED_MICROS, false, 0).is_some());
     a.expire(REFUSED_MICROS + FETCH_MICROS);
     assert_eq!(a.fetches.len(), 0);
 }
@@ -172,28 +177,35 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
 fn while_frames_are_rendered_a_fetch_is_followed_by_a_pause() {
     let mut a = holding(0, 64);
     a.has_source();
+    a.set_in_use(true);
     assert!(a.keep_up());
-    let (brick, _) = a.next_fetch(0, true).unwrap();
+    let (brick, _) = a.next_fetch(0, true, 0).unwrap();
     a.loaded(brick, 10 * MS);
-    assert!(a.next_fetch(39 * MS, true).is_none());
-    assert!(a.next_fetch(39 * MS, false).is_some(), "nobody renders");
+    assert!(a.next_fetch(39 * MS, true, 0).is_none());
+    assert!(a.next_fetch(39 * MS, false, 0).is_some(), "nobody renders");
     a.fetches.clear();
-    assert!(a.next_fetch(40 * MS, true).is_some());
+    assert!(a.next_fetch(40 * MS, true, 0).is_some());
 }
 
 #[test]
 fn a_device_that_is_full_holds_less_and_says_so() {
     let mut a = holding(0, 64);
     a.has_source();
+    a.set_in_use(true);
     a.keep_up();
-    let (first, _) = a.next_fetch(0, false).unwrap();
+    let (first, _) = a.next_fetch(0, false, 0).unwrap();
     a.loaded(first, 0);
-    let (second, _) = a.next_fetch(0, false).unwrap();
+    let (second, _) = a.next_fetch(0, false, 0).unwrap();
     a.does_not_fit(second);
     a.keep_up();
     assert_eq!(a.announcement().room, 1);
     assert!(a.announcement().settled);
-    assert!(a.next_fetch(0, false).is_none());
+    assert!(a.next_fetch(0, false, 0).is_none());
+    a.memory_was_freed();
+    a.set_room(64);
+    assert!(a.keep_up());
+    assert!(a.next_fetch(0, false, 63).is_none(), "not freed yet");
+    assert!(a.next_fetch(0, false, 62).is_some());
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! What the brick owner is told and asked, and what it answers.
+
+use crate::{
+    data_set::BrickSource,
+    messages::{Hello, Message},
+};
+use brickmesh_topology::{Digest, Manifest, PeerId, holding::Announcement, upkeep::Safety};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What the owner is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum OwnerInput {
+    /// A peer can be reached.
+    Connected(PeerId),
+    /// A peer cannot be reached any more.
+    Lost(PeerId),
+    /// A message from a peer.
+    Said(PeerId, Message),
+    /// A frame was asked for: bricks are to keep out of its way.
+    Rendering,
+    /// These peers did not do their part of a frame in time.
+    Late(Vec<PeerId>),
+}
+
+/// Opens a data set in the mesh; this peer can give every brick of it.
+#[derive(Clone, Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct OpenSource {
+    /// Where its bricks come from.
+    pub source: Arc<dyn BrickSource>,
+    /// Copies of each brick that are wanted, at least 1.
+    pub redundancy: u32,
+}
+
+/// This peer needs a data set that is open in the mesh, or needs it no more. Peers hold what
+/// nobody needs until they need its memory.
+#[derive(Clone, Copy, Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct UseDataSet {
+    /// The data set.
+    pub data_set: Digest,
+    /// Whether it is needed.
+    pub in_use: bool,
+}
+
+/// Leaves the mesh politely: answered once others hold what only this peer held.
+#[derive(Clone, Copy, Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct LeaveMesh {
+    /// Whether to hand over also what nobody needs, for who comes later.
+    pub unused: bool,
+}
+
+/// Asks who is in the mesh and what each holds.
+#[derive(Clone, Copy, Debug, actix::Message)]
+#[rtype(result = "MeshStatus")]
+pub struct AskStatus;
+
+/// Who is in the mesh and what each holds, as this peer knows it.
+#[derive(Clone, Debug, Default)]
+pub struct MeshStatus {
+    /// Peers that spoke, this one included.
+    pub peers: BTreeMap<PeerId, Hello>,
+    /// Those of them that are silent or late.
+    pub suspects: Vec<PeerId>,
+    /// Open data sets.
+    pub data_sets: Vec<DataSetStatus>,
+}
+
+/// A data set, as one peer knows it.
+#[derive(Clone, Debug)]
+pub struct DataSetStatus {
+    /// What it is.
+    pub manifest: Arc<Manifest>,
+    /// Who holds what, this peer included.
+    pub residency: BTreeMap<PeerId, Announcement>,
+    /// Copies of each brick that are wanted.
+    pub redundancy: u32,
+    /// How safe its copies are.
+    pub safety: Safety,
+}
