@@ -453,7 +453,7 @@ impl Requester {
         let has_holes = |p: &(Roster, FramePlan, u64)| p.1.missing().next().is_some();
         if planned.as_ref().map_or(true, has_holes) {
             // Better late than with a hole: those who were only late may hold what is missing. Who
-            // is gone or silent is in no roster anyway.
+            // is silent leaves the roster too, and ends the attempt once more if it is in this one.
             p.without.clear();
             planned = self.plan(&p.ask, &p.without, &p.costs);
         }
