@@ -69,7 +69,7 @@ impl Session {
             Some(previous) => Some(previous.await),
             None => None,
         } {
-            tracing::error!(peer = %self.name, %error, "a session panicked");
+            tracing::error!(peer = %self.name, %error, "the session with a peer panicked and begins anew: this is a bug, please report it with the log (-vv)");
         }
         match timeout(SETUP_MAX, self.open()).await {
             Ok(Some(streams)) => self.carry(streams).await,
