@@ -50,6 +50,7 @@ pub fn page(local: &PeerId, status: &MeshStatus) -> prometheus::Result<String> {
         [([version], 1.0)],
     )?;
     peers(&page, status)?;
+    work(&page, local, status)?;
     memory(&page, local, status)?;
     data_sets(&page, local, status)?;
     TextEncoder::new().encode_to_string(&page.0.gather())
@@ -102,6 +103,46 @@ fn peers(page: &Page, status: &MeshStatus) -> prometheus::Result<()> {
         "1 where the peer is silent or late.",
         ["peer"],
         suspect,
+    )
+}
+
+/// What this peer does.
+fn work(page: &Page, local: &PeerId, status: &MeshStatus) -> prometheus::Result<()> {
+    let Some(own) = status.vitals.get(local) else {
+        return Ok(());
+    };
+    page.gauge(
+        "brickmesh_rendering",
+        "1 where this peer took part in a frame within about the last second.",
+        [],
+        [([], f64::from(u8::from(own.rendering)))],
+    )?;
+    page.gauge(
+        "brickmesh_transfers",
+        "Bricks that this peer has asked for and is loading.",
+        [],
+        [([], f64::from(own.fetching))],
+    )?;
+    let speed = own.speed_millionths.map(|s| ([], s as f64 / 1e6));
+    page.gauge(
+        "brickmesh_speed_ratio",
+        "Speed of this peer in the last frame that it took part in, of the mean of all who did.",
+        [],
+        speed,
+    )?;
+    let times = own.last_frame.map(|frame| {
+        let parts = [
+            ("total", frame.total_micros),
+            ("schedule", frame.schedule_micros),
+            ("composite", frame.composite_micros),
+        ];
+        parts.map(|(part, micros)| ([part.to_owned()], micros as f64 / 1e6))
+    });
+    page.gauge(
+        "brickmesh_last_frame_seconds",
+        "Times of the last frame that this peer asked for: in all, deriving its schedule, blending it (summed over compositors).",
+        ["part"],
+        times.into_iter().flatten(),
     )
 }
 
@@ -177,7 +218,7 @@ fn data_sets(page: &Page, local: &PeerId, status: &MeshStatus) -> prometheus::Re
             |_, own| f64::from(own.pledged.len()),
         ),
         (
-            "brickmesh_bricks_on_their_way",
+            "brickmesh_bricks_pending",
             "Bricks that this peer pledged and does not hold yet.",
             |_, own| {
                 let missing = own.pledged.iter().filter(|&b| !own.held.contains(b));

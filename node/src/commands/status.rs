@@ -13,7 +13,7 @@ use brickmesh_actors::{
     brick_owner::{AskStatus, DataSetStatus, MeshStatus},
 };
 use brickmesh_shaders::device::cpu::CpuDevice;
-use brickmesh_topology::{PeerId, holding::Announcement};
+use brickmesh_topology::{PeerId, holding::Announcement, keeper::FrameTimes};
 use serde_json::{Value, json};
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
 
@@ -80,13 +80,34 @@ fn to_json(status: &MeshStatus) -> Value {
     let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
     let peers: Vec<Value> = holding
         .map(|(p, h)| {
+            let vitals = status.vitals.get(p).cloned().unwrap_or_default();
+            let unheard: Vec<&str> = vitals.suspects.iter().map(PeerId::as_str).collect();
             json!({ "peer": p.as_str(), "name": h.name, "device": h.device,
                 "memory_bytes": h.memory_bytes, "version": h.version,
-                "bricks": bricks_held(status, p), "suspect": status.suspects.contains(p) })
+                "bricks": bricks_held(status, p), "suspect": status.suspects.contains(p),
+                "rendering": vitals.rendering, "speed": vitals.speed_millionths.map(ratio),
+                "fetching": vitals.fetching, "does_not_hear": unheard })
         })
         .collect();
     let data_sets: Vec<Value> = status.data_sets.iter().map(data_set_json).collect();
-    json!({ "peers": peers, "data_sets": data_sets })
+    let frames: Vec<Value> = last_frames(status)
+        .map(|(p, f)| {
+            json!({ "requester": p.as_str(), "total_us": f.total_micros,
+                "schedule_us": f.schedule_micros, "composite_us": f.composite_micros })
+        })
+        .collect();
+    json!({ "peers": peers, "data_sets": data_sets, "last_frames": frames })
+}
+
+/// The last frame of each peer that asked for any.
+fn last_frames(status: &MeshStatus) -> impl Iterator<Item = (&PeerId, FrameTimes)> {
+    let all = status.vitals.iter();
+    all.filter_map(|(peer, vitals)| Some((peer, vitals.last_frame?)))
+}
+
+/// Millionths as a number.
+fn ratio(millionths: u64) -> f64 {
+    millionths as f64 / 1e6
 }
 
 fn data_set_json(d: &DataSetStatus) -> Value {
@@ -123,16 +144,39 @@ fn to_text(status: &MeshStatus) -> Result<String, std::fmt::Error> {
     for d in &status.data_sets {
         data_set_text(status, d, &mut text)?;
     }
+    for (peer, frame) in last_frames(status) {
+        let ms = |micros: u64| micros as f64 / 1000.0;
+        writeln!(
+            text,
+            "last frame of {}: {:.1} ms; schedule {:.1} ms, blending {:.1} ms in all",
+            name_of(status, peer),
+            ms(frame.total_micros),
+            ms(frame.schedule_micros),
+            ms(frame.composite_micros)
+        )?;
+    }
     Ok(text)
 }
 
 /// What a peer does, beside being there.
 fn doing(status: &MeshStatus, peer: &PeerId) -> String {
-    let mut text = String::new();
-    if status.suspects.contains(peer) {
-        text.push_str(", silent or late: frames do without it");
+    let mut words = Vec::new();
+    let vitals = status.vitals.get(peer).cloned().unwrap_or_default();
+    if let Some(speed) = vitals.speed_millionths {
+        words.push(format!("speed {:.2}", ratio(speed)));
     }
-    text
+    if vitals.rendering {
+        words.push("rendering".to_owned());
+    }
+    if vitals.fetching > 0 {
+        words.push(format!("fetching {}", vitals.fetching));
+    }
+    if status.suspects.contains(peer) {
+        words.push("silent or late: frames do without it".to_owned());
+    }
+    let unheard = vitals.suspects.iter();
+    words.extend(unheard.map(|other| format!("does not hear {}", name_of(status, other))));
+    words.iter().map(|word| format!(", {word}")).collect()
 }
 
 fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
@@ -177,4 +221,58 @@ fn name_of(status: &MeshStatus, peer: &PeerId) -> String {
 fn plain(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '?' } else { c };
     shortened(text).chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::status;
+
+    #[test]
+    fn the_table_says_who_does_what_and_how_safe_it_is() {
+        let text = to_text(&status()).unwrap();
+        for expected in [
+            "2 peers\n",
+            "eva's ?[31m \"box\"",
+            "2 bricks, speed 1.25, rendering, does not hear lab (b)",
+            "1 bricks, fetching 1, silent or late",
+            "2 copies wanted, at least 1, on average 1.50; 1 bricks endangered, 0 missing",
+            "lab (b) holds 1 bricks, 1 on their way",
+            "last frame of eva's ?[31m \"box\" (a): 43.2 ms; schedule 0.5 ms, blending 3.0 ms in all",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+        assert!(
+            !text.contains('\u{1b}'),
+            "a name may not drive the terminal"
+        );
+    }
+
+    #[test]
+    fn programs_are_told_the_same() {
+        let json = to_json(&status());
+        let peer = &json["peers"][0];
+        assert_eq!((&peer["bricks"], &peer["speed"]), (&2.into(), &1.25.into()));
+        assert_eq!(
+            (&peer["rendering"], &peer["does_not_hear"][0]),
+            (&true.into(), &"b".into())
+        );
+        let silent = &json["peers"][1];
+        assert_eq!(
+            (&silent["suspect"], &silent["fetching"]),
+            (&true.into(), &1.into())
+        );
+        assert_eq!(silent["speed"], Value::Null);
+        let set = &json["data_sets"][0];
+        assert_eq!(
+            (&set["redundancy_min"], &set["endangered"]),
+            (&1.into(), &1.into())
+        );
+        assert_eq!(set["holders"][1]["on_their_way"], 1);
+        let frame = &json["last_frames"][0];
+        assert_eq!(
+            (&frame["requester"], &frame["total_us"]),
+            (&"a".into(), &43_210.into())
+        );
+    }
 }

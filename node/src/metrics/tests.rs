@@ -1,11 +1,11 @@
 //! Pages of a made-up mesh.
 
 use super::*;
-use brickmesh_actors::messages::Hello;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
     brick_set::BrickSet,
     holding::Announcement,
+    keeper::{FrameTimes, Hello, Vitals},
     manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
     upkeep::Safety,
 };
@@ -49,7 +49,23 @@ pub(crate) fn status() -> MeshStatus {
     };
     let residency = [("a", announcement(&[0, 1])), ("b", announcement(&[1]))];
     let residency = residency.map(|(p, a)| (PeerId::new(p), a));
+    let vitals_a = Vitals {
+        rendering: true,
+        speed_millionths: Some(1_250_000),
+        last_frame: Some(FrameTimes {
+            total_micros: 43_210,
+            schedule_micros: 500,
+            composite_micros: 3_000,
+        }),
+        suspects: [PeerId::new("b")].into(),
+        ..Vitals::default()
+    };
+    let vitals_b = Vitals {
+        fetching: 1,
+        ..Vitals::default()
+    };
     MeshStatus {
+        vitals: [(PeerId::new("a"), vitals_a), (PeerId::new("b"), vitals_b)].into(),
         peers: [
             (PeerId::new("a"), hello("eva's \u{1b}[31m \"box\"", 1 << 20)),
             (PeerId::new("b"), hello("lab", 2 << 20)),
@@ -84,10 +100,17 @@ fn the_page_says_who_is_there_what_is_held_and_how_safe_it_is() {
         ("brickmesh_peers{health=\"suspect\"}".to_owned(), 1.0),
         ("brickmesh_peer_suspect{peer=\"a\"}".to_owned(), 0.0),
         ("brickmesh_peer_suspect{peer=\"b\"}".to_owned(), 1.0),
+        ("brickmesh_rendering".to_owned(), 1.0),
+        ("brickmesh_transfers".to_owned(), 0.0),
+        ("brickmesh_speed_ratio".to_owned(), 1.25),
+        (
+            "brickmesh_last_frame_seconds{part=\"total\"}".to_owned(),
+            0.04321,
+        ),
         ("brickmesh_memory_promised_bytes".to_owned(), 1_048_576.0),
         ("brickmesh_memory_used_bytes".to_owned(), bytes as f64),
         (format!("brickmesh_bricks_held{set}"), 2.0),
-        (format!("brickmesh_bricks_on_their_way{set}"), 0.0),
+        (format!("brickmesh_bricks_pending{set}"), 0.0),
         (format!("brickmesh_redundancy_target{set}"), 2.0),
         (format!("brickmesh_redundancy_min{set}"), 1.0),
         (format!("brickmesh_redundancy_mean{set}"), 1.5),
@@ -97,7 +120,7 @@ fn the_page_says_who_is_there_what_is_held_and_how_safe_it_is() {
         assert_eq!(value(&page, &metric), Some(expected), "{metric}\n{page}");
     }
     let other = super::page(&PeerId::new("b"), &status).unwrap();
-    let coming = format!("brickmesh_bricks_on_their_way{set}");
+    let coming = format!("brickmesh_bricks_pending{set}");
     assert_eq!(value(&other, &coming), Some(1.0));
     assert!(!page.contains("peer=\"c\""), "who looks on is no peer");
     #[cfg(target_os = "linux")]
