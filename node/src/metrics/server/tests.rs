@@ -175,6 +175,11 @@ fn clients_that_say_nothing_keep_nobody_out() {
     for _ in 0..2 * PATIENT.connections {
         assert!(get(&server, "/health").contains("200 OK"));
     }
+    // And they are not kept for ever: the first gave way.
+    let mut rest = Vec::new();
+    if let Err(error) = silent[0].read_to_end(&mut rest) {
+        assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "it is still open");
+    }
 }
 
 #[test]
