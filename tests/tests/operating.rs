@@ -9,7 +9,7 @@ use brickmesh_tests::program::{Running, brickmesh};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
@@ -204,6 +204,56 @@ fn status_takes_the_key_from_the_file_and_says_goodbye() {
     assert!(!log.contains("silent or late"), "{log}");
 }
 
+/// The next one who dials.
+fn accepted(listener: &TcpListener) -> TcpStream {
+    let start = Instant::now();
+    loop {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return stream;
+        }
+        assert!(start.elapsed() < FAILED, "nobody dials");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_address_to_join_where_something_else_answers_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let config = format!(
+        "device = \"cpu\"\nmemory = \"64M\"\nlisten = \"127.0.0.1:0\"\nkey = \"mesh.key\"\njoin = \"{}\"",
+        other.local_addr().unwrap()
+    );
+    let file = folder.path().join("config.toml");
+    fs::write(&file, config).unwrap();
+    let log = folder.path().join("log");
+    let mut command = Command::new(brickmesh());
+    command.args(["peer", "--config"]).arg(file);
+    command
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap());
+    let peer = Running(command.spawn().unwrap());
+    // It tries again and again, as the other may be replaced by a peer.
+    for _ in 0..3 {
+        let mut stream = accepted(&other);
+        stream.set_read_timeout(Some(FAILED)).unwrap();
+        let page =
+            "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>What?</html>\r\n"
+                .repeat(3);
+        stream.write_all(page.as_bytes()).unwrap();
+        let mut rest = Vec::new();
+        // Until it hangs up, however it does.
+        let _ended = stream.read_to_end(&mut rest);
+    }
+    drop(peer);
+    let log = fs::read_to_string(log).unwrap();
+    assert!(!log.contains("panicked"), "{log}");
+    assert!(!log.contains("mesh key"), "it is not about the key: {log}");
+}
+
 fn start_with(config: &str, more: &[&str]) -> (Option<i32>, String, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.toml");
@@ -251,7 +301,7 @@ fn what_a_person_must_mend_ends_with_the_status_that_is_not_started_again() {
 
 #[test]
 fn metrics_on_a_port_that_is_taken_are_an_error_that_names_it() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let config = format!("key = \"mesh.key\"\nmetrics = \"{address}\"");
     let (code, text, _folder) = start_with(&config, &[]);
