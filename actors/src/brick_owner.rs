@@ -5,6 +5,7 @@
 //! that it knows nothing of.
 
 mod inputs;
+mod peer_log;
 mod transfer;
 
 pub use inputs::{
@@ -24,9 +25,10 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, Response
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
-    membership::{Change, Health},
+    membership::Health,
 };
 use bytes::Bytes;
+use peer_log::PeerLog;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -47,6 +49,7 @@ pub struct BrickOwner {
     sources: BTreeMap<Digest, Arc<dyn BrickSource>>,
     /// Host copies, to give to others.
     copies: BTreeMap<(Digest, BrickIndex), Bytes>,
+    peer_log: PeerLog,
     /// Who waits for the goodbye.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -79,6 +82,7 @@ impl BrickOwner {
             clock: Instant::now(),
             sources: BTreeMap::new(),
             copies: BTreeMap::new(),
+            peer_log: PeerLog::default(),
             waiting: Vec::new(),
         }
     }
@@ -121,7 +125,7 @@ impl BrickOwner {
                     tracing::warn!("the requester's mailbox is full: it misses a lost peer");
                 }
             }
-            KeeperOutput::Changed(change) => self.log(&change),
+            KeeperOutput::Changed(change) => self.peer_log.note(&change, &self.keeper),
             KeeperOutput::Dropping(from, why) => {
                 tracing::warn!(peer = from.short(), why, "a message was dropped");
             }
@@ -188,30 +192,6 @@ impl BrickOwner {
         }
     }
 
-    fn log(&self, change: &Change) {
-        match change {
-            Change::Joined(peer) => {
-                if let Some(hello) = self.keeper.hello_of(peer) {
-                    tracing::info!(
-                        peer = peer.short(),
-                        name = hello.name,
-                        device = hello.device,
-                        "a peer has joined"
-                    );
-                }
-            }
-            Change::Recovered(peer) => tracing::info!(peer = peer.short(), "a peer is back"),
-            Change::Suspected(peer) => tracing::warn!(
-                peer = peer.short(),
-                "a peer is silent or late: frames go on without it"
-            ),
-            Change::Gone(peer) => tracing::warn!(
-                peer = peer.short(),
-                "a peer is gone: its copies are made again"
-            ),
-        }
-    }
-
     fn status(&self) -> MeshStatus {
         let local = || self.outbox.local().clone();
         let data_set =
@@ -260,6 +240,7 @@ impl Handler<OwnerInput> for BrickOwner {
             OwnerInput::Connected(peer) => (KeeperInput::Connected(peer), None),
             OwnerInput::Lost(peer) => (KeeperInput::Lost(peer), None),
             OwnerInput::Rendering => (KeeperInput::Rendering, None),
+            OwnerInput::Speed(millionths) => (KeeperInput::Speed(millionths), None),
             OwnerInput::Delivered(times) => (KeeperInput::Delivered(times), None),
             OwnerInput::Late(peers) => (KeeperInput::Late(peers), None),
             OwnerInput::Said(from, Message::Keeper(message)) => {

@@ -61,6 +61,7 @@ impl Peer {
         let switchboard = Switchboard::create(|ctx| {
             use actix::AsyncContext as _;
             let outbox = Outbox::new(bus, ctx.address());
+            let local = outbox.local().clone();
             let queue = RenderQueue::default();
             let raycaster = start_raycaster(device, &outbox, &queue);
             let compositor = {
@@ -88,7 +89,7 @@ impl Peer {
                 requester,
             };
             lines = Some(all.clone());
-            Switchboard::new(events, all)
+            Switchboard::new(local, events, all)
         });
         let lines = lines.expect("the switchboard's constructor has run");
         Self {

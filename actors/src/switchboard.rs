@@ -42,15 +42,17 @@ pub struct Lines {
 /// See the module.
 #[derive(Debug)]
 pub struct Switchboard {
+    local: PeerId,
     events: Option<mpsc::Receiver<BusEvent>>,
     lines: Lines,
 }
 
 impl Switchboard {
-    /// A switchboard between a bus's events and the actors.
+    /// A switchboard between a bus's events and the actors of the peer `local`.
     #[must_use]
-    pub fn new(events: mpsc::Receiver<BusEvent>, lines: Lines) -> Self {
+    pub fn new(local: PeerId, events: mpsc::Receiver<BusEvent>, lines: Lines) -> Self {
         Self {
+            local,
             events: Some(events),
             lines,
         }
@@ -63,6 +65,15 @@ impl Switchboard {
             bytes,
         } = delivery;
         let peer = from.clone();
+        if let Some(millionths) = self.own_speed(&message)
+            && self
+                .lines
+                .owner
+                .try_send(OwnerInput::Speed(millionths))
+                .is_err()
+        {
+            tracing::debug!("the owner's mailbox is full: it does not learn its speed");
+        }
         if matches!(message, Message::Frame(_))
             && self.lines.owner.try_send(OwnerInput::Rendering).is_err()
         {
@@ -114,6 +125,15 @@ impl Switchboard {
                 "an actor's mailbox is full: a message was dropped"
             );
         }
+    }
+
+    /// The speed that a roster names for this peer.
+    fn own_speed(&self, message: &Message) -> Option<u64> {
+        let Message::Roster(roster) = message else {
+            return None;
+        };
+        let own = roster.entries().iter().find(|e| e.peer == self.local);
+        own.map(|e| e.speed_millionths)
     }
 
     fn peer_changed(&self, peer: &PeerId, connected: bool) {

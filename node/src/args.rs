@@ -1,8 +1,8 @@
 //! The command line: what there is to say, and what it means.
 
-use crate::network::{MeshKey, MeshKeyError};
+use crate::network::{MeshKey, MeshKeyError, address};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// One volume renderer out of all machines in the room.
 #[derive(Clone, Debug, Parser)]
@@ -37,6 +37,22 @@ pub enum Command {
     Status(StatusArgs),
     /// Decisions and experiments on a virtual mesh: JSON in, JSON out
     Sim(SimArgs),
+}
+
+impl Command {
+    /// How the command finds the mesh, if it goes into one.
+    #[must_use]
+    pub fn network(&self) -> Option<&NetworkArgs> {
+        match self {
+            Self::Peer(args) => Some(&args.network),
+            Self::Status(args) => Some(&args.network),
+            Self::Render(args) => args.mesh.mesh.then_some(&args.mesh.network),
+            Self::View(args) => args.mesh.mesh.then_some(&args.mesh.network),
+            Self::Demo(_) | Self::Import(_) | Self::Info(_) | Self::Devices(_) | Self::Sim(_) => {
+                None
+            }
+        }
+    }
 }
 
 /// `demo`
@@ -168,10 +184,10 @@ pub enum PredictionChoice {
 #[derive(Clone, Debug, Default, Args)]
 pub struct NetworkArgs {
     /// Address of a peer to join, as it prints it: /ip4/A.B.C.D/tcp/PORT; may be repeated. Not needed where multicast works
-    #[arg(long)]
+    #[arg(long, value_parser = parse_address, value_name = "ADDR")]
     pub join: Vec<String>,
-    /// Address to listen on [default: any port on all interfaces, private addresses only]
-    #[arg(long)]
+    /// Address to listen on; may be repeated [default: any port on all interfaces, private addresses only]
+    #[arg(long, value_parser = parse_address, value_name = "ADDR")]
     pub listen: Vec<String>,
     /// File with the mesh key: only peers with the same one are let in. `brickmesh peer` makes it if it is not there [default: ~/.config/brickmesh/mesh.key]
     #[arg(long, value_name = "FILE")]
@@ -179,6 +195,9 @@ pub struct NetworkArgs {
     /// File with this peer's own identity; made if it is not there [default: a new identity each time]
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
+    /// TOML file with options of `peer` by their long names; the command line wins. Other commands take join and key from it [default: ~/.config/brickmesh/config.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 impl NetworkArgs {
@@ -251,8 +270,11 @@ pub struct PeerArgs {
     #[arg(long)]
     pub data: Option<PathBuf>,
     /// Name for people [default: this machine's]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_name)]
     pub name: Option<String>,
+    /// Serve Prometheus metrics (/metrics) and the state of health (/health) there; without --metrics nothing is served
+    #[arg(long, value_name = "IP:PORT", value_parser = parse_socket)]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// `import`
@@ -452,6 +474,30 @@ pub fn parse_orbit(text: &str) -> Result<Orbit, String> {
     }
 }
 
+/// Longest name of a peer, in characters: it stands in logs, tables and metrics.
+const NAME_CHARACTERS_MAX: usize = 64;
+
+fn parse_name(text: &str) -> Result<String, String> {
+    let count = text.chars().count();
+    if (1..=NAME_CHARACTERS_MAX).contains(&count) && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "it must be 1 to {NAME_CHARACTERS_MAX} characters, no line breaks or the like"
+        ))
+    }
+}
+
+fn parse_address(text: &str) -> Result<String, String> {
+    let parsed = address::parse(text).map_err(|error| error.to_string());
+    parsed.map(|_| text.to_owned())
+}
+
+fn parse_socket(text: &str) -> Result<SocketAddr, String> {
+    let parsed = text.parse();
+    parsed.map_err(|_| "it must be like 127.0.0.1:9464".to_owned())
+}
+
 fn parse_milliseconds(text: &str) -> Result<f64, String> {
     let [ms] = numbers::<1>(text)?;
     if (0.0..=60_000.0).contains(&ms) {
@@ -524,5 +570,8 @@ mod tests {
         );
         assert!(parse_camera("eye=1,2").is_err());
         assert!(parse_size("0x5").is_err());
+        assert_eq!(parse_name("Evas Rechner"), Ok("Evas Rechner".to_owned()));
+        assert!(parse_name("").is_err() && parse_name("a\nb").is_err());
+        assert!(parse_name(&"ä".repeat(64)).is_ok() && parse_name(&"ä".repeat(65)).is_err());
     }
 }

@@ -11,9 +11,37 @@ mod status;
 pub(crate) use render::{open_source, transfer_of};
 
 use crate::{args::Command, stop::Stop, window};
+use std::error::Error;
 
 /// Any error, as text for people.
-pub(crate) type CommandResult = Result<(), Box<dyn std::error::Error>>;
+pub(crate) type CommandResult = Result<(), Box<dyn Error>>;
+
+/// Exit status of what failed, and of what was asked for wrongly.
+const STATUS_FAILED: u8 = 1;
+/// As clap's for a wrong command line.
+pub const STATUS_WRONG_USAGE: u8 = 2;
+
+/// What `peer` cannot start with until a person mends it: to start it again as it is would be of
+/// no use, so it ends with the status of wrong usage, which the systemd unit does not restart.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct Misconfigured(Box<dyn Error>);
+
+impl Misconfigured {
+    pub(crate) fn because(error: impl Error + 'static) -> Box<dyn Error> {
+        Box::new(Self(error.into()))
+    }
+}
+
+/// The exit status of a command that ended with this error.
+#[must_use]
+pub fn exit_status(error: &(dyn Error + 'static)) -> u8 {
+    if error.is::<Misconfigured>() {
+        STATUS_WRONG_USAGE
+    } else {
+        STATUS_FAILED
+    }
+}
 
 /// Runs a command to its end.
 ///

@@ -1,19 +1,32 @@
 //! The program: reads the command line, starts the log, runs the command, turns its error into
 //! text. No logic here.
 
-use brickmesh_node::{args::Cli, commands, stop::Stop};
-use clap::Parser;
+use brickmesh_node::{
+    commands,
+    config_file::{self, CommandLineError, command_line},
+    config_folder::config_folder,
+    stop::Stop,
+};
 use std::{io::IsTerminal as _, process::ExitCode};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let words: Vec<_> = std::env::args_os().collect();
+    let config = config_folder().map(|folder| folder.join(config_file::FILE_NAME));
+    let cli = match command_line(&words, config.as_deref()) {
+        Ok(cli) => cli,
+        Err(CommandLineError::Words(error)) => error.exit(),
+        Err(error) => {
+            eprintln!("brickmesh: {error}");
+            return ExitCode::from(commands::STATUS_WRONG_USAGE);
+        }
+    };
     start_log(cli.verbose);
     match commands::run(cli.command, Stop::on_signals()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("brickmesh: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(commands::exit_status(&*error))
         }
     }
 }

@@ -67,7 +67,7 @@ const COMMANDS_MAX: usize = 64;
 /// How long [`Network::start`] waits for the first address to listen on.
 const FIRST_ADDRESS_MAX: Duration = Duration::from_secs(2);
 /// How long [`Network::shutdown`] waits in all.
-const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
+pub const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 /// What of it the runtime's own tasks get, after the swarm has said goodbye.
 const RUNTIME_SHUTDOWN_MAX: Duration = Duration::from_millis(300);
 
@@ -270,7 +270,9 @@ impl Network {
             ended.recv_timeout(SHUTDOWN_MAX),
             Err(blocking::RecvTimeoutError::Timeout)
         ) {
-            tracing::warn!("the network's threads did not end in time");
+            tracing::warn!(
+                "the network's threads did not end in time; the program ends without them"
+            );
         }
     }
 }

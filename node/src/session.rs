@@ -28,7 +28,9 @@ use std::{
 /// How often the state of the mesh is looked at while waiting.
 const POLL: Duration = Duration::from_millis(20);
 /// How long a peer that leaves waits for others to take what only it holds.
-const LEAVE_MAX: Duration = Duration::from_secs(30);
+pub const LEAVE_MAX: Duration = Duration::from_secs(30);
+/// How long a goodbye of a peer that holds nothing may take.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// A mesh that holds too little for so long, and gets nothing more, is too small.
 const SETTLED: Duration = Duration::from_secs(5);
 /// Refusals that one error repeats.
@@ -143,11 +145,24 @@ pub async fn leave(peer: &Peer, unused: bool) {
         Ok(Ok(())) => {}
         Ok(Err(_)) => tracing::debug!("the peer has ended before"),
         Err(_) => tracing::warn!(
-            "others do not hold all that this peer held after {} s; it leaves nevertheless",
+            "after {} s others do not hold all that this peer held; it leaves nevertheless, and what nobody else holds is missing until it is back",
             LEAVE_MAX.as_secs()
         ),
     }
     // The goodbye is on its way.
+    tokio::time::sleep(POLL).await;
+}
+
+/// Says goodbye for a peer that holds nothing, so that nobody takes it for a silent one.
+pub async fn say_goodbye(peer: &Peer) {
+    let leave = LeaveMesh { unused: false };
+    if tokio::time::timeout(GOODBYE_MAX, peer.owner.send(leave))
+        .await
+        .is_err()
+    {
+        tracing::debug!("the goodbye took too long");
+    }
+    // It is on its way.
     tokio::time::sleep(POLL).await;
 }
 
@@ -200,7 +215,7 @@ impl Session {
         if let Some(network) = &session.mesh.network {
             // A provider record: the data set can be found by its name alone.
             if let Err(error) = network.provide(*session.data_set().as_bytes()) {
-                tracing::warn!(%error, "the data set is not announced");
+                tracing::warn!(%error, "the data set is not in the mesh's directory; peers that are connected know it all the same");
             }
         }
         Ok(session)

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command},
     sync::OnceLock,
 };
 
@@ -41,6 +41,16 @@ pub fn brickmesh() -> &'static Path {
         assert!(built.success(), "the program is built");
         folder.join("brickmesh")
     })
+}
+
+/// A process that ends with the test.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).ok();
+    }
 }
 
 /// Reads a PNG as RGBA.

@@ -1,6 +1,7 @@
 //! Meshes of peers in one process: frames are whole whoever dies, times come back, costs balance.
 
 use brickmesh_actors::{
+    brick_owner::AskStatus,
     bus::{Bus, BusError, Lane},
     messages::{Message, decode},
     requester::FrameError,
@@ -180,5 +181,33 @@ fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
             .unwrap()
             .unwrap_err();
         assert!(matches!(error, FrameError::NobodyHolds { .. }), "{error}");
+    });
+}
+
+#[test]
+fn peers_say_how_fast_they_are_and_how_their_last_frame_went() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        let frame = mesh.frame_from(0, view, &look).await.unwrap();
+        let total = frame.stats.total_micros;
+        let start = std::time::Instant::now();
+        // They say so with their beats; another peer hears it.
+        loop {
+            let status = mesh.peers[1].owner.send(AskStatus).await.unwrap();
+            let of = |n: usize| status.vitals.get(&peer_id(n)).cloned();
+            let times = of(0).and_then(|v| v.last_frame);
+            let speeds = (0..3).filter(|&n| of(n).is_some_and(|v| v.speed_millionths.is_some()));
+            if let Some(times) = times
+                && speeds.count() == 3
+            {
+                assert_eq!(times.total_micros, total);
+                assert!(times.schedule_micros <= total);
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{status:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     });
 }

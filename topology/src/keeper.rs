@@ -59,6 +59,7 @@ pub struct Keeper {
     rendering_at: Option<u64>,
     others_rendering_at: Option<u64>,
     last_frame: Option<FrameTimes>,
+    speed_millionths: Option<u64>,
     announced_at: u64,
     /// What is to be announced has changed.
     dirty: bool,
@@ -110,6 +111,7 @@ impl Keeper {
             rendering_at: None,
             others_rendering_at: None,
             last_frame: None,
+            speed_millionths: None,
             announced_at: 0,
             dirty: false,
             dropping: Vec::new(),
@@ -144,6 +146,7 @@ impl Keeper {
                 }
             }
             KeeperInput::Rendering => self.rendering_at = Some(now),
+            KeeperInput::Speed(millionths) => self.speed_millionths = Some(millionths),
             KeeperInput::Delivered(times) => self.last_frame = Some(times),
             KeeperInput::Late(peers) => {
                 for peer in peers {
@@ -228,6 +231,7 @@ impl Keeper {
             suspects: self.members.silent().cloned().collect(),
             fetching: u32::try_from(fetching).unwrap_or(u32::MAX),
             last_frame: self.last_frame,
+            speed_millionths: self.speed_millionths,
         }
     }
 
@@ -333,7 +337,7 @@ impl Keeper {
                     sets.for_each(|s| s.holding.suspect(&peer));
                     out.push(KeeperOutput::GoOnWithout(peer));
                 }
-                Change::Gone(peer) => {
+                Change::Gone(peer) | Change::Left(peer) => {
                     let sets = self.sets.values_mut();
                     sets.for_each(|s| s.holding.forget(&peer));
                     self.early.remove(&peer);

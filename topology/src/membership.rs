@@ -76,6 +76,8 @@ pub enum Change {
     Suspected(PeerId),
     /// A peer is gone; nothing of it is remembered.
     Gone(PeerId),
+    /// A peer said goodbye; nothing of it is remembered.
+    Left(PeerId),
 }
 
 /// See the module. `R` is what peers say of themselves.
@@ -179,7 +181,7 @@ impl<R> Membership<R> {
     /// A peer said goodbye.
     pub fn left(&mut self, peer: &PeerId, changes: &mut Vec<Change>) {
         if self.members.remove(peer).is_some() {
-            changes.push(Change::Gone(peer.clone()));
+            changes.push(Change::Left(peer.clone()));
         }
     }
 
@@ -341,7 +343,7 @@ mod tests {
         assert_eq!(changes, [Change::Suspected(a.clone())]);
         members.left(&b, &mut changes);
         members.left(&b, &mut changes);
-        assert_eq!(changes.last(), Some(&Change::Gone(b)));
+        assert_eq!(changes.last(), Some(&Change::Left(b)));
         assert_eq!(changes.len(), 2);
         members.heard(&a, beat(1), "A", 20 * MS, &mut changes);
         assert_eq!(changes.last(), Some(&Change::Recovered(a)));

@@ -23,6 +23,8 @@ pub enum OwnerInput {
     Rendering,
     /// A frame that this peer asked for is whole.
     Delivered(FrameTimes),
+    /// A roster names this speed for this peer, millionths.
+    Speed(u64),
     /// These peers did not do their part of a frame in time.
     Late(Vec<PeerId>),
 }

@@ -117,11 +117,11 @@ fn remove_leftovers(parent: &Path, prefix: &str) {
         }
         let path = entry.path();
         let Some(_lock) = lock(&path) else {
-            tracing::warn!(path = %path.display(), "another import to the same place is at work");
+            tracing::warn!(path = %path.display(), "another import to the same place is at work; its files are left alone");
             continue;
         };
         if let Err(error) = fs::remove_dir_all(&path) {
-            tracing::warn!(path = %path.display(), %error, "what a killed import left stays");
+            tracing::warn!(path = %path.display(), %error, "what a killed import left could not be removed: remove this folder");
         }
     }
 }

@@ -1,40 +1,47 @@
 //! `peer`: the headless daemon.
 
-use super::{CommandResult, invitation::invitation};
+use super::{CommandResult, Misconfigured, invitation::invitation};
 use crate::{
     args::PeerArgs,
-    brick_store::DirectoryStore,
+    brick_store::{BrickStoreError, DirectoryStore},
     device_choice,
-    network::MeshKey,
-    session::{leave, machine_name, start_network_peer},
+    metrics::MetricsServer,
+    network::{MeshKey, Network, NetworkError},
+    session::{SessionError, leave, machine_name, start_network_peer},
     stop::Stop,
 };
-use brickmesh_actors::{PeerConfig, brick_owner::OpenSource};
-use std::sync::Arc;
+use actix::Addr;
+use brickmesh_actors::{
+    Peer, PeerConfig,
+    brick_owner::{AskStatus, BrickOwner, OpenSource},
+    data_set::BrickSource as _,
+};
+use std::{
+    error::Error,
+    fmt::Display,
+    io::Write as _,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Copies of each brick that a peer asks for when it offers a folder.
 const REDUNDANCY: u32 = 2;
 
 pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
-    let data = args.data.as_deref().map(DirectoryStore::open).transpose()?;
-    let key_file = args.network.key_file()?;
-    let (key, made) = MeshKey::load_or_make(&key_file)?;
-    let key_file = std::path::absolute(key_file)?;
-    let new = if made { ", made now" } else { "" };
-    println!("mesh key: {}{new}", key_file.display());
-    if made && !args.network.join.is_empty() {
-        println!("a mesh that is there has another key: copy it to this file, then start again");
-    }
+    let data = args.data.as_deref().map(open_data).transpose()?;
+    let (key_file, key) = mesh_key(args)?;
+    let metrics = args.metrics.map(listen_for_metrics).transpose()?;
     let memory_bytes = args
         .memory
         .unwrap_or_else(|| device_choice::default_memory_bytes(1));
     let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
-    println!(
-        "device: {}, because {}",
-        chosen.device.info().name,
-        chosen.reason
-    );
-    println!("memory for bricks: {} MiB", memory_bytes >> 20);
+    let device = &chosen.device.info().name;
+    say(format_args!("device: {device}, because {}", chosen.reason));
+    say(format_args!(
+        "memory for bricks: {} MiB",
+        memory_bytes >> 20
+    ));
     let name = args.name.clone().unwrap_or_else(machine_name);
     actix::System::new().block_on(async {
         let config = PeerConfig {
@@ -42,28 +49,108 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             memory_bytes,
             keep_copies: true,
         };
-        let (peer, network) = start_network_peer(config, chosen.device, key, &args.network)?;
+        let (peer, network) =
+            start_network_peer(config, chosen.device, key, &args.network).map_err(sorted)?;
         let addresses = network.listen_addresses();
         for address in &addresses {
-            println!("listening on {address}");
+            say(format_args!("listening on {address}"));
         }
+        let metrics = metrics.map(|listener| serve_metrics(listener, &peer, &network));
+        let metrics = metrics.transpose()?;
         if let Some(line) = invitation(&key_file, &addresses, std::env::var("USER").ok()) {
-            println!("{line}");
+            say(line);
         }
         if let Some(store) = data {
-            let name = brickmesh_actors::data_set::BrickSource::manifest(&store).digest();
-            network.provide(*name.as_bytes())?;
-            println!("offering data set {name}");
-            let open = OpenSource {
-                source: Arc::new(store),
-                redundancy: REDUNDANCY,
-            };
-            peer.owner.send(open).await?;
+            offer(store, &peer, &network).await?;
         }
         stop.said().await;
-        println!("leaving the mesh; a second signal leaves at once");
+        say("leaving the mesh; a second signal leaves at once");
         leave(&peer, true).await;
         network.shutdown();
+        drop(metrics);
         Ok(())
     })
+}
+
+/// Says something to the operator. A peer outlives who read its first lines, a pipe that is closed
+/// by now: `println!` would panic.
+fn say(line: impl Display) {
+    if let Err(error) = writeln!(std::io::stdout(), "{line}") {
+        tracing::debug!(%error, "standard output is closed");
+    }
+}
+
+fn open_data(folder: &Path) -> Result<DirectoryStore, Box<dyn Error>> {
+    DirectoryStore::open(folder).map_err(|error| match error {
+        // A disk may be mounted later.
+        BrickStoreError::Io { .. } => error.into(),
+        _ => Misconfigured::because(error),
+    })
+}
+
+/// The mesh key, made if it is missing, and the whole path of its file.
+fn mesh_key(args: &PeerArgs) -> Result<(PathBuf, MeshKey), Box<dyn Error>> {
+    let file = args.network.key_file().map_err(Misconfigured::because)?;
+    let (key, made) = MeshKey::load_or_make(&file).map_err(Misconfigured::because)?;
+    let file = std::path::absolute(file)?;
+    let new = if made { ", made now" } else { "" };
+    say(format_args!("mesh key: {}{new}", file.display()));
+    if made && !args.network.join.is_empty() {
+        say("a mesh that is there has another key: copy it to this file, then start again");
+    }
+    Ok((file, key))
+}
+
+/// Tells what only a person can mend from what another start may.
+fn sorted(error: SessionError) -> Box<dyn Error> {
+    match error {
+        SessionError::Network(NetworkError::Identity(_) | NetworkError::BadAddress { .. }) => {
+            Misconfigured::because(error)
+        }
+        _ => error.into(),
+    }
+}
+
+fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, String> {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "--metrics {address}: whoever reaches this address can read the names of machines and data sets; 127.0.0.1 keeps them on this machine"
+        );
+    }
+    TcpListener::bind(address).map_err(|error| {
+        format!("cannot serve metrics on {address}: {error}; choose another --metrics IP:PORT")
+    })
+}
+
+fn serve_metrics(
+    listener: TcpListener,
+    peer: &Peer,
+    network: &Network,
+) -> Result<MetricsServer, String> {
+    let owner: Addr<BrickOwner> = peer.owner.clone();
+    let ask = move || -> futures::future::BoxFuture<'static, _> {
+        let asked = owner.send(AskStatus);
+        Box::pin(async move { asked.await.ok() })
+    };
+    let local = network.bus().local().clone();
+    let server = MetricsServer::start(listener, local, Arc::new(ask))
+        .map_err(|error| format!("cannot serve metrics: {error}"))?;
+    say(format_args!(
+        "metrics on http://{}/metrics",
+        server.address()
+    ));
+    Ok(server)
+}
+
+/// Opens a folder's data set in the mesh.
+async fn offer(store: DirectoryStore, peer: &Peer, network: &Network) -> CommandResult {
+    let name = store.manifest().digest();
+    network.provide(*name.as_bytes())?;
+    say(format_args!("offering data set {name}"));
+    let open = OpenSource {
+        source: Arc::new(store),
+        redundancy: REDUNDANCY,
+    };
+    peer.owner.send(open).await?;
+    Ok(())
 }

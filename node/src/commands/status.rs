@@ -1,19 +1,21 @@
-//! `status`: who is in the mesh and what each holds.
+//! `status`: who is in the mesh, what each holds and does, and how safe the copies are.
 
 use super::CommandResult;
 use crate::{
     args::StatusArgs,
+    bounded_file::shortened,
     network::MeshKey,
-    session::{in_words, start_network_peer},
+    session::{in_words, say_goodbye, start_network_peer},
     stop::Stop,
 };
 use brickmesh_actors::{
     PeerConfig,
-    brick_owner::{AskStatus, MeshStatus},
+    brick_owner::{AskStatus, DataSetStatus, MeshStatus},
 };
 use brickmesh_shaders::device::cpu::CpuDevice;
+use brickmesh_topology::{PeerId, holding::Announcement, keeper::FrameTimes};
 use serde_json::{Value, json};
-use std::{num::NonZeroUsize, time::Duration};
+use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
 
 pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
@@ -39,12 +41,12 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
         }
         let status = peer.owner.send(AskStatus).await?;
         let refusals = network.refusals();
+        say_goodbye(&peer).await;
         network.shutdown();
-        let json = to_json(&status);
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&json)?);
+            println!("{}", serde_json::to_string_pretty(&to_json(&status))?);
         } else {
-            print(&json);
+            print!("{}", to_text(&status)?);
         }
         let nobody = status.peers.values().all(|h| h.memory_bytes == 0);
         if nobody && !refusals.is_empty() {
@@ -54,80 +56,223 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
     })
 }
 
-fn to_json(status: &MeshStatus) -> Value {
-    let peers: Vec<Value> = status
-        .peers
-        .iter()
-        .filter(|(_, h)| h.memory_bytes > 0)
-        .map(|(p, h)| {
-            json!({ "peer": p.as_str(), "name": h.name, "device": h.device,
-                "memory_bytes": h.memory_bytes, "version": h.version,
-                "suspect": status.suspects.contains(p) })
-        })
-        .collect();
-    let data_sets: Vec<Value> = status
-        .data_sets
-        .iter()
-        .map(|d| {
-            let holders = d.residency.iter().filter(|(_, r)| !r.held.is_empty());
-            let held: Vec<Value> = holders
-                .map(|(p, r)| {
-                    json!({ "peer": p.as_str(), "bricks": r.held.len(), "settled": r.settled,
-                        "on_their_way": r.pledged.iter().filter(|&b| !r.held.contains(b)).count(),
-                        "leaving": r.leaving })
-                })
-                .collect();
-            let bricks = d.manifest.grid().brick_count();
-            let mean = d.safety.copies as f64 / f64::from(bricks.max(1));
-            json!({ "data_set": d.manifest.digest().to_string(), "source": d.manifest.source(),
-                "bricks": bricks, "redundancy": d.redundancy,
-                "redundancy_min": d.safety.copies_min, "redundancy_mean": mean,
-                "endangered": d.safety.endangered, "missing": d.safety.missing,
-                "in_use": d.residency.values().any(|r| r.in_use), "holders": held })
-        })
-        .collect();
-    json!({ "peers": peers, "data_sets": data_sets })
+/// Bricks that the peer pledged and does not hold yet.
+fn on_their_way(of_peer: &Announcement) -> usize {
+    let pledged = of_peer.pledged.iter();
+    pledged.filter(|&b| !of_peer.held.contains(b)).count()
 }
 
-fn print(status: &Value) {
-    let list = |v: &Value| v.as_array().cloned().unwrap_or_default();
-    let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
-    let peers = list(&status["peers"]);
-    println!("{} peers", peers.len());
-    for p in &peers {
-        let mib = p["memory_bytes"].as_u64().unwrap_or(0) >> 20;
-        println!(
-            "  {:<16} {:>8} MiB  {}  {}{}",
-            text(&p["name"]),
-            mib,
-            text(&p["device"]),
-            text(&p["peer"]),
-            if p["suspect"] == true {
-                "  silent or late"
-            } else {
-                ""
-            }
+fn redundancy_mean(data_set: &DataSetStatus) -> f64 {
+    let bricks = data_set.manifest.grid().brick_count().max(1);
+    data_set.safety.copies as f64 / f64::from(bricks)
+}
+
+/// Bricks that a peer holds of all data sets.
+fn bricks_held(status: &MeshStatus, peer: &PeerId) -> u32 {
+    let of_peer = status
+        .data_sets
+        .iter()
+        .filter_map(|d| d.residency.get(peer));
+    of_peer.map(|r| r.held.len()).sum()
+}
+
+fn to_json(status: &MeshStatus) -> Value {
+    let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
+    let peers: Vec<Value> = holding
+        .map(|(p, h)| {
+            let vitals = status.vitals.get(p).cloned().unwrap_or_default();
+            let unheard: Vec<&str> = vitals.suspects.iter().map(PeerId::as_str).collect();
+            json!({ "peer": p.as_str(), "name": h.name, "device": h.device,
+                "memory_bytes": h.memory_bytes, "version": h.version,
+                "bricks": bricks_held(status, p), "suspect": status.suspects.contains(p),
+                "rendering": vitals.rendering, "speed": vitals.speed_millionths.map(ratio),
+                "fetching": vitals.fetching, "does_not_hear": unheard })
+        })
+        .collect();
+    let data_sets: Vec<Value> = status.data_sets.iter().map(data_set_json).collect();
+    let frames: Vec<Value> = last_frames(status)
+        .map(|(p, f)| {
+            json!({ "requester": p.as_str(), "total_us": f.total_micros,
+                "schedule_us": f.schedule_micros, "composite_us": f.composite_micros })
+        })
+        .collect();
+    json!({ "peers": peers, "data_sets": data_sets, "last_frames": frames })
+}
+
+/// The last frame of each peer that asked for any.
+fn last_frames(status: &MeshStatus) -> impl Iterator<Item = (&PeerId, FrameTimes)> {
+    let all = status.vitals.iter();
+    all.filter_map(|(peer, vitals)| Some((peer, vitals.last_frame?)))
+}
+
+/// Millionths as a number.
+fn ratio(millionths: u64) -> f64 {
+    millionths as f64 / 1e6
+}
+
+fn data_set_json(d: &DataSetStatus) -> Value {
+    let holders = d.residency.iter().filter(|(_, r)| !r.held.is_empty());
+    let held: Vec<Value> = holders
+        .map(|(p, r)| {
+            json!({ "peer": p.as_str(), "bricks": r.held.len(), "settled": r.settled,
+                "on_their_way": on_their_way(r), "leaving": r.leaving })
+        })
+        .collect();
+    json!({ "data_set": d.manifest.digest().to_string(), "source": d.manifest.source(),
+        "bricks": d.manifest.grid().brick_count(), "redundancy": d.redundancy,
+        "redundancy_min": d.safety.copies_min, "redundancy_mean": redundancy_mean(d),
+        "endangered": d.safety.endangered, "missing": d.safety.missing,
+        "in_use": d.residency.values().any(|r| r.in_use), "holders": held })
+}
+
+fn to_text(status: &MeshStatus) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
+    writeln!(text, "{} peers", holding.clone().count())?;
+    for (peer, hello) in holding {
+        writeln!(
+            text,
+            "  {:<16} {:>8} MiB  {}  {}, {} bricks{}",
+            plain(&hello.name),
+            hello.memory_bytes >> 20,
+            plain(&hello.device),
+            peer.as_str(),
+            bricks_held(status, peer),
+            doing(status, peer),
+        )?;
+    }
+    for d in &status.data_sets {
+        data_set_text(status, d, &mut text)?;
+    }
+    for (peer, frame) in last_frames(status) {
+        let ms = |micros: u64| micros as f64 / 1000.0;
+        writeln!(
+            text,
+            "last frame of {}: {:.1} ms; schedule {:.1} ms, blending {:.1} ms in all",
+            name_of(status, peer),
+            ms(frame.total_micros),
+            ms(frame.schedule_micros),
+            ms(frame.composite_micros)
+        )?;
+    }
+    Ok(text)
+}
+
+/// What a peer does, beside being there.
+fn doing(status: &MeshStatus, peer: &PeerId) -> String {
+    let mut words = Vec::new();
+    let vitals = status.vitals.get(peer).cloned().unwrap_or_default();
+    if let Some(speed) = vitals.speed_millionths {
+        words.push(format!("speed {:.2}", ratio(speed)));
+    }
+    if vitals.rendering {
+        words.push("rendering".to_owned());
+    }
+    if vitals.fetching > 0 {
+        words.push(format!("fetching {}", vitals.fetching));
+    }
+    if status.suspects.contains(peer) {
+        words.push("silent or late: frames do without it".to_owned());
+    }
+    let unheard = vitals.suspects.iter();
+    words.extend(unheard.map(|other| format!("does not hear {}", name_of(status, other))));
+    words.iter().map(|word| format!(", {word}")).collect()
+}
+
+fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
+    writeln!(
+        text,
+        "data set {} ({}): {} bricks, {} copies wanted, at least {}, on average {:.2}; {} bricks endangered, {} missing",
+        d.manifest.digest(),
+        plain(d.manifest.source()),
+        d.manifest.grid().brick_count(),
+        d.redundancy,
+        d.safety.copies_min,
+        redundancy_mean(d),
+        d.safety.endangered,
+        d.safety.missing
+    )?;
+    for (peer, r) in &d.residency {
+        let coming = on_their_way(r);
+        if r.held.is_empty() && coming == 0 {
+            continue;
+        }
+        writeln!(
+            text,
+            "  {} holds {} bricks, {coming} on their way{}",
+            name_of(status, peer),
+            r.held.len(),
+            if r.leaving { ", about to leave" } else { "" }
+        )?;
+    }
+    Ok(())
+}
+
+/// A peer's name and the beginning of its id, as two may have one name.
+fn name_of(status: &MeshStatus, peer: &PeerId) -> String {
+    let name = status.peers.get(peer).map(|h| plain(&h.name));
+    match name {
+        Some(name) => format!("{name} ({})", peer.short()),
+        None => peer.as_str().to_owned(),
+    }
+}
+
+/// What another peer says of itself, fit for a terminal.
+fn plain(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    shortened(text).chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::status;
+
+    #[test]
+    fn the_table_says_who_does_what_and_how_safe_it_is() {
+        let text = to_text(&status()).unwrap();
+        for expected in [
+            "2 peers\n",
+            "eva's ?[31m \"box\"",
+            "2 bricks, speed 1.25, rendering, does not hear lab (b)",
+            "1 bricks, fetching 1, silent or late",
+            "2 copies wanted, at least 1, on average 1.50; 1 bricks endangered, 0 missing",
+            "lab (b) holds 1 bricks, 1 on their way",
+            "last frame of eva's ?[31m \"box\" (a): 43.2 ms; schedule 0.5 ms, blending 3.0 ms in all",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+        assert!(
+            !text.contains('\u{1b}'),
+            "a name may not drive the terminal"
         );
     }
-    for d in list(&status["data_sets"]) {
-        println!(
-            "data set {} ({}): {} bricks, {} copies wanted, at least {}, on average {:.2}; {} bricks endangered, {} missing",
-            text(&d["data_set"]),
-            text(&d["source"]),
-            d["bricks"],
-            d["redundancy"],
-            d["redundancy_min"],
-            d["redundancy_mean"].as_f64().unwrap_or(0.0),
-            d["endangered"],
-            d["missing"]
+
+    #[test]
+    fn programs_are_told_the_same() {
+        let json = to_json(&status());
+        let peer = &json["peers"][0];
+        assert_eq!((&peer["bricks"], &peer["speed"]), (&2.into(), &1.25.into()));
+        assert_eq!(
+            (&peer["rendering"], &peer["does_not_hear"][0]),
+            (&true.into(), &"b".into())
         );
-        for h in list(&d["holders"]) {
-            println!(
-                "  {} holds {} bricks, {} on their way",
-                text(&h["peer"]),
-                h["bricks"],
-                h["on_their_way"]
-            );
-        }
+        let silent = &json["peers"][1];
+        assert_eq!(
+            (&silent["suspect"], &silent["fetching"]),
+            (&true.into(), &1.into())
+        );
+        assert_eq!(silent["speed"], Value::Null);
+        let set = &json["data_sets"][0];
+        assert_eq!(
+            (&set["redundancy_min"], &set["endangered"]),
+            (&1.into(), &1.into())
+        );
+        assert_eq!(set["holders"][1]["on_their_way"], 1);
+        let frame = &json["last_frames"][0];
+        assert_eq!(
+            (&frame["requester"], &frame["total_us"]),
+            (&"a".into(), &43_210.into())
+        );
     }
 }

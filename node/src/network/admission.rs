@@ -44,6 +44,9 @@ pub(super) enum AdmissionError {
     /// What came cannot be deciphered, or the other side says so of what was sent.
     #[error("the other side has another mesh key, or none")]
     AnotherKey,
+    /// Something answered that knows no handshake of ours.
+    #[error("what answers there is no peer of brickmesh")]
+    NoPeer,
     /// Anything else, such as a connection that ends.
     #[error(transparent)]
     Noise(noise::Error),
@@ -127,9 +130,15 @@ where
                 Ok(admitted) => return Ok(admitted),
                 Err(error) => AdmissionError::from(error),
             };
-            if let (AdmissionError::AnotherKey, Ok(socket)) = (&error, back.try_recv())
-                && let Err(error) = refuse(socket).await
-            {
+            let AdmissionError::AnotherKey = error else {
+                return Err(error);
+            };
+            // Rubbish before the first frame of noise is not about a key; and the socket, still in
+            // the middle of agreeing on a protocol, panics where it is written to after that.
+            let Some(socket) = back.try_recv().ok().and_then(Returned::if_read) else {
+                return Err(AdmissionError::NoPeer);
+            };
+            if let Err(error) = refuse(socket).await {
                 tracing::trace!(%error, "the other side is gone before it was refused");
             }
             Err(error)
@@ -148,14 +157,30 @@ async fn refuse(mut socket: impl AsyncWrite + Unpin) -> io::Result<()> {
 pub(super) struct Lent<S> {
     /// There until it is dropped.
     socket: Option<S>,
-    back: Option<oneshot::Sender<S>>,
+    /// Whether anything was read from it.
+    is_read: bool,
+    back: Option<oneshot::Sender<Returned<S>>>,
+}
+
+/// What the lender gets back.
+struct Returned<S> {
+    socket: S,
+    is_read: bool,
+}
+
+impl<S> Returned<S> {
+    /// The socket if anything was read from it: the other side has spoken the protocol.
+    fn if_read(self) -> Option<S> {
+        self.is_read.then_some(self.socket)
+    }
 }
 
 impl<S> Lent<S> {
-    fn new(socket: S) -> (Self, oneshot::Receiver<S>) {
+    fn new(socket: S) -> (Self, oneshot::Receiver<Returned<S>>) {
         let (back, returned) = oneshot::channel();
         let lent = Self {
             socket: Some(socket),
+            is_read: false,
             back: Some(back),
         };
         (lent, returned)
@@ -171,7 +196,8 @@ impl<S> Drop for Lent<S> {
     fn drop(&mut self) {
         if let (Some(socket), Some(back)) = (self.socket.take(), self.back.take()) {
             // Nobody waits any more where the handshake went well: then this closes it.
-            drop(back.send(socket));
+            let is_read = self.is_read;
+            drop(back.send(Returned { socket, is_read }));
         }
     }
 }
@@ -182,7 +208,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lent<S> {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(self.socket()?).poll_read(cx, buffer)
+        let read = Pin::new(self.socket()?).poll_read(cx, buffer);
+        self.is_read |= matches!(read, Poll::Ready(Ok(1..)));
+        read
     }
 
     fn poll_read_vectored(
@@ -190,7 +218,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lent<S> {
         cx: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(self.socket()?).poll_read_vectored(cx, buffers)
+        let read = Pin::new(self.socket()?).poll_read_vectored(cx, buffers);
+        self.is_read |= matches!(read, Poll::Ready(Ok(1..)));
+        read
     }
 }
 

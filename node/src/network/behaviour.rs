@@ -126,7 +126,7 @@ fn multicast(local: PeerId) -> Option<mdns::tokio::Behaviour> {
     match mdns::tokio::Behaviour::new(config, local) {
         Ok(mdns) => Some(mdns),
         Err(error) => {
-            tracing::warn!(%error, "no mDNS on this host, peers must be joined by address");
+            tracing::warn!(%error, "no mDNS on this host: name a peer with --join ADDR, for none is found without");
             None
         }
     }

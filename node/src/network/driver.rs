@@ -156,7 +156,9 @@ impl Driver {
             }
         };
         if timeout(max, first).await.is_err() {
-            tracing::warn!("this peer listens nowhere yet");
+            tracing::warn!(
+                "this peer listens nowhere yet, so no other can dial it: is a network interface up?"
+            );
         }
         let rest = async {
             loop {
@@ -208,7 +210,7 @@ impl Driver {
         let ending = async {
             for (_, session) in sessions.into_values() {
                 if let Err(error) = session.await {
-                    tracing::error!(%error, "a session panicked");
+                    tracing::error!(%error, "the session with a peer panicked: this is a bug, please report it with the log (-vv)");
                 }
             }
         };
@@ -237,8 +239,14 @@ impl Driver {
                 self.addresses_mut(|addresses| addresses.retain(|other| *other != address));
             }
             SwarmEvent::ListenerClosed {
-                reason: Err(error), ..
-            } => tracing::warn!(%error, "a listener closed"),
+                reason: Err(error),
+                addresses,
+                ..
+            } => tracing::warn!(
+                ?addresses,
+                %error,
+                "this peer stopped listening there, others cannot dial it any more: start it again"
+            ),
             SwarmEvent::ConnectionEstablished {
                 peer_id,
                 connection_id,

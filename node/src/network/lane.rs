@@ -212,7 +212,13 @@ pub(super) async fn read(
     loop {
         let message = match frame(&mut stream, bytes_max, &room).await {
             Err(FrameError::TooLong { bytes }) => {
-                tracing::warn!(peer = %from, ?lane, bytes, "a message above the limit was announced");
+                tracing::warn!(
+                    peer = %from,
+                    ?lane,
+                    bytes,
+                    bytes_max,
+                    "a peer announced a message above the limit; the connection is closed and made anew"
+                );
                 return Err(io::ErrorKind::InvalidData.into());
             }
             Err(FrameError::Io(error)) => return Err(error),

@@ -9,9 +9,8 @@
 //! Not here: who somebody is (`identity`); a key says only that he belongs here.
 
 use super::secret_file::{self, SecretFileError};
+use crate::config_folder::config_folder;
 use std::{
-    env,
-    ffi::OsString,
     fmt::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -78,7 +77,8 @@ impl MeshKey {
     /// # Errors
     /// [`MeshKeyError::NoFolder`].
     pub fn default_path() -> Result<PathBuf, MeshKeyError> {
-        default_path(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"))
+        let folder = config_folder().ok_or(MeshKeyError::NoFolder)?;
+        Ok(folder.join("mesh.key"))
     }
 
     /// The key in the file.
@@ -140,14 +140,6 @@ fn from_text(text: &str) -> Option<MeshKey> {
         *byte = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
     }
     Some(MeshKey(key))
-}
-
-/// Relative folders count as unset, as the XDG base directory specification asks for.
-fn default_path(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, MeshKeyError> {
-    let absolute = |folder: Option<OsString>| folder.map(PathBuf::from).filter(|f| f.is_absolute());
-    let config = absolute(xdg).or_else(|| absolute(home).map(|home| home.join(".config")));
-    let config = config.ok_or(MeshKeyError::NoFolder)?;
-    Ok(config.join("brickmesh").join("mesh.key"))
 }
 
 #[cfg(test)]
@@ -217,21 +209,6 @@ mod tests {
             assert!(error.contains("has mode 644"), "{error}");
             assert!(error.contains("chmod 600"), "{error}");
         }
-    }
-
-    #[test]
-    fn the_default_file_follows_the_environment() {
-        let path = |xdg: &str, home: &str| {
-            let set = |text: &str| Some(OsString::from(text)).filter(|t| !t.is_empty());
-            default_path(set(xdg), set(home)).ok()
-        };
-        assert_eq!(path("/x", "/h"), Some("/x/brickmesh/mesh.key".into()));
-        assert_eq!(path("", "/h"), Some("/h/.config/brickmesh/mesh.key".into()));
-        assert_eq!(
-            path("x", "/h"),
-            Some("/h/.config/brickmesh/mesh.key".into())
-        );
-        assert_eq!(path("", ""), None);
     }
 
     #[test]

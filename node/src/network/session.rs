@@ -69,7 +69,7 @@ impl Session {
             Some(previous) => Some(previous.await),
             None => None,
         } {
-            tracing::error!(peer = %self.name, %error, "a session panicked");
+            tracing::error!(peer = %self.name, %error, "the session with a peer panicked and begins anew: this is a bug, please report it with the log (-vv)");
         }
         match timeout(SETUP_MAX, self.open()).await {
             Ok(Some(streams)) => self.carry(streams).await,
@@ -111,7 +111,7 @@ impl Session {
         let since = Instant::now();
         let (outbox, queues) = Outbox::new();
         self.outboxes.insert(self.name.clone(), outbox);
-        tracing::info!(peer = %self.name, "peer joined");
+        tracing::debug!(peer = %self.name, "connected");
         self.tell(BusEvent::Connected(self.name.clone())).await;
         let mut tasks = JoinSet::new();
         for (stream, queue) in streams.outbound.into_iter().zip(queues) {
@@ -136,7 +136,7 @@ impl Session {
         tasks.shutdown().await;
         self.give_up().await;
         let seconds = since.elapsed().as_secs();
-        tracing::info!(peer = %self.name, reason, seconds, "peer lost");
+        tracing::debug!(peer = %self.name, reason, seconds, "disconnected");
         self.tell(BusEvent::Lost(self.name.clone())).await;
     }
 

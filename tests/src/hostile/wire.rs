@@ -84,6 +84,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 suspects: [PeerId::new("honest"), PeerId::new("mallory")].into(),
                 fetching: 3,
                 last_frame: Some(FrameTimes::default()),
+                speed_millionths: Some(1_000_000),
             },
         },
         KeeperMessage::Goodbye,

@@ -36,6 +36,9 @@ pub struct Vitals {
     pub fetching: u32,
     /// The last frame that it asked for.
     pub last_frame: Option<FrameTimes>,
+    /// Its speed as who asked for its last frame measured it, millionths of the mean of all who took
+    /// part; `None`: it took part in none.
+    pub speed_millionths: Option<u64>,
 }
 
 /// Where the time of a frame went, microseconds.
@@ -117,6 +120,8 @@ pub enum KeeperInput {
     NotAsked(Digest, BrickIndex),
     /// This peer was asked for its part of a frame: bricks are to keep out of its way.
     Rendering,
+    /// A roster names this speed for this peer, millionths.
+    Speed(u64),
     /// A frame that this peer asked for is whole.
     Delivered(FrameTimes),
     /// These peers did not do their part of a frame in time.

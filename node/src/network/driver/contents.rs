@@ -60,7 +60,7 @@ impl Driver {
         match command {
             Command::Provide(digest) => {
                 if let Err(error) = kad.start_providing(kad::RecordKey::new(&digest)) {
-                    tracing::warn!(%error, "content cannot be announced");
+                    tracing::warn!(%error, "a data set is not in the mesh's directory; peers that are connected know it all the same");
                 }
             }
             Command::FindProviders {

@@ -1,0 +1,170 @@
+//! Pages of a made-up mesh.
+
+use super::*;
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
+    brick_set::BrickSet,
+    holding::Announcement,
+    keeper::{FrameTimes, Hello, Vitals},
+    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    upkeep::Safety,
+};
+use std::sync::Arc;
+
+/// Two bricks of 8 × 8 × 8 and 8 × 8 × 2 voxels of one byte, ghosts included.
+fn manifest() -> Arc<Manifest> {
+    let record = BrickRecord {
+        digest: Digest::of(b""),
+        range: [0.0, 9.0],
+        cells: None,
+    };
+    let parts = ManifestParts {
+        version: MANIFEST_VERSION,
+        volume: VolumeDescription::new([8, 8, 9], VoxelType::U8),
+        brick_edge: 8,
+        range: [0.0, 9.0],
+        histogram: vec![0; HISTOGRAM_BINS],
+        source: "a \"head\"\\\n# TYPE x gauge".to_owned(),
+        bricks: vec![record; 2],
+    };
+    Arc::new(Manifest::try_from(parts).unwrap())
+}
+
+/// A mesh as the peer `a` sees it: `a` holds both bricks, `b` pledged them, holds the second and is
+/// silent; somebody without memory looks on.
+pub(crate) fn status() -> MeshStatus {
+    let hello = |name: &str, memory_bytes| Hello {
+        name: name.to_owned(),
+        device: "CPU".to_owned(),
+        memory_bytes,
+        version: "0.1.0".to_owned(),
+    };
+    let announcement = |held: &[u32]| {
+        let mut a = Announcement::expected(2, 2);
+        a.pledged = BrickSet::all(2);
+        held.iter().for_each(|&brick| {
+            a.held.insert(BrickIndex(brick));
+        });
+        a
+    };
+    let residency = [("a", announcement(&[0, 1])), ("b", announcement(&[1]))];
+    let residency = residency.map(|(p, a)| (PeerId::new(p), a));
+    let vitals_a = Vitals {
+        rendering: true,
+        speed_millionths: Some(1_250_000),
+        last_frame: Some(FrameTimes {
+            total_micros: 43_210,
+            schedule_micros: 500,
+            composite_micros: 3_000,
+        }),
+        suspects: [PeerId::new("b")].into(),
+        ..Vitals::default()
+    };
+    let vitals_b = Vitals {
+        fetching: 1,
+        ..Vitals::default()
+    };
+    MeshStatus {
+        vitals: [(PeerId::new("a"), vitals_a), (PeerId::new("b"), vitals_b)].into(),
+        peers: [
+            (PeerId::new("a"), hello("eva's \u{1b}[31m \"box\"", 1 << 20)),
+            (PeerId::new("b"), hello("lab", 2 << 20)),
+            (PeerId::new("c"), hello("status", 0)),
+        ]
+        .into(),
+        suspects: vec![PeerId::new("b")],
+        data_sets: vec![DataSetStatus {
+            manifest: manifest(),
+            safety: Safety::of(2, residency.iter().map(|(_, a)| &a.held), 2),
+            residency: residency.into(),
+            redundancy: 2,
+        }],
+    }
+}
+
+/// The value of a metric with these labels, as they are written.
+fn value(page: &str, metric: &str) -> Option<f64> {
+    let line = page.lines().find_map(|l| l.strip_prefix(metric));
+    line?.trim().parse().ok()
+}
+
+#[test]
+fn the_page_says_who_is_there_what_is_held_and_how_safe_it_is() {
+    let status = status();
+    let page = page(&PeerId::new("a"), &status).unwrap();
+    let set = format!("{{data_set=\"{}\"}}", status.data_sets[0].manifest.digest());
+    let manifest = &status.data_sets[0].manifest;
+    let bytes = manifest.brick_bytes(BrickIndex(0)) + manifest.brick_bytes(BrickIndex(1));
+    for (metric, expected) in [
+        ("brickmesh_peers{health=\"well\"}".to_owned(), 1.0),
+        ("brickmesh_peers{health=\"suspect\"}".to_owned(), 1.0),
+        ("brickmesh_peer_suspect{peer=\"a\"}".to_owned(), 0.0),
+        ("brickmesh_peer_suspect{peer=\"b\"}".to_owned(), 1.0),
+        ("brickmesh_rendering".to_owned(), 1.0),
+        ("brickmesh_transfers".to_owned(), 0.0),
+        ("brickmesh_speed_ratio".to_owned(), 1.25),
+        (
+            "brickmesh_last_frame_seconds{part=\"total\"}".to_owned(),
+            0.04321,
+        ),
+        ("brickmesh_memory_promised_bytes".to_owned(), 1_048_576.0),
+        ("brickmesh_memory_used_bytes".to_owned(), bytes as f64),
+        (format!("brickmesh_bricks_held{set}"), 2.0),
+        (format!("brickmesh_bricks_pending{set}"), 0.0),
+        (format!("brickmesh_redundancy_target{set}"), 2.0),
+        (format!("brickmesh_redundancy_min{set}"), 1.0),
+        (format!("brickmesh_redundancy_mean{set}"), 1.5),
+        (format!("brickmesh_bricks_endangered{set}"), 1.0),
+        (format!("brickmesh_bricks_missing{set}"), 0.0),
+    ] {
+        assert_eq!(value(&page, &metric), Some(expected), "{metric}\n{page}");
+    }
+    let other = super::page(&PeerId::new("b"), &status).unwrap();
+    let coming = format!("brickmesh_bricks_pending{set}");
+    assert_eq!(value(&other, &coming), Some(1.0));
+    assert!(!page.contains("peer=\"c\""), "who looks on is no peer");
+    #[cfg(target_os = "linux")]
+    assert!(value(&page, "process_resident_memory_bytes").is_some_and(|b| b > 1e6));
+}
+
+#[test]
+fn what_peers_say_cannot_forge_a_line() {
+    let page = page(&PeerId::new("a"), &status()).unwrap();
+    assert!(
+        page.contains(r#"source="a \"head\"\\\n# TYPE x gauge""#),
+        "{page}"
+    );
+    assert!(!page.contains("\n# TYPE x"), "{page}");
+    assert!(page.contains(r#"\"box\""#), "{page}");
+    for line in page.lines() {
+        assert!(
+            line.starts_with("# ") || line.contains("brickmesh_") || line.starts_with("process_"),
+            "{line}"
+        );
+    }
+    let mut long = status();
+    if let Some(hello) = long.peers.get_mut(&PeerId::new("b")) {
+        hello.name = "x".repeat(1 << 20);
+    }
+    assert!(super::page(&PeerId::new("a"), &long).unwrap().len() < 20_000);
+}
+
+#[test]
+fn a_peer_that_knows_nothing_yet_has_a_page() {
+    let empty = MeshStatus::default();
+    let page = page(&PeerId::new("a"), &empty).unwrap();
+    assert_eq!(value(&page, "brickmesh_peers{health=\"well\"}"), Some(0.0));
+    assert!(health(&empty).contains("\"status\":\"ok\""));
+}
+
+#[test]
+fn health_counts_what_an_operator_looks_at_first() {
+    let health: serde_json::Value = serde_json::from_str(&health(&status())).unwrap();
+    assert_eq!(health["status"], "ok");
+    assert_eq!(
+        (&health["peers"], &health["suspects"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(health["bricks_endangered"], 1);
+    assert_eq!(health["bricks_missing"], 0);
+}
