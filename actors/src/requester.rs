@@ -9,6 +9,7 @@ pub use frame::{Frame, FrameError, FrameStats, JobStats};
 
 use crate::{
     brick_owner::OwnerInput,
+    budget::Held,
     bus::Lane,
     messages::{FrameId, Message},
     outbox::Outbox,
@@ -69,8 +70,8 @@ pub enum RequesterInput {
         from: PeerId,
         /// What it says.
         message: Message,
-        /// Its size on the wire; 0 from this peer.
-        bytes: u64,
+        /// What it holds until it is handled.
+        held: Held,
     },
     /// A peer cannot be reached, or is suspected.
     Lost(PeerId),
@@ -574,8 +575,8 @@ impl Handler<RequesterInput> for Requester {
             RequesterInput::Said {
                 from,
                 message,
-                bytes,
-            } => self.said(from, message, bytes, ctx),
+                held,
+            } => self.said(from, message, held.wire_bytes(), ctx),
             RequesterInput::Roster {
                 manifest,
                 candidates,
