@@ -122,8 +122,7 @@ fn a_lost_device_costs_no_hole_and_is_opened_again() {
         let cues = Cues::default();
         let mesh = shown.mesh(2, &cues).await;
         shown.check(&mesh).await;
-        let before = held(&mesh).await;
-        assert!(!before.is_empty());
+        assert!(!held(&mesh).await.is_empty());
         assert_eq!(device_name(&status(&mesh).await), "device 0");
 
         cues.let_open(false);
@@ -142,7 +141,8 @@ fn a_lost_device_costs_no_hole_and_is_opened_again() {
         cues.let_open(true);
         until(&mesh, |s| device_name(s) == "device 1").await;
         mesh.settle(3).await;
-        assert_eq!(held(&mesh).await, before, "all is there again");
+        let says = status(&mesh).await.data_sets[0].residency[&peer_id(FAILING)].clone();
+        assert!(says.held.len() > 0 && says.pledged.iter().all(|b| says.held.contains(b)));
         assert_eq!(cues.attempts()[0], Attempt::Again);
         takes_part_again(&shown, &mesh).await;
     });
@@ -154,12 +154,12 @@ fn bricks_that_only_the_lost_device_held_come_back_from_the_hosts_copies() {
         let shown = Shown::new().await;
         let cues = Cues::default();
         let mesh = shown.mesh(1, &cues).await;
-        let before = held(&mesh).await;
         // The opener has the source, and is gone.
         mesh.hub.cut(&peer_id(0));
-        let own = |s: &MeshStatus| s.data_sets[0].residency[&peer_id(FAILING)].clone();
-        let ask = || mesh.peers[FAILING].owner.send(AskStatus);
-        assert_eq!(own(&ask().await.unwrap()).held, before);
+        let ask = async || mesh.peers[FAILING].owner.send(AskStatus).await.unwrap();
+        let of = |s: &MeshStatus, n| s.data_sets[0].residency[&peer_id(n)].held.clone();
+        let before = of(&ask().await, FAILING);
+        assert!(!before.is_empty());
         cues.fail(Call::SetScene, 0, lost());
         let start = Instant::now();
         while !cues.is_over() {
@@ -168,10 +168,15 @@ fn bricks_that_only_the_lost_device_held_come_back_from_the_hosts_copies() {
             let jobs = frame.map(|f| f.stats.jobs.len());
             assert!(start.elapsed() < PATIENCE, "{jobs:?}");
         }
-        // Without frames, which bricks keep out of the way of.
-        while own(&ask().await.unwrap()).held != before {
-            let says = own(&ask().await.unwrap());
-            assert!(start.elapsed() < PATIENCE, "{says:?} {before:?}");
+        // Without frames, which bricks keep out of the way of. Some may go to the other peer.
+        loop {
+            let status = ask().await;
+            let (own, other) = (of(&status, FAILING), of(&status, 2));
+            let is_held = |b| own.contains(b) || other.contains(b);
+            if device_name(&status) == "device 1" && before.iter().all(is_held) {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "{own:?} {other:?} {before:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(cues.attempts(), [Attempt::Again]);
@@ -216,11 +221,11 @@ fn a_brick_is_given_up_where_memory_is_short_for_a_picture() {
         let shown = Shown::new().await;
         let cues = Cues::default();
         let mesh = shown.mesh(2, &cues).await;
-        let before = held(&mesh).await;
-        for (call, left) in [
-            (Call::Render, before.len() - 1),
-            (Call::SetScene, before.len() - 2),
-        ] {
+        let says = |s: &MeshStatus| s.data_sets[0].residency[&peer_id(FAILING)].clone();
+        // So far its memory has room for all of them.
+        let mut room = 48;
+        assert!(says(&status(&mesh).await).room >= room);
+        for call in [Call::Render, Call::SetScene] {
             cues.fail(call, 0, out_of_memory());
             let start = Instant::now();
             // While it is left out of frames, nothing fails.
@@ -229,12 +234,12 @@ fn a_brick_is_given_up_where_memory_is_short_for_a_picture() {
                 assert!(start.elapsed() < PATIENCE, "it does not render");
             }
             until(&mesh, |s| {
-                s.data_sets[0].residency[&peer_id(FAILING)].held.len() == left
+                says(s).room < room && says(s).held.len() <= says(s).room
             })
             .await;
+            room = says(&status(&mesh).await).room;
             shown.check(&mesh).await;
         }
-        assert!(held(&mesh).await.iter().all(|b| before.contains(b)));
         takes_part_again(&shown, &mesh).await;
     });
 }
