@@ -29,7 +29,8 @@ use std::{
 const POLL: Duration = Duration::from_millis(20);
 /// How long a peer that leaves waits for others to take what only it holds.
 const LEAVE_MAX: Duration = Duration::from_secs(30);
-/// A mesh that holds too little for so long, and gets nothing more, is too small.
+/// A mesh that holds too little for so long, and gets nothing more, is too small; one that holds
+/// every brick, though not all copies, and gets nothing more, will do.
 const SETTLED: Duration = Duration::from_secs(5);
 /// Refusals that one error repeats.
 const REFUSALS_TOLD_MAX: usize = 2;
@@ -261,7 +262,8 @@ impl Session {
         }
     }
 
-    /// Waits until every peer with memory holds what its placement asks for.
+    /// Waits until every peer with memory holds what its placement asks for, or every brick is held
+    /// and nothing more comes.
     async fn wait_for_bricks(&mut self) -> Result<(), SessionError> {
         let mut progress = Progress::new("loading bricks");
         let (mut last_change, mut last_held) = (Instant::now(), 0);
@@ -284,7 +286,12 @@ impl Session {
                 .all(|(p, _)| data_set.residency.get(p).is_some_and(|r| r.settled));
             let bricks = data_set.manifest.grid().brick_count();
             let missing = data_set.safety.missing;
-            if settled && missing == 0 {
+            let held = held(data_set);
+            if held != last_held {
+                (last_change, last_held) = (Instant::now(), held);
+            }
+            // Whoever says that it will hold bricks and gets none is not waited for.
+            if missing == 0 && (settled || last_change.elapsed() > SETTLED) {
                 return Ok(());
             }
             if !settled {
@@ -297,10 +304,6 @@ impl Session {
                     bricks,
                     rooms: rooms(&status),
                 });
-            }
-            let held = held(data_set);
-            if held != last_held {
-                (last_change, last_held) = (Instant::now(), held);
             }
             if last_change.elapsed() > STALL {
                 return Err(SessionError::Stalled { missing, bricks });
