@@ -9,9 +9,8 @@
 
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, PixelRect, TransferFunction, View, cost_table::CostTable,
-    frame_plan::PlanRules, holding::Announcement, membership::Beat, roster::Roster,
-    stealing::StealMessage,
+    BrickIndex, Digest, PixelRect, TransferFunction, View, cost_table::CostTable,
+    frame_plan::PlanRules, keeper::KeeperMessage, roster::Roster, stealing::StealMessage,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
@@ -25,19 +24,6 @@ pub struct FrameId {
     pub number: u64,
     /// Counts the attempts at this frame, from 0.
     pub attempt: u32,
-}
-
-/// What a peer says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
-    /// Name for people.
-    pub name: String,
-    /// Its device, for people.
-    pub device: String,
-    /// Memory that it gives to bricks, in bytes; 0 for one that only looks on.
-    pub memory_bytes: u64,
-    /// Version of its program, for people.
-    pub version: String,
 }
 
 /// Asks for a frame. Sent to every peer of the roster.
@@ -130,43 +116,8 @@ pub struct StealNote {
 /// A message between peers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The sender is there; said again and again.
-    Beat {
-        /// The number of the beat.
-        beat: Beat,
-        /// What the sender is.
-        hello: Hello,
-        /// Whether it takes part in frames now.
-        rendering: bool,
-    },
-    /// The sender leaves the mesh.
-    Goodbye,
-    /// A data set that is open in the mesh: hold your share of it.
-    Open {
-        /// Its manifest.
-        manifest: Box<Manifest>,
-        /// Copies of each brick that are wanted.
-        redundancy: u32,
-    },
-    /// The sender does not know a data set that was spoken of: open it there.
-    NeedManifest {
-        /// The data set.
-        data_set: Digest,
-    },
-    /// What the sender holds of a data set.
-    Residency {
-        /// The data set.
-        data_set: Digest,
-        /// What it says of it.
-        announcement: Announcement,
-    },
-    /// Asks a holder for a brick.
-    BrickRequest {
-        /// The data set.
-        data_set: Digest,
-        /// The brick.
-        brick: BrickIndex,
-    },
+    /// What keepers say to each other.
+    Keeper(KeeperMessage),
     /// A brick, in answer.
     BrickData {
         /// The data set.
@@ -175,15 +126,6 @@ pub enum Message {
         brick: BrickIndex,
         /// Voxels of its stored box, to be checked against the manifest's digest.
         bytes: Bytes,
-    },
-    /// The brick cannot be had from the sender.
-    BrickRefused {
-        /// The data set.
-        data_set: Digest,
-        /// The brick.
-        brick: BrickIndex,
-        /// Why.
-        why: String,
     },
     /// A roster snapshot that later frames name.
     Roster(Roster),
@@ -252,6 +194,13 @@ pub enum Message {
         /// The frame.
         frame: FrameId,
         /// Who followed another plan.
+        peer: String,
+    },
+    /// The sender cannot reach a peer that composites tiles of the frame, to the requester.
+    Unreachable {
+        /// The frame.
+        frame: FrameId,
+        /// Who cannot be reached.
         peer: String,
     },
 }

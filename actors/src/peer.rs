@@ -4,7 +4,6 @@ use crate::{
     brick_owner::{BrickOwner, OwnerLines},
     bus::{Bus, BusEvent},
     compositor::Compositor,
-    messages::Hello,
     outbox::Outbox,
     raycaster::Raycaster,
     render_queue::RenderQueue,
@@ -14,6 +13,7 @@ use crate::{
 };
 use actix::{Actor, Addr, SyncArbiter};
 use brickmesh_shaders::RenderDevice;
+use brickmesh_topology::keeper::Hello;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 

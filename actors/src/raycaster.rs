@@ -194,7 +194,7 @@ fn send_all(
 }
 
 /// Sends parcels to their compositors. One that cannot be reached is no failure of this peer's:
-/// the requester sees which tiles do not come.
+/// the requester is told, and asks again without it.
 fn send(outbox: &Outbox, frame: &ActiveFrame, parcels: Vec<(usize, Parcel)>) {
     for (compositor, parcel) in parcels {
         let partial = Partial {
@@ -207,6 +207,11 @@ fn send(outbox: &Outbox, frame: &ActiveFrame, parcels: Vec<(usize, Parcel)>) {
         let partial = Message::Partial(Box::new(partial));
         if let Err(error) = outbox.send_patiently(to, Lane::Pixels, partial) {
             tracing::warn!(peer = to.short(), %error, "a partial was not sent");
+            let unreachable = Message::Unreachable {
+                frame: frame.key.1,
+                peer: to.as_str().to_owned(),
+            };
+            outbox.send_or_log(&frame.key.0, Lane::Control, unreachable);
         }
     }
 }

@@ -1,24 +1,31 @@
 //! The requester: asks the mesh for frames, gathers their tiles and times, and asks again without
-//! the peers that failed. What to do when something is late or lost is decided by
-//! [`FrameTracker`] in topology.
+//! the peers that failed. What to do when something is late or lost, and who takes part, is
+//! decided by [`FrameTracker`] and [`taking_part()`] in topology.
+
+mod frame;
+mod pending;
+
+pub use frame::{Frame, FrameError, FrameStats, JobStats};
 
 use crate::{
     brick_owner::OwnerInput,
     bus::Lane,
-    messages::{FrameId, FrameRequest, Message},
+    messages::{FrameId, Message},
     outbox::Outbox,
     visibility::Visibility,
 };
-use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture, SpawnHandle};
-use brickmesh_shaders::SubImage;
+use actix::{Actor, Context, Handler, Recipient, ResponseFuture};
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, PeerId, TransferFunction, View, VoxelBox,
+    Digest, Manifest, PeerId, TransferFunction, View,
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs, PlanRules},
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
+    keeper::FrameTimes,
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
+    taking_part::{Candidate, attempt_micros, taking_part},
 };
+use pending::{Pending, Run, finish};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -28,12 +35,9 @@ use tokio::sync::oneshot;
 
 /// Frames that may be under way at a time; more are refused.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
-/// The first attempt's time, besides what its schedule expects; each further one has twice as much.
-const ATTEMPT_BASE: Duration = Duration::from_secs(3);
-/// The same where nothing was measured yet, so that nobody knows what to expect.
-const ATTEMPT_BASE_UNKNOWN: Duration = Duration::from_secs(10);
-/// How often the expected makespan an attempt may take.
-const ATTEMPT_MAKESPANS: u64 = 8;
+/// How long a frame waits for somebody who holds a brick: peers that are silent come back within
+/// this, or are gone.
+const NOBODY_MAX: Duration = Duration::from_secs(10);
 /// Roster and cost digests remembered as sent to a peer.
 const SENT_MAX: usize = 32;
 
@@ -76,91 +80,11 @@ pub enum RequesterInput {
     Roster {
         /// The data set.
         manifest: Arc<Manifest>,
-        /// Every peer that holds something.
-        entries: Vec<RosterEntry>,
+        /// Every peer that frames may be given to.
+        candidates: Vec<Candidate>,
     },
-}
-
-/// A finished frame.
-#[derive(Clone, Debug)]
-pub struct Frame {
-    /// The picture, premultiplied linear RGBA.
-    pub image: SubImage,
-    /// How it came about.
-    pub stats: FrameStats,
-}
-
-/// How a frame came about.
-#[derive(Clone, Debug)]
-pub struct FrameStats {
-    /// Frames of this requester before it.
-    pub number: u64,
-    /// Attempts that failed before.
-    pub failed_attempts: u32,
-    /// From request to last tile, microseconds.
-    pub total_micros: u64,
-    /// Deriving the plan here, microseconds.
-    pub schedule_micros: u64,
-    /// Blending, summed over all compositors, microseconds.
-    pub composite_micros: u64,
-    /// Bytes of pixels that went from peer to peer.
-    pub bytes_sent: u64,
-    /// Boxes that nobody holds.
-    pub missing: Vec<VoxelBox>,
-    /// Its jobs, front to back.
-    pub jobs: Vec<JobStats>,
-}
-
-/// A job of a finished frame.
-#[derive(Clone, Debug)]
-pub struct JobStats {
-    /// Brick.
-    pub brick: BrickIndex,
-    /// Samples that belonged to it.
-    pub owned: VoxelBox,
-    /// Who rendered it.
-    pub peer: PeerId,
-    /// Who it was planned for, where another one took it.
-    pub stolen_from: Option<PeerId>,
-    /// What was expected, microseconds on a device of speed 1.
-    pub estimate_micros: u64,
-    /// What was measured, microseconds; `None` where the time came too late.
-    pub measured_micros: Option<u64>,
-}
-
-/// A frame that did not come.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FrameError {
-    /// Nobody holds a brick of the data set.
-    #[error("no peer holds a brick of data set {}", data_set.short())]
-    NobodyHolds {
-        /// The data set.
-        data_set: Digest,
-    },
-    /// More than [`FRAMES_IN_FLIGHT_MAX`] frames.
-    #[error("{FRAMES_IN_FLIGHT_MAX} frames are under way already")]
-    TooMany,
-    /// The plan could not be derived.
-    #[error("{why}")]
-    Plan {
-        /// Why.
-        why: String,
-    },
-    /// Attempts are used up.
-    #[error(
-        "frame {number} did not come in {attempts} attempts; {awaited} of its tiles and times are missing; last: {why}"
-    )]
-    GaveUp {
-        /// Its number.
-        number: u64,
-        /// Attempts made.
-        attempts: u32,
-        /// Tiles and job times still awaited.
-        awaited: usize,
-        /// What went wrong last.
-        why: String,
-    },
+    /// A data set is not held any more.
+    Closed(Digest),
 }
 
 /// See the module.
@@ -168,7 +92,7 @@ pub enum FrameError {
 pub struct Requester {
     outbox: Outbox,
     next: u64,
-    data_sets: BTreeMap<Digest, (Arc<Manifest>, Vec<RosterEntry>)>,
+    data_sets: BTreeMap<Digest, (Arc<Manifest>, Vec<Candidate>)>,
     costs: BTreeMap<Digest, CostTable>,
     /// Speeds in millionths, as measured; those not in it count as 1.
     speeds: BTreeMap<PeerId, u64>,
@@ -176,64 +100,6 @@ pub struct Requester {
     pending: BTreeMap<u64, Pending>,
     sent: BTreeMap<PeerId, Vec<Digest>>,
     owner: Option<Recipient<OwnerInput>>,
-}
-
-#[derive(Debug)]
-struct Pending {
-    ask: AskFrame,
-    answer: oneshot::Sender<Result<Frame, FrameError>>,
-    started: Instant,
-    without: BTreeSet<PeerId>,
-    attempt: u32,
-    roster: Roster,
-    costs: CostTable,
-    plan: FramePlan,
-    tracker: FrameTracker,
-    image: SubImage,
-    /// Who rendered each job, and the time it took there.
-    measured: BTreeMap<u32, (PeerId, u64)>,
-    schedule_micros: u64,
-    composite_micros: u64,
-    bytes: u64,
-    why: String,
-    deadline: Option<SpawnHandle>,
-}
-
-impl Pending {
-    fn request(&self, frame: FrameId) -> FrameRequest {
-        FrameRequest {
-            frame,
-            data_set: self.ask.data_set,
-            view: self.ask.view,
-            transfer: self.ask.transfer.clone(),
-            step: self.ask.step,
-            shade: self.ask.shade,
-            roster: self.roster.digest(),
-            costs: self.costs.digest(),
-            rules: self.ask.rules,
-        }
-    }
-
-    /// Jobs of the plan, with who rendered each.
-    fn job_stats(&self) -> Vec<JobStats> {
-        let jobs = self.plan.jobs.iter().zip(0_u32..);
-        let stats = jobs.filter_map(|(j, index)| {
-            let planned = self.plan.peers.get(j.renderer?)?.clone();
-            let (peer, measured_micros) = match self.measured.get(&index) {
-                Some((peer, micros)) => (peer.clone(), Some(*micros)),
-                None => (planned.clone(), None),
-            };
-            Some(JobStats {
-                brick: j.brick,
-                owned: j.owned,
-                stolen_from: (peer != planned).then_some(planned),
-                peer,
-                estimate_micros: j.estimate_micros,
-                measured_micros,
-            })
-        });
-        stats.collect()
-    }
 }
 
 impl Requester {
@@ -265,72 +131,63 @@ impl Requester {
         }
         let number = self.next;
         self.next += 1;
-        let nothing = SubImage::transparent(ask.view.rect());
-        let costs = self.costs.get(&ask.data_set).cloned().unwrap_or_default();
-        let planned = self.plan(&ask, &BTreeSet::new(), &costs);
-        let (roster, plan, schedule_micros) = match planned {
-            Ok(planned) => planned,
-            Err(error) => return finish(answer, Err(error)),
-        };
-        let pending = Pending {
-            tracker: FrameTracker::new(&plan, 0),
-            ask,
-            answer,
-            started: Instant::now(),
-            without: BTreeSet::new(),
-            attempt: 0,
-            roster,
-            costs,
-            plan,
-            image: nothing,
-            measured: BTreeMap::new(),
-            schedule_micros,
-            composite_micros: 0,
-            bytes: 0,
-            why: String::new(),
-            deadline: None,
-        };
-        self.pending.insert(number, pending);
-        self.send(number, ctx);
+        self.pending.insert(number, Pending::new(ask, answer));
+        self.begin(number, ctx);
     }
 
-    /// Roster and plan of a frame without these peers, and how long it took.
-    fn plan(
-        &mut self,
-        ask: &AskFrame,
-        without: &BTreeSet<PeerId>,
-        costs: &CostTable,
-    ) -> Result<(Roster, FramePlan, u64), FrameError> {
-        let nobody = FrameError::NobodyHolds {
-            data_set: ask.data_set,
+    /// Begins the next attempt at a frame, or waits for somebody who could take part.
+    fn begin(&mut self, number: u64, ctx: &mut Context<Self>) {
+        let Some(mut p) = self.pending.remove(&number) else {
+            return;
         };
-        let (manifest, entries) = self
-            .data_sets
-            .get(&ask.data_set)
-            .ok_or_else(|| nobody.clone())?;
-        let taking_part = |e: &&RosterEntry| !without.contains(&e.peer) && !e.bricks.is_empty();
+        match self.plan(&mut p) {
+            Ok(run) => {
+                p.run = Some(run);
+                self.pending.insert(number, p);
+                self.send(number, ctx);
+            }
+            Err(FrameError::NobodyHolds { .. }) if p.started.elapsed() < NOBODY_MAX => {
+                let left = NOBODY_MAX.saturating_sub(p.started.elapsed());
+                p.wake(ctx, left, move |s, ctx| s.begin(number, ctx));
+                self.pending.insert(number, p);
+            }
+            Err(error) => p.finish(Err(error)),
+        }
+    }
+
+    /// The next attempt at a frame.
+    fn plan(&mut self, p: &mut Pending) -> Result<Run, FrameError> {
+        let nobody = FrameError::NobodyHolds {
+            data_set: p.ask.data_set,
+        };
+        let known = self.data_sets.get(&p.ask.data_set);
+        let (manifest, candidates) = known.ok_or_else(|| nobody.clone())?;
         let with_speed = |e: &RosterEntry| RosterEntry {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
             ..e.clone()
         };
-        let roster = Roster::new(entries.iter().filter(taking_part).map(with_speed));
+        let part = taking_part(candidates, &p.without.peers).into_iter();
+        let roster = Roster::new(part.map(with_speed));
         if roster.entries().is_empty() {
             return Err(nobody);
         }
+        let costs = self.costs.get(&p.ask.data_set).cloned().unwrap_or_default();
         let start = Instant::now();
-        let visible = self.visibility.cells(manifest, &ask.transfer);
+        let visible = self.visibility.cells(manifest, &p.ask.transfer);
         let inputs = PlanInputs {
             manifest,
-            view: &ask.view,
-            step: ask.step,
+            view: &p.ask.view,
+            step: p.ask.step,
             visible: &visible,
             roster: &roster,
-            costs,
-            rules: &ask.rules,
+            costs: &costs,
+            rules: &p.ask.rules,
         };
         let plan =
             FramePlan::derive(&inputs).map_err(|e| FrameError::Plan { why: e.to_string() })?;
-        Ok((roster, plan, micros(start.elapsed())))
+        p.schedule_micros += micros(start.elapsed());
+        let tracker = FrameTracker::new(&plan, p.failed);
+        Ok(Run::new(roster, costs, plan, tracker, p.ask.view.rect()))
     }
 
     /// Sends the current attempt of a frame to its roster.
@@ -338,20 +195,19 @@ impl Requester {
         let Some(p) = self.pending.get_mut(&number) else {
             return;
         };
-        if p.tracker.is_whole() {
+        let frame = p.frame(number);
+        let Some((request, run)) = p.request(frame).zip(p.run.as_ref()) else {
+            return;
+        };
+        if run.tracker.is_whole() {
             self.deliver(number);
             return;
         }
-        let frame = FrameId {
-            number,
-            attempt: p.attempt,
-        };
-        let request = p.request(frame);
-        for peer in &p.plan.peers {
+        for peer in &run.plan.peers {
             let sent = self.sent.entry(peer.clone()).or_default();
             let inputs = [
-                (request.roster, Message::Roster(p.roster.clone())),
-                (request.costs, Message::Costs(p.costs.clone())),
+                (request.roster, Message::Roster(run.roster.clone())),
+                (request.costs, Message::Costs(run.costs.clone())),
             ];
             for (digest, message) in inputs {
                 if !sent.contains(&digest) {
@@ -367,27 +223,27 @@ impl Requester {
                 Message::Frame(Box::new(request.clone())),
             );
         }
-        let expected = p
-            .plan
-            .schedule
-            .makespan_micros
-            .saturating_mul(ATTEMPT_MAKESPANS);
-        let base = if p.costs.trees.is_empty() {
-            ATTEMPT_BASE_UNKNOWN
-        } else {
-            ATTEMPT_BASE * (1 << p.attempt.min(4))
+        self.set_deadline(frame, ctx);
+    }
+
+    fn set_deadline(&mut self, frame: FrameId, ctx: &mut Context<Self>) {
+        let Some(p) = self.pending.get_mut(&frame.number) else {
+            return;
         };
-        let time = base + Duration::from_micros(expected.min(600_000_000));
-        if let Some(old) = p.deadline.take() {
-            ctx.cancel_future(old);
-        }
-        p.deadline = Some(ctx.run_later(time, move |s, ctx| {
+        let Some(run) = &p.run else {
+            return;
+        };
+        let makespan = run.plan.schedule.makespan_micros;
+        let doublings = p.failed + run.tracker.prolonged();
+        let micros = attempt_micros(makespan, doublings, !run.costs.trees.is_empty());
+        let time = Duration::from_micros(micros);
+        p.wake(ctx, time, move |s, ctx| {
             let why = format!("no answer within {time:?}");
             // The picture may be whole, and only times missing.
             if s.apply(frame, FrameInput::Deadline, &why, ctx) {
                 s.deliver(frame.number);
             }
-        }));
+        });
     }
 
     /// Applies an input to a frame's tracker and carries out the verdict; true if what came is to
@@ -402,13 +258,22 @@ impl Requester {
         let Some(p) = self.pending.get_mut(&frame.number) else {
             return false;
         };
-        if p.attempt != frame.attempt {
+        let Some(run) = p.run.as_mut().filter(|_| p.attempt == frame.attempt) else {
             return false;
-        }
-        let is_blame = matches!(input, FrameInput::Deadline | FrameInput::PeerFailed(_));
-        match p.tracker.step(input) {
+        };
+        let is_lost = matches!(input, FrameInput::PeerLost(_));
+        match run.tracker.step(input) {
             FrameVerdict::Ignore => false,
             FrameVerdict::Accept | FrameVerdict::Whole => true,
+            FrameVerdict::Prolong => {
+                tracing::warn!(
+                    frame_id = frame.number,
+                    why,
+                    "most peers are late: waiting on"
+                );
+                self.set_deadline(frame, ctx);
+                false
+            }
             FrameVerdict::Again { without } => {
                 tracing::warn!(
                     frame_id = frame.number,
@@ -417,7 +282,8 @@ impl Requester {
                     "a frame is asked for again"
                 );
                 why.clone_into(&mut p.why);
-                if is_blame {
+                if !is_lost {
+                    p.failed += 1;
                     self.tell_late(&without);
                 }
                 self.again(frame, without, ctx);
@@ -433,58 +299,42 @@ impl Requester {
 
     /// Lets the owner leave out peers that failed, for a while, in the next frames too.
     fn tell_late(&self, peers: &BTreeSet<PeerId>) {
-        let late = OwnerInput::Late(peers.iter().cloned().collect());
-        if self
-            .owner
-            .as_ref()
-            .is_some_and(|o| o.try_send(late).is_err())
-        {
-            tracing::warn!("the owner's mailbox is full: it does not learn who is late");
+        self.tell_owner(OwnerInput::Late(peers.iter().cloned().collect()));
+    }
+
+    fn tell_owner(&self, input: OwnerInput) {
+        let owner = self.owner.as_ref();
+        if owner.is_some_and(|o| o.try_send(input).is_err()) {
+            tracing::warn!("the owner's mailbox is full: it does not learn how a frame went");
         }
     }
 
     fn again(&mut self, frame: FrameId, without: BTreeSet<PeerId>, ctx: &mut Context<Self>) {
-        let Some(mut p) = self.pending.remove(&frame.number) else {
+        let Some(p) = self.pending.get_mut(&frame.number) else {
             return;
         };
-        self.cancel(&p.plan, frame);
-        p.without.extend(without);
-        let mut planned = self.plan(&p.ask, &p.without, &p.costs);
-        let has_holes = |p: &(Roster, FramePlan, u64)| p.1.missing().next().is_some();
-        if planned.as_ref().map_or(true, has_holes) {
-            // Better late than with a hole: those who were only late may hold what is missing. Who
-            // is silent leaves the roster too, and ends the attempt once more if it is in this one.
-            p.without.clear();
-            planned = self.plan(&p.ask, &p.without, &p.costs);
+        p.attempt += 1;
+        p.without.peers.extend(without);
+        if let Some(run) = p.run.take() {
+            self.cancel(&run.plan, frame);
         }
-        match planned {
-            Ok((roster, plan, schedule_micros)) => {
-                p.attempt += 1;
-                p.tracker = FrameTracker::new(&plan, p.attempt);
-                p.image = SubImage::transparent(p.ask.view.rect());
-                p.measured.clear();
-                p.schedule_micros += schedule_micros;
-                (p.roster, p.plan) = (roster, plan);
-                self.pending.insert(frame.number, p);
-                self.send(frame.number, ctx);
-            }
-            Err(error) => finish(p.answer, Err(error)),
-        }
+        self.begin(frame.number, ctx);
     }
 
     fn give_up(&mut self, number: u64) {
         let Some(p) = self.pending.remove(&number) else {
             return;
         };
-        let attempt = p.attempt;
-        self.cancel(&p.plan, FrameId { number, attempt });
+        if let Some(run) = &p.run {
+            self.cancel(&run.plan, p.frame(number));
+        }
         let error = FrameError::GaveUp {
             number,
             attempts: p.attempt + 1,
-            awaited: p.tracker.awaited(),
-            why: p.why,
+            awaited: p.run.as_ref().map_or(0, |r| r.tracker.awaited()),
+            why: p.why.clone(),
         };
-        finish(p.answer, Err(error));
+        p.finish(Err(error));
     }
 
     /// Tells all peers of a plan, also those that were late, that an attempt is over.
@@ -497,38 +347,43 @@ impl Requester {
 
     /// Hands a whole frame over and learns from its times.
     fn deliver(&mut self, number: u64) {
-        let Some(p) = self.pending.remove(&number) else {
+        let Some(mut p) = self.pending.remove(&number) else {
             return;
         };
-        let frame = FrameId {
-            number,
-            attempt: p.attempt,
+        let Some(run) = p.run.take() else {
+            return;
         };
-        self.cancel(&p.plan, frame);
-        self.learn(&p);
+        self.cancel(&run.plan, p.frame(number));
+        self.learn(&p.ask, &run);
         let stats = FrameStats {
             number,
             failed_attempts: p.attempt,
             total_micros: micros(p.started.elapsed()),
             schedule_micros: p.schedule_micros,
-            composite_micros: p.composite_micros,
+            composite_micros: run.composite_micros,
             bytes_sent: p.bytes,
-            missing: p.plan.missing().map(|j| j.owned).collect(),
-            jobs: p.job_stats(),
+            missing: run.plan.missing().map(|j| j.owned).collect(),
+            jobs: run.job_stats(),
         };
-        let image = p.image;
-        finish(p.answer, Ok(Frame { image, stats }));
+        self.tell_owner(OwnerInput::Delivered(FrameTimes {
+            total_micros: stats.total_micros,
+            schedule_micros: stats.schedule_micros,
+            composite_micros: stats.composite_micros,
+        }));
+        let image = run.image;
+        p.finish(Ok(Frame { image, stats }));
     }
 
     /// Speeds and costs for the next frames from the times of this one.
-    fn learn(&mut self, p: &Pending) {
-        let on = |(peer, micros): &(PeerId, u64)| Some((p.plan.index_of(peer)?, *micros));
-        let measured = p.measured.iter().filter_map(|(&j, m)| Some((j, on(m)?)));
-        let before = self.costs.entry(p.ask.data_set).or_default();
-        let prediction = p.ask.rules.prediction;
-        let (speeds, costs) = p.plan.learned(before, &measured.collect(), prediction);
+    fn learn(&mut self, ask: &AskFrame, run: &Run) {
+        let on = |(peer, micros): &(PeerId, u64)| Some((run.plan.index_of(peer)?, *micros));
+        let measured = run.measured.iter().filter_map(|(&j, m)| Some((j, on(m)?)));
+        let before = self.costs.entry(ask.data_set).or_default();
+        let prediction = ask.rules.prediction;
+        let (speeds, costs) = run.plan.learned(before, &measured.collect(), prediction);
         *before = costs;
-        self.speeds.extend(p.plan.peers.iter().cloned().zip(speeds));
+        self.speeds
+            .extend(run.plan.peers.iter().cloned().zip(speeds));
     }
 
     fn take_tile(&mut self, from: PeerId, message: Message, bytes: u64, ctx: &mut Context<Self>) {
@@ -551,11 +406,12 @@ impl Requester {
         let input = FrameInput::Tile { tile, plan, from };
         if self.apply(frame, input, "another plan", ctx)
             && let Some(p) = self.pending.get_mut(&frame.number)
+            && let Some(run) = &mut p.run
         {
-            if let Some(part) = image.crop(&p.plan.tiles[tile as usize].rect) {
-                p.image.paste(&part);
+            if let Some(part) = image.crop(&run.plan.tiles[tile as usize].rect) {
+                run.image.paste(&part);
             }
-            p.composite_micros = p.composite_micros.saturating_add(composite_micros);
+            run.composite_micros = run.composite_micros.saturating_add(composite_micros);
             p.bytes = p.bytes.saturating_add(bytes.saturating_add(received_bytes));
         }
         self.deliver_if_whole(frame);
@@ -572,8 +428,9 @@ impl Requester {
                     let input = FrameInput::Job { job, plan, from };
                     if self.apply(frame, input, "another plan", ctx)
                         && let Some(p) = self.pending.get_mut(&frame.number)
+                        && let Some(run) = &mut p.run
                     {
-                        p.measured.insert(job, (by, done.measured_micros));
+                        run.measured.insert(job, (by, done.measured_micros));
                     }
                 }
                 self.deliver_if_whole(frame);
@@ -600,50 +457,85 @@ impl Requester {
                 self.apply(frame, FrameInput::PeerFailed(from), &why, ctx);
             }
             Message::Diverged { frame, peer } => {
-                let pending = self.pending.get(&frame.number);
-                if pending.is_none_or(|p| p.plan.index_of(&from).is_none()) {
-                    return;
-                }
-                let failed = FrameInput::PeerFailed(PeerId::new(&peer));
-                self.apply(frame, failed, "a peer followed another plan", ctx);
+                let why = "a peer followed another plan";
+                self.complained(&from, &PeerId::new(&peer), frame, why, ctx);
+            }
+            Message::Unreachable { frame, peer } => {
+                let why = "a peer cannot be reached by another";
+                self.complained(&from, &PeerId::new(&peer), frame, why, ctx);
             }
             _ => tracing::warn!(peer = from.short(), "a message came to the wrong actor"),
         }
     }
 
+    /// A peer says that it cannot work with another one.
+    fn complained(
+        &mut self,
+        from: &PeerId,
+        about: &PeerId,
+        frame: FrameId,
+        why: &str,
+        ctx: &mut Context<Self>,
+    ) {
+        let pending = self.pending.get_mut(&frame.number);
+        let Some(p) = pending.filter(|p| p.attempt == frame.attempt) else {
+            return;
+        };
+        let takes_part = |r: &Run| r.plan.index_of(from).is_some();
+        if p.run.as_ref().is_some_and(takes_part) {
+            let failed = p.without.blame(from, about).clone();
+            self.apply(frame, FrameInput::PeerFailed(failed), why, ctx);
+        }
+    }
+
     fn deliver_if_whole(&mut self, frame: FrameId) {
-        if self
-            .pending
-            .get(&frame.number)
-            .is_some_and(|p| p.tracker.is_whole())
-        {
+        let run = self.pending.get(&frame.number).and_then(|p| p.run.as_ref());
+        if run.is_some_and(|r| r.tracker.is_whole()) {
             self.deliver(frame.number);
         }
     }
 
     /// The peer lost what was sent to it: all of it goes again.
     fn resend_inputs(&mut self, peer: &PeerId, frame: FrameId) {
-        let Some(p) = self
-            .pending
-            .get(&frame.number)
-            .filter(|p| p.attempt == frame.attempt)
-        else {
+        let pending = self.pending.get(&frame.number);
+        let Some(p) = pending.filter(|p| p.attempt == frame.attempt) else {
             return;
         };
-        let request = p.request(frame);
+        let Some((request, run)) = p.request(frame).zip(p.run.as_ref()) else {
+            return;
+        };
         let all = [
-            Message::Roster(p.roster.clone()),
-            Message::Costs(p.costs.clone()),
+            Message::Roster(run.roster.clone()),
+            Message::Costs(run.costs.clone()),
             Message::Frame(Box::new(request)),
         ];
         all.into_iter()
             .for_each(|m| self.outbox.send_or_log(peer, Lane::Control, m));
     }
-}
 
-fn finish(answer: oneshot::Sender<Result<Frame, FrameError>>, result: Result<Frame, FrameError>) {
-    if answer.send(result).is_err() {
-        tracing::debug!("nobody waits for a frame any more");
+    fn lost(&mut self, peer: &PeerId, ctx: &mut Context<Self>) {
+        self.sent.remove(peer);
+        let frames = self.pending.iter().map(|(&number, p)| p.frame(number));
+        for frame in frames.collect::<Vec<_>>() {
+            let lost = FrameInput::PeerLost(peer.clone());
+            self.apply(frame, lost, "a peer was lost", ctx);
+        }
+    }
+
+    /// Who can take part has changed: frames that wait for somebody begin.
+    fn roster(
+        &mut self,
+        manifest: Arc<Manifest>,
+        candidates: Vec<Candidate>,
+        ctx: &mut Context<Self>,
+    ) {
+        let data_set = manifest.digest();
+        self.data_sets.insert(data_set, (manifest, candidates));
+        let waits = |p: &Pending| p.run.is_none() && p.ask.data_set == data_set;
+        let waiting = self.pending.iter().filter(|(_, p)| waits(p));
+        for number in waiting.map(|(&n, _)| n).collect::<Vec<_>>() {
+            self.begin(number, ctx);
+        }
     }
 }
 
@@ -684,30 +576,16 @@ impl Handler<RequesterInput> for Requester {
                 message,
                 bytes,
             } => self.said(from, message, bytes, ctx),
-            RequesterInput::Roster { manifest, entries } => {
-                self.data_sets
-                    .insert(manifest.digest(), (manifest, entries));
+            RequesterInput::Roster {
+                manifest,
+                candidates,
+            } => self.roster(manifest, candidates, ctx),
+            RequesterInput::Closed(data_set) => {
+                self.data_sets.remove(&data_set);
+                self.costs.remove(&data_set);
             }
             RequesterInput::Owner(owner) => self.owner = Some(owner),
-            RequesterInput::Lost(peer) => {
-                self.sent.remove(&peer);
-                let frames: Vec<FrameId> = self
-                    .pending
-                    .iter()
-                    .map(|(&number, p)| FrameId {
-                        number,
-                        attempt: p.attempt,
-                    })
-                    .collect();
-                for frame in frames {
-                    self.apply(
-                        frame,
-                        FrameInput::PeerLost(peer.clone()),
-                        "a peer was lost",
-                        ctx,
-                    );
-                }
-            }
+            RequesterInput::Lost(peer) => self.lost(&peer, ctx),
         }
     }
 }

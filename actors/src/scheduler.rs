@@ -41,6 +41,8 @@ pub enum SchedulerInput {
     Lost(PeerId),
     /// A data set is known now.
     Opened(Arc<Manifest>),
+    /// A data set is not held any more.
+    Closed(Digest),
 }
 
 /// See the module.
@@ -260,6 +262,9 @@ impl Handler<SchedulerInput> for Scheduler {
         match input {
             SchedulerInput::Opened(manifest) => {
                 self.data_sets.insert(manifest.digest(), manifest);
+            }
+            SchedulerInput::Closed(data_set) => {
+                self.data_sets.remove(&data_set);
             }
             SchedulerInput::Lost(peer) => {
                 self.lost(&peer);

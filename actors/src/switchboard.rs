@@ -69,14 +69,7 @@ impl Switchboard {
             tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
         }
         let full = match message {
-            Message::Beat { .. }
-            | Message::Goodbye
-            | Message::Open { .. }
-            | Message::NeedManifest { .. }
-            | Message::Residency { .. }
-            | Message::BrickRequest { .. }
-            | Message::BrickData { .. }
-            | Message::BrickRefused { .. } => self
+            Message::Keeper(_) | Message::BrickData { .. } => self
                 .lines
                 .owner
                 .try_send(OwnerInput::Said(from, message))
@@ -104,7 +97,8 @@ impl Switchboard {
             | Message::Given { .. }
             | Message::Tile { .. }
             | Message::FrameFailed { .. }
-            | Message::Diverged { .. } => self
+            | Message::Diverged { .. }
+            | Message::Unreachable { .. } => self
                 .lines
                 .requester
                 .try_send(RequesterInput::Said {
@@ -129,12 +123,8 @@ impl Switchboard {
             OwnerInput::Lost(peer.clone())
         };
         let mut full = self.lines.owner.try_send(owner).is_err();
+        // The requester hears it from the owner, after the roster without that peer.
         if !connected {
-            full |= self
-                .lines
-                .requester
-                .try_send(RequesterInput::Lost(peer.clone()))
-                .is_err();
             full |= self
                 .lines
                 .scheduler

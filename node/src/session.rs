@@ -181,6 +181,7 @@ impl Session {
         if args.mesh {
             mesh.wait_for_peers(args.wait_peers).await?;
         }
+        let is_own = matches!(source, DataSource::Own(_));
         let manifest = match source {
             DataSource::Own(source) => {
                 let manifest = Arc::new(source.manifest().clone());
@@ -196,7 +197,7 @@ impl Session {
             manifest,
             names: BTreeMap::new(),
         };
-        session.wait_for_bricks().await?;
+        session.wait_for_bricks(is_own).await?;
         if let Some(network) = &session.mesh.network {
             // A provider record: the data set can be found by its name alone.
             if let Err(error) = network.provide(*session.data_set().as_bytes()) {
@@ -263,8 +264,9 @@ impl Session {
     }
 
     /// Waits until every peer with memory holds what its placement asks for, or every brick is held
-    /// and nothing more comes.
-    async fn wait_for_bricks(&mut self) -> Result<(), SessionError> {
+    /// and nothing more comes. Of a data set that is not this machine's own, bricks may be missing:
+    /// frames say which.
+    async fn wait_for_bricks(&mut self, is_own: bool) -> Result<(), SessionError> {
         let mut progress = Progress::new("loading bricks");
         let (mut last_change, mut last_held) = (Instant::now(), 0);
         let mut full_since = None;
@@ -299,6 +301,10 @@ impl Session {
             }
             // Peers that learn of each other one by one are settled in between.
             if settled && full_since.get_or_insert_with(Instant::now).elapsed() > SETTLED {
+                if !is_own {
+                    tracing::warn!(missing, bricks, "nobody holds some of the bricks");
+                    return Ok(());
+                }
                 return Err(SessionError::TooSmall {
                     missing,
                     bricks,

@@ -37,13 +37,13 @@ use brickmesh_topology::{
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs},
     frame_tracker::{FrameInput, FrameTracker},
-    holding::{Announcement, Holding},
-    membership::{Membership, Patience},
+    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, Vitals},
+    membership::Beat,
     roster::Roster,
     seeded::Seeded,
     stealing::Work,
 };
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -423,19 +423,47 @@ fn plan(
     plan
 }
 
-/// What a peer that keeps up the copies does with what another one announces.
-fn residency(manifest: &Manifest, announcement: Announcement) -> Result<(), String> {
-    let (grid, name) = (*manifest.grid(), manifest.digest());
-    let mut holding = Holding::new(PeerId::new("honest"), grid, 2, 9, name);
-    if !holding.heard(&PeerId::new("mallory"), announcement) {
-        return Err("a residency that does not fit".to_owned());
+/// What an honest peer's keeper does with what another one says, whatever it is.
+fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
+    let hello = |name: &str| Hello {
+        name: name.to_owned(),
+        device: "cpu".to_owned(),
+        memory_bytes: 9 * scene.manifest.largest_brick_bytes(),
+        version: String::new(),
+    };
+    let mallory = PeerId::new("mallory");
+    let mut keeper = Keeper::new(PeerId::new("honest"), hello("honest"), 1);
+    let mut out = Vec::new();
+    let beat = KeeperMessage::Beat {
+        beat: Beat::default(),
+        hello: hello("mallory"),
+        vitals: Vitals::default(),
+    };
+    let manifest = Arc::new(scene.manifest.clone());
+    let data_set = manifest.digest();
+    let inputs = [
+        KeeperInput::Connected(mallory.clone()),
+        KeeperInput::Said(mallory.clone(), beat),
+        KeeperInput::Offer(manifest, 2),
+        KeeperInput::Said(mallory, message),
+        KeeperInput::Tick,
+        KeeperInput::Leave { unused: true },
+        KeeperInput::Tick,
+    ];
+    for (now, input) in (0..).zip(inputs) {
+        keeper.step(now * 100_000, input, &mut out);
     }
-    holding.set_in_use(true);
-    holding.keep_up();
-    assert!(holding.announcement().pledged.len() <= 9);
-    let fetch = holding.next_fetch(0, false, 0);
-    assert!(fetch.is_none_or(|(b, _)| b.0 < grid.brick_count()));
-    Ok(())
+    let dropped = |o: &KeeperOutput| match o {
+        KeeperOutput::Dropping(_, why) => Some((*why).to_owned()),
+        _ => None,
+    };
+    for (manifest, holding) in keeper.data_sets() {
+        let own = holding.announcement();
+        assert!(own.is_valid(manifest.grid().brick_count()));
+        assert!(own.pledged.len() <= 9);
+    }
+    assert!(keeper.candidates(data_set).is_some());
+    out.iter().find_map(dropped).map_or(Ok(()), Err)
 }
 
 /// Does with a message what its receiver does before it trusts it, and after.
@@ -443,15 +471,13 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
     let brick_count = scene.manifest.grid().brick_count();
     let (manifest, request) = (&scene.manifest, &scene.request);
     match message {
-        Message::Open { manifest, .. } => use_manifest(&manifest),
-        Message::Residency { announcement, .. } => residency(manifest, announcement)?,
-        Message::Beat { beat, hello, .. } => {
-            let mut members = Membership::new(Patience::default());
-            let mut changes = Vec::new();
-            members.heard(&PeerId::new("mallory"), beat, hello, 0, &mut changes);
-            members.tick(1 << 40, &mut changes);
+        Message::Keeper(message) => {
+            if let KeeperMessage::Open { manifest, .. } = &message {
+                use_manifest(manifest);
+            }
+            keep(scene, message)?;
         }
-        Message::BrickRequest { brick, .. } | Message::BrickData { brick, .. } => {
+        Message::BrickData { brick, .. } => {
             if brick.0 >= brick_count {
                 return Err("a brick that is not in the grid".to_owned());
             }

@@ -2,13 +2,16 @@
 //!
 //! A pure state machine: inputs are arrivals, losses and deadlines; the answer is to wait on, to
 //! ask again without the peers that failed, or to end. Invariant: every frame ends, after at most
-//! [`ATTEMPTS_MAX`] attempts.
+//! [`ATTEMPTS_MAX`] attempts that failed; peers that are lost do not count, for there are only so
+//! many.
 
 use crate::{digest::Digest, frame_plan::FramePlan, peer::PeerId};
 use std::collections::BTreeSet;
 
-/// Attempts at a frame before it is given up.
+/// Attempts at a frame that may fail before it is given up.
 pub const ATTEMPTS_MAX: u32 = 5;
+/// How often an attempt's time is prolonged because most peers are late.
+const PROLONGED_MAX: u32 = 6;
 
 /// Something that happened to a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,9 @@ pub enum FrameVerdict {
     Accept,
     /// Take what came: the frame is whole.
     Whole,
+    /// Most peers are late: it is the expectation that was wrong, so give them as much time again
+    /// as they had.
+    Prolong,
     /// Ask again, without these peers.
     Again {
         /// Peers that failed in this attempt.
@@ -72,7 +78,8 @@ pub enum FrameVerdict {
 #[derive(Clone, Debug)]
 pub struct FrameTracker {
     plan: Digest,
-    attempt: u32,
+    failed: u32,
+    prolonged: u32,
     peers: Vec<PeerId>,
     tiles: BTreeSet<u32>,
     jobs: BTreeSet<u32>,
@@ -83,18 +90,20 @@ pub struct FrameTracker {
 }
 
 impl FrameTracker {
-    /// Awaits the tiles and job times of a plan; tiles that no job touches are not awaited.
+    /// Awaits the tiles and job times of a plan, after `failed` attempts at the frame that failed;
+    /// tiles that no job touches are not awaited.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "tiles and jobs are counted in u32"
     )]
-    pub fn new(plan: &FramePlan, attempt: u32) -> Self {
+    pub fn new(plan: &FramePlan, failed: u32) -> Self {
         let tiles = (0..plan.tiles.len()).filter(|&t| !plan.tile_jobs.of_tile(t).is_empty());
         let jobs = (0..plan.jobs.len()).filter(|&j| plan.jobs[j].renderer.is_some());
         Self {
             plan: plan.digest,
-            attempt,
+            failed,
+            prolonged: 0,
             peers: plan.peers.clone(),
             tiles: tiles.map(|t| t as u32).collect(),
             jobs: jobs.map(|j| j as u32).collect(),
@@ -108,6 +117,12 @@ impl FrameTracker {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.tiles.is_empty() && self.jobs.is_empty()
+    }
+
+    /// How often the attempt's time was prolonged.
+    #[must_use]
+    pub fn prolonged(&self) -> u32 {
+        self.prolonged
     }
 
     /// Number of tiles and job times still awaited.
@@ -150,14 +165,26 @@ impl FrameTracker {
                     _ => FrameVerdict::Ignore,
                 }
             }
-            FrameInput::PeerLost(peer) | FrameInput::PeerFailed(peer) => self.fail([peer]),
+            FrameInput::PeerLost(peer) if self.takes_part(&peer) => FrameVerdict::Again {
+                without: BTreeSet::from([peer]),
+            },
+            FrameInput::PeerLost(_) => FrameVerdict::Ignore,
+            FrameInput::PeerFailed(peer) => self.fail([peer]),
             // Times that are late cost a prediction, not a picture.
             FrameInput::Deadline if self.tiles.is_empty() => FrameVerdict::Whole,
             FrameInput::Deadline => {
                 let late = self.late();
+                if 2 * late.len() > self.peers.len() && self.prolonged < PROLONGED_MAX {
+                    self.prolonged += 1;
+                    return FrameVerdict::Prolong;
+                }
                 self.fail(late)
             }
         }
+    }
+
+    fn takes_part(&self, peer: &PeerId) -> bool {
+        self.peers.binary_search(peer).is_ok()
     }
 
     /// The index of a peer that holds a job's brick.
@@ -192,13 +219,10 @@ impl FrameTracker {
     }
 
     fn fail(&self, peers: impl IntoIterator<Item = PeerId>) -> FrameVerdict {
-        let without: BTreeSet<PeerId> = peers
-            .into_iter()
-            .filter(|p| self.peers.binary_search(p).is_ok())
-            .collect();
+        let without: BTreeSet<PeerId> = peers.into_iter().filter(|p| self.takes_part(p)).collect();
         if without.is_empty() {
             FrameVerdict::Ignore
-        } else if self.attempt + 1 >= ATTEMPTS_MAX || without.len() == self.peers.len() {
+        } else if self.failed + 1 >= ATTEMPTS_MAX || without.len() == self.peers.len() {
             FrameVerdict::GiveUp
         } else {
             FrameVerdict::Again { without }
@@ -293,8 +317,28 @@ mod tests {
         );
         let mut last = FrameTracker::new(&plan(), ATTEMPTS_MAX - 1);
         assert_eq!(
-            last.step(FrameInput::PeerLost(PeerId::new("a"))),
+            last.step(FrameInput::PeerFailed(PeerId::new("a"))),
             FrameVerdict::GiveUp
+        );
+        // Who is lost did not fail: the others may well do it.
+        let without = BTreeSet::from([PeerId::new("a")]);
+        assert_eq!(
+            last.step(FrameInput::PeerLost(PeerId::new("a"))),
+            FrameVerdict::Again { without }
+        );
+    }
+
+    #[test]
+    fn where_most_are_late_it_is_the_expectation_that_was_wrong() {
+        let mut t = FrameTracker::new(&plan(), 0);
+        for n in 1..=PROLONGED_MAX {
+            assert_eq!(t.step(FrameInput::Deadline), FrameVerdict::Prolong);
+            assert_eq!(t.prolonged(), n);
+        }
+        let without = BTreeSet::from(["a", "b"].map(PeerId::new));
+        assert_eq!(
+            t.step(FrameInput::Deadline),
+            FrameVerdict::Again { without }
         );
     }
 

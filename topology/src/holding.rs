@@ -14,6 +14,7 @@ use crate::{
     brick_grid::{BrickGrid, BrickIndex},
     brick_set::BrickSet,
     digest::Digest,
+    membership::MEMBERS_MAX,
     peer::PeerId,
     roster::RosterEntry,
     schedule::SPEED_ONE,
@@ -21,12 +22,18 @@ use crate::{
     upkeep::{Member, Safety, name_hash, next_pledge},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bricks on their way to a peer at a time, of one data set.
 pub const FETCHES_MAX: usize = 8;
-/// How long a holder may take to answer.
+/// How long a holder may take to answer at first, and twice as long each further time: bricks may
+/// be large, and links slow.
 const FETCH_MICROS: u64 = 20_000_000;
+/// How long a peer waits at least for others to pledge what is theirs to take, before it takes it
+/// itself.
+const WANTING_MICROS: u64 = 10_000_000;
+/// Most copies of a brick that anybody can want.
+pub const REDUNDANCY_MAX: u32 = 64;
 /// How long a refused brick waits before it is asked for elsewhere.
 const REFUSED_MICROS: u64 = 200_000;
 /// While frames are rendered, a fetch is followed by a pause of so many times its own time: a
@@ -50,6 +57,9 @@ pub struct Announcement {
     pub in_use: bool,
     /// Whether it is about to leave: its copies do not count.
     pub leaving: bool,
+    /// Who is about to leave, as it knows: of them it does not count any copies.
+    #[serde(default)]
+    pub leavers: BTreeSet<PeerId>,
 }
 
 impl Announcement {
@@ -66,13 +76,16 @@ impl Announcement {
             settled: false,
             in_use: false,
             leaving: false,
+            leavers: BTreeSet::new(),
         }
     }
 
     /// Whether it fits a grid of so many bricks.
     #[must_use]
     pub fn is_valid(&self, brick_count: u32) -> bool {
-        self.held.is_valid(brick_count) && self.pledged.is_valid(brick_count)
+        self.held.is_valid(brick_count)
+            && self.pledged.is_valid(brick_count)
+            && self.leavers.len() <= MEMBERS_MAX
     }
 }
 
@@ -85,6 +98,8 @@ pub struct Holding {
     seed: u64,
     own: Announcement,
     others: BTreeMap<PeerId, Announcement>,
+    /// Those of the others that are silent or late.
+    suspects: BTreeSet<PeerId>,
     fetches: BTreeMap<BrickIndex, Fetch>,
     attempts: BTreeMap<BrickIndex, usize>,
     /// While frames are rendered, no fetch begins before.
@@ -93,6 +108,8 @@ pub struct Holding {
     room_max: u32,
     /// Something that decides about the pledge has changed since it was worked out.
     outdated: bool,
+    /// When it was worked out last, while copies are wanting that nobody has pledged.
+    wanting_since: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,9 +121,9 @@ enum Fetch {
     Paused {
         until: u64,
     },
-    /// On its way into device memory, asked for since then.
+    /// On its way into device memory; read here, from the source, since then.
     Loading {
-        since: u64,
+        read_since: Option<u64>,
     },
 }
 
@@ -126,16 +143,18 @@ impl Holding {
         let bytes = name.as_bytes().iter().take(8);
         Self {
             local,
-            redundancy: redundancy.max(1),
+            redundancy: redundancy.clamp(1, REDUNDANCY_MAX),
             seed: bytes.fold(0, |s, &b| s << 8 | u64::from(b)),
             own: Announcement::expected(grid.brick_count(), room),
             grid,
             others: BTreeMap::new(),
+            suspects: BTreeSet::new(),
             fetches: BTreeMap::new(),
             attempts: BTreeMap::new(),
             pause_until: 0,
             room_max: u32::MAX,
             outdated: true,
+            wanting_since: None,
         }
     }
 
@@ -143,6 +162,14 @@ impl Holding {
     #[must_use]
     pub fn redundancy(&self) -> u32 {
         self.redundancy
+    }
+
+    /// Somebody wants so many copies: the most that anybody wants are made, so that all peers come
+    /// to the same number in whatever order they hear of it.
+    pub fn raise_redundancy(&mut self, redundancy: u32) {
+        let raised = redundancy.min(REDUNDANCY_MAX);
+        self.outdated |= raised > self.redundancy;
+        self.redundancy = self.redundancy.max(raised);
     }
 
     /// What this peer announces.
@@ -204,12 +231,19 @@ impl Holding {
         self.outdated = true;
     }
 
-    /// Whether all that this peer holds is held by others who stay, as far as anybody could.
+    /// Whether all that this peer holds is held by others who stay, as far as anybody could. A
+    /// holder counts once it is known to know that this peer leaves: so of several that leave at the
+    /// same time none relies on another.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
-        let stay = |a: &&Announcement| !a.leaving;
-        let nobody_has_room = self.others.values().filter(stay).all(|a| a.room == 0);
-        nobody_has_room || self.own.held.iter().all(|b| self.others_hold(b) > 0)
+        let stays = |(p, a): &(&PeerId, &Announcement)| !a.leaving && !self.suspects.contains(*p);
+        let staying: Vec<&Announcement> =
+            self.others.iter().filter(stays).map(|(_, a)| a).collect();
+        let relied_on: Vec<&&Announcement> = (staying.iter())
+            .filter(|a| a.leavers.contains(&self.local))
+            .collect();
+        let is_safe = |b| relied_on.iter().any(|a| a.held.contains(b));
+        staying.iter().all(|a| a.room == 0) || self.own.held.iter().all(is_safe)
     }
 
     /// How safe the copies of all bricks are.
@@ -221,39 +255,83 @@ impl Holding {
     }
 
     /// A peer's announcement arrived. Returns whether it fits the data set.
-    pub fn heard(&mut self, peer: &PeerId, announcement: Announcement) -> bool {
+    pub fn heard(&mut self, peer: &PeerId, announcement: Announcement, now: u64) -> bool {
         if !announcement.is_valid(self.grid.brick_count()) {
             return false;
         }
+        fn decides(a: &Announcement) -> (&BrickSet, u32, bool, bool) {
+            (&a.pledged, a.room, a.leaving, a.in_use)
+        }
         let before = self.others.get(peer);
-        let decides = |a: &Announcement| (a.pledged.clone(), a.room, a.leaving, a.in_use);
-        self.outdated |= before.is_none_or(|b| decides(b) != decides(&announcement));
+        if before.is_none_or(|b| decides(b) != decides(&announcement)) {
+            self.outdated = true;
+            self.wanting_since = self.wanting_since.map(|_| now);
+        }
+        if announcement.leaving {
+            self.own.leavers.insert(peer.clone());
+        }
         self.others.insert(peer.clone(), announcement);
         true
     }
 
     /// A peer is there that has said nothing of the data set yet.
     pub fn expect(&mut self, peer: &PeerId, room: u32) {
-        if !self.others.contains_key(peer) {
-            let expected = Announcement::expected(self.grid.brick_count(), room);
-            self.heard(peer, expected);
-        }
+        let brick_count = self.grid.brick_count();
+        self.others.entry(peer.clone()).or_insert_with(|| {
+            self.outdated = true;
+            Announcement::expected(brick_count, room)
+        });
     }
 
     /// Forgets a peer that is gone: what was asked of it is asked elsewhere.
     pub fn forget(&mut self, peer: &PeerId) {
         self.outdated |= self.others.remove(peer).is_some();
+        self.suspects.remove(peer);
+        self.own.leavers.remove(peer);
+        self.unreachable(peer);
+    }
+
+    /// What was asked of a peer will not come: the connection is broken.
+    pub fn unreachable(&mut self, peer: &PeerId) {
         self.fetches
             .retain(|_, f| !matches!(f, Fetch::Asked { from, .. } if from == peer));
     }
 
-    /// Works out anew what this peer should hold. Returns whether that changed. Nothing is taken up
-    /// of what nobody needs, but from one who leaves.
-    pub fn keep_up(&mut self) -> bool {
+    /// A peer is silent or late: what was asked of it is asked elsewhere, and it is asked for
+    /// nothing that others have. Its copies still count.
+    pub fn suspect(&mut self, peer: &PeerId) {
+        self.suspects.insert(peer.clone());
+        self.unreachable(peer);
+    }
+
+    /// The suspicion has ended.
+    pub fn trust(&mut self, peer: &PeerId) {
+        self.suspects.remove(peer);
+    }
+
+    /// Works out anew what this peer should hold. Returns whether that changed. Of what nobody
+    /// needs nothing is taken up, but from one who leaves, or by those that hold some of it.
+    pub fn keep_up(&mut self, now: u64) -> bool {
         let wanted = self.is_in_use() || self.others.values().any(|a| a.leaving);
-        if !wanted || !std::mem::take(&mut self.outdated) {
+        if !wanted && self.own.pledged.is_empty() {
             return false;
         }
+        let settled = self.settle();
+        let is_patient = self
+            .wanting_since
+            .is_none_or(|since| now.saturating_sub(since) < self.patience());
+        if !std::mem::take(&mut self.outdated) && is_patient {
+            return settled;
+        }
+        // Who would have to take a copy, and does not.
+        let takes_none = |a: &Announcement| !is_patient || !wanted && a.pledged.is_empty();
+        let room = |a: &Announcement| {
+            if takes_none(a) {
+                a.room.min(a.pledged.len())
+            } else {
+                a.room
+            }
+        };
         let mut all: Vec<(&PeerId, &Announcement)> = self.others.iter().collect();
         let me = all.partition_point(|(p, _)| **p < self.local);
         all.insert(me, (&self.local, &self.own));
@@ -261,7 +339,7 @@ impl Holding {
             .iter()
             .map(|&(peer, a)| Member {
                 peer,
-                room: a.room,
+                room: if *peer == self.local { a.room } else { room(a) },
                 pledged: &a.pledged,
                 held: &a.held,
                 leaving: a.leaving,
@@ -270,13 +348,44 @@ impl Holding {
         let next = next_pledge(&self.grid, &members, me, self.redundancy, self.seed);
         let changed = next != self.own.pledged;
         self.own.pledged = next;
-        self.settle() | changed
+        self.wanting_since = self.is_wanting().then_some(now);
+        self.settle() | settled | changed
     }
 
-    /// Looks whether all that is pledged is held. Returns whether that is news.
+    /// How long a peer waits for others to pledge what it thinks is theirs before it takes it
+    /// itself: each peer another time, so that not all do.
+    fn patience(&self) -> u64 {
+        WANTING_MICROS + name_hash(&self.local) % WANTING_MICROS
+    }
+
+    /// Whether there is a brick with fewer pledges than wanted, and somebody claims to have room.
+    fn is_wanting(&self) -> bool {
+        let staying = || {
+            self.others
+                .values()
+                .chain([&self.own])
+                .filter(|a| !a.leaving)
+        };
+        let has_room = |a: &Announcement| a.pledged.len() < a.room;
+        if !self.others.values().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
+            return false;
+        }
+        let pledged = staying().map(|a| &a.pledged);
+        Safety::of(self.grid.brick_count(), pledged, self.redundancy).endangered > 0
+    }
+
+    /// Looks whether all is held that is pledged and that anybody could give. Returns whether that
+    /// is news.
     fn settle(&mut self) -> bool {
-        let settled = self.own.pledged.iter().all(|b| self.own.held.contains(b));
+        let missing = |b: &BrickIndex| !self.own.held.contains(*b) && self.can_be_had(*b);
+        let settled = !self.own.pledged.iter().any(|b| missing(&b));
         std::mem::replace(&mut self.own.settled, settled) != settled
+    }
+
+    /// Whether anybody could give a brick.
+    fn can_be_had(&self, brick: BrickIndex) -> bool {
+        let gives = |a: &Announcement| a.source || a.held.contains(brick);
+        self.own.source || self.others.values().any(gives)
     }
 
     /// Others who stay and hold a brick.
@@ -291,11 +400,14 @@ impl Holding {
     #[must_use]
     pub fn droppable(&self) -> Vec<BrickIndex> {
         let spare = |b: &BrickIndex| {
+            if self.own.pledged.contains(*b) {
+                return false;
+            }
             let stay = self.others.values().filter(|a| !a.leaving);
             let pledging: Vec<_> = stay.filter(|a| a.pledged.contains(*b)).collect();
             let holding = pledging.iter().filter(|a| a.held.contains(*b)).count();
             let enough = pledging.len().min(self.redundancy as usize).max(1);
-            !self.own.pledged.contains(*b) && holding >= enough
+            holding >= enough
         };
         self.own.held.iter().filter(spare).collect()
     }
@@ -304,6 +416,13 @@ impl Holding {
     pub fn dropped(&mut self, brick: BrickIndex) {
         self.own.held.remove(brick);
         self.settle();
+    }
+
+    /// Bricks on their way to this peer.
+    #[must_use]
+    pub fn on_their_way(&self) -> usize {
+        let paused = |f: &&Fetch| matches!(f, Fetch::Paused { .. });
+        self.fetches.len() - self.fetches.values().filter(paused).count()
     }
 
     /// The next brick to get and where from, the scarcest first; it counts as on its way from now
@@ -315,10 +434,7 @@ impl Holding {
         rendering: bool,
         unfreed: usize,
     ) -> Option<(BrickIndex, Origin)> {
-        let under_way = self.fetches.values();
-        let under_way = under_way
-            .filter(|f| !matches!(f, Fetch::Paused { .. }))
-            .count();
+        let under_way = self.on_their_way();
         let most = if rendering { 1 } else { FETCHES_MAX };
         let waits = rendering && now < self.pause_until;
         let taken = self.own.held.len() as usize + under_way + unfreed;
@@ -334,7 +450,9 @@ impl Holding {
             .into_iter()
             .find_map(|b| self.origin(b).map(|o| (b, o)))?;
         let fetch = match &origin {
-            Origin::Source => Fetch::Loading { since: now },
+            Origin::Source => Fetch::Loading {
+                read_since: Some(now),
+            },
             Origin::Peer(from) => Fetch::Asked {
                 from: from.clone(),
                 since: now,
@@ -352,21 +470,30 @@ impl Holding {
         let gives = |a: &Announcement| a.source || a.held.contains(brick);
         let holders = self.others.iter().filter(|(_, a)| gives(a));
         let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
+        let is_well = |p: &&PeerId| !self.suspects.contains(*p);
+        let well: Vec<&PeerId> = holders.iter().copied().filter(is_well).collect();
+        let holders = if well.is_empty() { holders } else { well };
         let attempt = self.attempts.get(&brick).copied().unwrap_or(0);
         let at = (brick.0 as usize + attempt).checked_rem(holders.len())?;
         Some(Origin::Peer(holders[at].clone()))
     }
 
     /// Whether a brick from this peer is awaited; from then on it is being loaded.
-    pub fn arrived(&mut self, brick: BrickIndex, peer: &PeerId) -> bool {
+    pub fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> bool {
         let Some(Fetch::Asked { from, since }) = self.fetches.get(&brick) else {
             return false;
         };
-        let (awaited, since) = (from == peer, *since);
+        let (awaited, took) = (from == peer, now.saturating_sub(*since));
         if awaited {
-            self.fetches.insert(brick, Fetch::Loading { since });
+            self.pause(now, took);
+            self.fetches
+                .insert(brick, Fetch::Loading { read_since: None });
         }
         awaited
+    }
+
+    fn pause(&mut self, now: u64, took: u64) {
+        self.pause_until = now.saturating_add(took.saturating_mul(PAUSE_TIMES));
     }
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.
@@ -377,9 +504,11 @@ impl Holding {
 
     /// The brick is in device memory.
     pub fn loaded(&mut self, brick: BrickIndex, now: u64) {
-        if let Some(Fetch::Loading { since }) = self.fetches.remove(&brick) {
-            let took = now.saturating_sub(since);
-            self.pause_until = now.saturating_add(took.saturating_mul(PAUSE_TIMES));
+        if let Some(Fetch::Loading {
+            read_since: Some(since),
+        }) = self.fetches.remove(&brick)
+        {
+            self.pause(now, now.saturating_sub(since));
         }
         self.attempts.remove(&brick);
         self.own.held.insert(brick);
@@ -398,8 +527,12 @@ impl Holding {
 
     /// Ends fetches and pauses whose time is over.
     pub fn expire(&mut self, now: u64) {
-        self.fetches.retain(|_, f| match f {
-            Fetch::Asked { since, .. } => now.saturating_sub(*since) < FETCH_MICROS,
+        self.fetches.retain(|brick, f| match f {
+            Fetch::Asked { since, .. } => {
+                let attempts = self.attempts.get(brick).copied().unwrap_or(1);
+                let time = FETCH_MICROS << attempts.saturating_sub(1).min(5);
+                now.saturating_sub(*since) < time
+            }
             Fetch::Paused { until } => *until > now,
             Fetch::Loading { .. } => true,
         });

@@ -93,6 +93,8 @@ struct Standing<R> {
     heard: u64,
     /// Silence counts from here on as if suspicion were due: the connection is broken.
     lost: bool,
+    /// It was not heard for too long, whatever its jobs.
+    silent: bool,
     /// Late jobs keep it suspect until then.
     late_until: u64,
     /// Late jobs in a row.
@@ -140,6 +142,7 @@ impl<R> Membership<R> {
             beat,
             heard: now,
             lost: false,
+            silent: false,
             late_until: 0,
             lates: 0,
             health: Health::Well,
@@ -204,8 +207,8 @@ impl<R> Membership<R> {
             changes.push(Change::Gone(peer.clone()));
             return;
         }
-        let silent = standing.lost || silence >= self.patience.suspect;
-        let health = if silent || now < standing.late_until {
+        standing.silent = standing.lost || silence >= self.patience.suspect;
+        let health = if standing.silent || now < standing.late_until {
             Health::Suspect
         } else {
             Health::Well
@@ -234,6 +237,13 @@ impl<R> Membership<R> {
     /// All peers, suspects too, ascending.
     pub fn all(&self) -> impl Iterator<Item = (&PeerId, &R, Health)> {
         self.members.iter().map(|(p, s)| (p, &s.record, s.health))
+    }
+
+    /// The peers that are not heard, ascending; not those that are only late.
+    pub fn silent(&self) -> impl Iterator<Item = &PeerId> {
+        self.members
+            .iter()
+            .filter_map(|(p, s)| s.silent.then_some(p))
     }
 
     /// The peers that frames are given to, ascending.

@@ -76,6 +76,8 @@ pub fn next_pledge(
     let mut pledges = Pledges::new(grid.brick_count(), members, redundancy, seed);
     if own.pledged.is_empty() {
         pledges.take_share(me);
+    } else {
+        pledges.shed(me, own.held);
     }
     pledges.mend();
     pledges.held.swap_remove(me)
@@ -192,12 +194,31 @@ impl Pledges {
 
     /// A newcomer's share of all copies: bricks of the fewest copies.
     fn take_share(&mut self, me: usize) {
-        let brick_count = u32::try_from(self.copies.len()).unwrap_or(u32::MAX);
-        let share = shares(brick_count, &self.rooms, self.redundancy)[me];
+        let share = self.share(me);
         let mut bricks: Vec<BrickIndex> = self.bricks().collect();
         bricks.sort_by_key(|&b| (self.copies(b), Reverse(self.score(b, me)), b));
         bricks.truncate(share as usize);
         bricks.into_iter().for_each(|b| self.add(b, me));
+    }
+
+    /// Takes back what is not held yet of a peer that pledged more than its share, because it did
+    /// not know of all others then; as long as there are enough copies without it.
+    fn shed(&mut self, me: usize, really: &BrickSet) {
+        let excess = self.held[me].len().saturating_sub(self.share(me));
+        if excess == 0 {
+            return;
+        }
+        let enough = |b: &BrickIndex| !really.contains(*b) && self.copies(*b) > self.redundancy;
+        let mut spare: Vec<BrickIndex> = self.held[me].iter().filter(enough).collect();
+        spare.sort_by_key(|&b| (Reverse(self.copies(b)), self.score(b, me), b));
+        spare.truncate(excess as usize);
+        spare.into_iter().for_each(|b| self.drop_one(b, me));
+    }
+
+    /// A peer's share of all copies, in bricks.
+    fn share(&self, member: usize) -> u32 {
+        let brick_count = u32::try_from(self.copies.len()).unwrap_or(u32::MAX);
+        shares(brick_count, &self.rooms, self.redundancy)[member]
     }
 
     /// Gives every brick below the target to peers that lack it, the scarcest first.

@@ -1,10 +1,12 @@
 //! What the brick owner is told and asked, and what it answers.
 
-use crate::{
-    data_set::BrickSource,
-    messages::{Hello, Message},
+use crate::{data_set::BrickSource, messages::Message};
+use brickmesh_topology::{
+    Digest, Manifest, PeerId,
+    holding::Announcement,
+    keeper::{FrameTimes, Hello, Vitals},
+    upkeep::Safety,
 };
-use brickmesh_topology::{Digest, Manifest, PeerId, holding::Announcement, upkeep::Safety};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What the owner is told.
@@ -19,6 +21,8 @@ pub enum OwnerInput {
     Said(PeerId, Message),
     /// A frame was asked for: bricks are to keep out of its way.
     Rendering,
+    /// A frame that this peer asked for is whole.
+    Delivered(FrameTimes),
     /// These peers did not do their part of a frame in time.
     Late(Vec<PeerId>),
 }
@@ -62,6 +66,8 @@ pub struct AskStatus;
 pub struct MeshStatus {
     /// Peers that spoke, this one included.
     pub peers: BTreeMap<PeerId, Hello>,
+    /// How each of them is doing.
+    pub vitals: BTreeMap<PeerId, Vitals>,
     /// Those of them that are silent or late.
     pub suspects: Vec<PeerId>,
     /// Open data sets.

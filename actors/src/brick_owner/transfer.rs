@@ -8,7 +8,10 @@ use crate::{
 };
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError};
-use brickmesh_topology::{BrickIndex, Digest, Manifest, PeerId, holding::Origin};
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, PeerId,
+    keeper::{KeeperInput, KeeperMessage, LoadResult},
+};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -21,33 +24,6 @@ pub(super) enum LoadError {
 }
 
 impl BrickOwner {
-    /// Starts as many fetches as may be under way.
-    pub(super) fn fetch(&mut self, data_set: Digest, ctx: &mut Context<Self>) {
-        let (now, rendering) = (self.now(), self.is_rendering());
-        let unfreed = self.dropping.iter().filter(|d| d.1 == data_set).count();
-        loop {
-            let Some(set) = self.open.get_mut(&data_set) else {
-                return;
-            };
-            let Some((brick, origin)) = set.holding.next_fetch(now, rendering, unfreed) else {
-                return;
-            };
-            // It may be in memory yet, to be freed soon.
-            self.dropping.retain(|d| (d.1, d.2) != (data_set, brick));
-            match origin {
-                Origin::Source => self.load(data_set, brick, None, ctx),
-                Origin::Peer(from) => {
-                    let ask = Message::BrickRequest { data_set, brick };
-                    if self.outbox.send(&from, Lane::Control, ask).is_err()
-                        && let Some(set) = self.open.get_mut(&data_set)
-                    {
-                        set.holding.failed(brick, now);
-                    }
-                }
-            }
-        }
-    }
-
     /// Checks a brick's bytes, or reads them from the source, and loads them.
     pub(super) fn load(
         &self,
@@ -56,10 +32,10 @@ impl BrickOwner {
         bytes: Option<Bytes>,
         ctx: &mut Context<Self>,
     ) {
-        let Some(set) = self.open.get(&data_set) else {
+        let Some(manifest) = self.keeper.manifest(data_set).map(Arc::clone) else {
             return;
         };
-        let (manifest, source) = (Arc::clone(&set.manifest), set.source.clone());
+        let source = self.sources.get(&data_set).cloned();
         let raycaster = self.raycaster.clone();
         let work = async move {
             let checked = tokio::task::spawn_blocking(move || {
@@ -102,38 +78,34 @@ impl BrickOwner {
         result: Result<Bytes, LoadError>,
         ctx: &mut Context<Self>,
     ) {
-        let now = self.now();
-        let Some(set) = self.open.get_mut(&data_set) else {
-            // Closed while the brick was on its way.
-            self.unload(data_set, brick);
-            return;
-        };
-        match result {
+        let result = match result {
             Ok(copy) => {
-                set.holding.loaded(brick, now);
-                match &set.source {
-                    // Nobody else will ask: what the device has need not be kept twice.
-                    Some(source) if !self.keep_copies => source.release(brick),
-                    None if self.keep_copies => {
-                        set.copies.insert(brick, copy);
-                    }
-                    _ => {}
-                }
+                self.keep(data_set, brick, copy);
+                LoadResult::Done
             }
             Err(LoadError::Device(error @ DeviceError::OutOfMemory { .. })) => {
                 tracing::warn!(brick = brick.0, %error, "this peer holds less than its share");
-                set.holding.does_not_fit(brick);
+                LoadResult::NoRoom
             }
             Err(error) => {
                 tracing::warn!(brick = brick.0, %error, "a brick was not loaded; it is tried again");
-                set.holding.failed(brick, now);
+                LoadResult::Failed
             }
+        };
+        self.step(KeeperInput::Loaded(data_set, brick, result), None, ctx);
+    }
+
+    /// Keeps the host copy of a brick, or lets go of it.
+    fn keep(&mut self, data_set: Digest, brick: BrickIndex, copy: Bytes) {
+        let is_open = self.keeper.manifest(data_set).is_some();
+        match self.sources.get(&data_set) {
+            // Nobody else will ask: what the device has need not be kept twice.
+            Some(source) if !self.keep_copies => source.release(brick),
+            None if self.keep_copies && is_open => {
+                self.copies.insert((data_set, brick), copy);
+            }
+            _ => {}
         }
-        self.dirty = true;
-        if set.holding.announcement().settled {
-            self.announce();
-        }
-        self.fetch(data_set, ctx);
     }
 
     /// Frees the memory of a brick.
@@ -155,18 +127,21 @@ impl BrickOwner {
         brick: BrickIndex,
         ctx: &mut Context<Self>,
     ) {
-        let refuse = move |why: &str| Message::BrickRefused {
-            data_set,
-            brick,
-            why: why.to_owned(),
+        let refuse = move |why: &str| {
+            Message::Keeper(KeeperMessage::BrickRefused {
+                data_set,
+                brick,
+                why: why.to_owned(),
+            })
         };
-        let set = self.open.get(&data_set);
-        let Some(set) = set.filter(|s| brick.0 < s.manifest.grid().brick_count()) else {
+        let manifest = self.keeper.manifest(data_set);
+        if manifest.is_none_or(|m| brick.0 >= m.grid().brick_count()) {
             self.outbox
                 .send_or_log(&to, Lane::Control, refuse("no such brick is known here"));
             return;
-        };
-        let (copy, source) = (set.copies.get(&brick).cloned(), set.source.clone());
+        }
+        let copy = self.copies.get(&(data_set, brick)).cloned();
+        let source = self.sources.get(&data_set).cloned();
         let outbox = self.outbox.clone();
         let give = move || {
             let bytes = copy.map(Ok).or_else(|| source.map(|s| s.read(brick)));

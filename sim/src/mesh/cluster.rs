@@ -14,6 +14,7 @@ use brickmesh_topology::{
     schedule::{SPEED_ONE, work_of},
     seeded::Seeded,
     stealing::{StealMessage, StealOutput, Work},
+    taking_part::attempt_micros,
 };
 use serde::Serialize;
 use std::{
@@ -29,10 +30,8 @@ const NANOS_PER_SAMPLE: u64 = 6;
 const JOB_MICROS: u64 = 200;
 /// How long thieves wait before they ask again, as the actors do.
 const ASK_AGAIN_MICROS: u64 = 50_000;
-/// An attempt's time besides eight times what its schedule expects, as the requester's.
-const ATTEMPT_MICROS: u64 = 10_000_000;
-/// Longest time that a schedule is taken to expect, and that a job really takes on a device of
-/// speed 1, microseconds: a day, so that no sum of times overflows.
+/// Longest time that a job really takes on a device of speed 1, microseconds: a day, so that no sum
+/// of times overflows.
 const EXPECTED_MICROS_MAX: u64 = 86_400_000_000;
 
 /// What happened in a frame.
@@ -118,6 +117,8 @@ impl Ord for Note {
 
 /// One attempt at a frame.
 struct Attempt {
+    /// Attempts before it that failed.
+    failed: u32,
     plan: FramePlan,
     tracker: FrameTracker,
     /// By index in the plan; the machine of each.
@@ -272,8 +273,7 @@ impl Cluster {
                 a.push(fault.after_us, Event::Fault(index));
             }
         }
-        let expected = a.plan.schedule.makespan_micros.min(EXPECTED_MICROS_MAX);
-        let time = ATTEMPT_MICROS + 8 * expected;
+        let time = a.time(self.is_measured());
         a.push(start + time, Event::Deadline);
         if a.tracker.is_whole() {
             return (start, FrameVerdict::Whole);
@@ -326,7 +326,14 @@ impl Cluster {
                     verdict => verdict,
                 };
             }
-            Event::Deadline => return a.tracker.step(FrameInput::Deadline),
+            Event::Deadline => {
+                let verdict = a.tracker.step(FrameInput::Deadline);
+                if verdict != FrameVerdict::Prolong {
+                    return verdict;
+                }
+                let time = a.time(self.is_measured());
+                a.push(now + time, Event::Deadline);
+            }
         }
         FrameVerdict::Accept
     }
@@ -440,6 +447,10 @@ impl Cluster {
         }
     }
 
+    fn is_measured(&self) -> bool {
+        !self.costs.trees.is_empty()
+    }
+
     fn delay(&mut self) -> u64 {
         self.network.latency_us + self.draws.below(self.network.jitter_us + 1)
     }
@@ -459,6 +470,7 @@ impl Attempt {
                 .collect()
         };
         Self {
+            failed: number,
             tracker: FrameTracker::new(&plan, number),
             machines: plan.peers.iter().map(machine).collect(),
             works: (0..n).map(|p| Work::new(&plan, p, steal)).collect(),
@@ -474,6 +486,16 @@ impl Attempt {
             messages: 0,
             plan,
         }
+    }
+
+    /// How long it may take.
+    fn time(&self, is_measured: bool) -> u64 {
+        let makespan = self.plan.schedule.makespan_micros;
+        attempt_micros(
+            makespan,
+            self.failed + self.tracker.prolonged(),
+            is_measured,
+        )
     }
 
     fn push(&mut self, at: u64, event: Event) {

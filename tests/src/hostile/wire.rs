@@ -2,7 +2,7 @@
 
 use super::mutation::{mutate, one_of, pick};
 use brickmesh_actors::messages::{
-    FrameId, FrameRequest, Hello, JobTime, Message, Partial, Pixels, StealNote, TilePart, encode,
+    FrameId, FrameRequest, JobTime, Message, Partial, Pixels, StealNote, TilePart, encode,
 };
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
@@ -12,12 +12,13 @@ use brickmesh_topology::{
     frame_plan::PlanRules,
     holding::Announcement,
     job_tree::{JobTree, Leaf, SplitRule},
+    keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
     membership::Beat,
     roster::{Roster, RosterEntry},
     seeded::Seeded,
     stealing::StealMessage,
 };
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 /// Values in MessagePack that nobody expects: numbers of every width, and lengths that lie.
 const VALUES: [&[u8]; 18] = [
@@ -50,8 +51,23 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
     let (data_set, brick) = (manifest.digest(), BrickIndex(3));
     let (frame, plan) = (frame(), Digest::of(b"plan"));
     let mut all = about_frames(manifest, frame, plan);
+    all.extend(of_keepers(manifest).into_iter().map(Message::Keeper));
     all.extend([
-        Message::Beat {
+        Message::BrickData {
+            data_set,
+            brick,
+            bytes: vec![7; 100].into(),
+        },
+        Message::Roster(roster(manifest)),
+        Message::Costs(costs(manifest)),
+    ]);
+    all
+}
+
+fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
+    let (data_set, brick) = (manifest.digest(), BrickIndex(3));
+    vec![
+        KeeperMessage::Beat {
             beat: Beat {
                 born: 1 << 50,
                 count: 7,
@@ -62,37 +78,36 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
                 memory_bytes: 1 << 30,
                 version: "0.1.0".to_owned(),
             },
-            rendering: true,
+            vitals: Vitals {
+                rendering: true,
+                suspects: [PeerId::new("honest"), PeerId::new("mallory")].into(),
+                fetching: 3,
+                last_frame: Some(FrameTimes::default()),
+            },
         },
-        Message::Goodbye,
-        Message::NeedManifest { data_set },
-        Message::Open {
-            manifest: Box::new(manifest.clone()),
+        KeeperMessage::Goodbye,
+        KeeperMessage::NeedManifest { data_set },
+        KeeperMessage::Open {
+            manifest: Arc::new(manifest.clone()),
             redundancy: 2,
         },
-        Message::Residency {
+        KeeperMessage::Residency {
             data_set,
             announcement: Announcement {
                 held: BrickSet::all(manifest.grid().brick_count()),
                 source: true,
+                in_use: true,
+                leavers: [PeerId::new("honest")].into(),
                 ..Announcement::expected(manifest.grid().brick_count(), 9)
             },
         },
-        Message::BrickRequest { data_set, brick },
-        Message::BrickData {
-            data_set,
-            brick,
-            bytes: vec![7; 100].into(),
-        },
-        Message::BrickRefused {
+        KeeperMessage::BrickRequest { data_set, brick },
+        KeeperMessage::BrickRefused {
             data_set,
             brick,
             why: "none here".to_owned(),
         },
-        Message::Roster(roster(manifest)),
-        Message::Costs(costs(manifest)),
-    ]);
-    all
+    ]
 }
 
 fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Message> {

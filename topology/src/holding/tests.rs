@@ -42,7 +42,7 @@ impl Mesh {
         for p in &mut self.peers {
             let local = p.local.clone();
             for (from, a) in said.iter().filter(|(from, _)| *from != local) {
-                assert!(p.heard(from, a.clone()));
+                assert!(p.heard(from, a.clone(), self.now));
             }
         }
     }
@@ -53,7 +53,7 @@ impl Mesh {
             self.talk();
             let mut quiet = true;
             for n in 0..self.peers.len() {
-                quiet &= !self.peers[n].keep_up();
+                quiet &= !self.peers[n].keep_up(self.now);
                 for brick in self.peers[n].droppable() {
                     self.peers[n].dropped(brick);
                     quiet = false;
@@ -61,7 +61,7 @@ impl Mesh {
                 while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, false, 0) {
                     if let Origin::Peer(from) = origin {
                         self.moved += 1;
-                        assert!(self.peers[n].arrived(brick, &from));
+                        assert!(self.peers[n].arrived(brick, &from, self.now));
                     }
                     self.peers[n].loaded(brick, self.now);
                     quiet = false;
@@ -102,6 +102,9 @@ fn who_leaves_waits_until_others_hold_what_only_it_held() {
     // Of each brick of peer 3 there is one more copy.
     let held = mesh.peers[3].announcement().held.len() as usize;
     mesh.peers[3].leave();
+    assert!(!mesh.peers[3].is_handed_over(), "nobody knows it yet");
+    mesh.talk();
+    mesh.talk();
     assert!(
         mesh.peers[3].is_handed_over(),
         "every brick has another copy"
@@ -143,11 +146,11 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
         ..Announcement::expected(64, 64)
     };
     for n in 1..3 {
-        assert!(a.heard(&peer(n), all.clone()));
+        assert!(a.heard(&peer(n), all.clone(), 0));
     }
-    assert!(!a.keep_up(), "nobody needs it");
+    assert!(!a.keep_up(0), "nobody needs it");
     a.set_in_use(true);
-    assert!(a.keep_up());
+    assert!(a.keep_up(0));
     let (brick, Origin::Peer(first)) = a.next_fetch(0, true, 0).unwrap() else {
         panic!("no source")
     };
@@ -156,8 +159,8 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
         "one at a time while rendering"
     );
     assert!(a.next_fetch(0, false, 0).is_some());
-    assert!(!a.arrived(brick, &PeerId::new("stranger")));
-    assert!(a.arrived(brick, &first));
+    assert!(!a.arrived(brick, &PeerId::new("stranger"), 0));
+    assert!(a.arrived(brick, &first, 0));
     a.failed(brick, 0);
     a.expire(REFUSED_MICROS);
     let mut again = Vec::new();
@@ -170,6 +173,8 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     a.forget(second);
     assert!(a.next_fetch(REFUSED_MICROS, false, 0).is_some());
     a.expire(REFUSED_MICROS + FETCH_MICROS);
+    assert_eq!(a.fetches.len(), 1, "asked for again, it may take longer");
+    a.expire(REFUSED_MICROS + 4 * FETCH_MICROS);
     assert_eq!(a.fetches.len(), 0);
 }
 
@@ -178,7 +183,7 @@ fn while_frames_are_rendered_a_fetch_is_followed_by_a_pause() {
     let mut a = holding(0, 64);
     a.has_source();
     a.set_in_use(true);
-    assert!(a.keep_up());
+    assert!(a.keep_up(0));
     let (brick, _) = a.next_fetch(0, true, 0).unwrap();
     a.loaded(brick, 10 * MS);
     assert!(a.next_fetch(39 * MS, true, 0).is_none());
@@ -192,18 +197,18 @@ fn a_device_that_is_full_holds_less_and_says_so() {
     let mut a = holding(0, 64);
     a.has_source();
     a.set_in_use(true);
-    a.keep_up();
+    a.keep_up(0);
     let (first, _) = a.next_fetch(0, false, 0).unwrap();
     a.loaded(first, 0);
     let (second, _) = a.next_fetch(0, false, 0).unwrap();
     a.does_not_fit(second);
-    a.keep_up();
+    a.keep_up(0);
     assert_eq!(a.announcement().room, 1);
     assert!(a.announcement().settled);
     assert!(a.next_fetch(0, false, 0).is_none());
     a.memory_was_freed();
     a.set_room(64);
-    assert!(a.keep_up());
+    assert!(a.keep_up(0));
     assert!(a.next_fetch(0, false, 63).is_none(), "not freed yet");
     assert!(a.next_fetch(0, false, 62).is_some());
 }
@@ -213,6 +218,128 @@ fn an_announcement_of_another_grid_is_refused() {
     let mut a = holding(0, 8);
     let mut wrong = a.announcement().clone();
     wrong.held = BrickSet::all(65);
-    assert!(!a.heard(&peer(1), wrong));
+    assert!(!a.heard(&peer(1), wrong, 0));
     assert!(a.others().is_empty());
+}
+
+#[test]
+fn of_two_that_leave_at_once_neither_relies_on_the_other() {
+    let mut mesh = Mesh::new(&[64; 4]);
+    mesh.settle();
+    // Not even where each hears of the other's leaving only after it decided to leave itself.
+    mesh.peers[2].leave();
+    mesh.peers[3].leave();
+    assert!(!mesh.peers[2].is_handed_over() && !mesh.peers[3].is_handed_over());
+    let both = |b: &BrickIndex| {
+        let holds = |n: usize| mesh.peers[n].announcement().held.contains(*b);
+        (holds(2) && holds(3)) && !holds(0) && !holds(1)
+    };
+    let shared: Vec<BrickIndex> = (0..64).map(BrickIndex).filter(both).collect();
+    assert!(!shared.is_empty(), "nothing to lose");
+    mesh.talk();
+    mesh.talk();
+    assert!(!mesh.peers[2].is_handed_over() && !mesh.peers[3].is_handed_over());
+    mesh.settle();
+    assert!(mesh.peers[2].is_handed_over() && mesh.peers[3].is_handed_over());
+    mesh.remove(3);
+    mesh.remove(2);
+    assert_eq!(mesh.peers[0].safety().missing, 0);
+}
+
+#[test]
+fn who_claims_room_and_takes_nothing_is_not_waited_for() {
+    let mut mesh = Mesh::new(&[64; 3]);
+    // Half of the copies would be the liar's.
+    let liar = Announcement::expected(64, 1_000_000);
+    for p in &mut mesh.peers {
+        assert!(p.heard(&peer(9), liar.clone(), 0));
+    }
+    mesh.settle();
+    assert!(mesh.peers[0].safety().endangered > 0);
+    mesh.now = 2 * WANTING_MICROS;
+    mesh.settle();
+    assert_eq!(mesh.peers[0].safety().endangered, 0);
+}
+
+#[test]
+fn copies_of_what_nobody_needs_now_are_made_again_by_those_who_hold_some() {
+    let mut mesh = Mesh::new(&[64; 4]);
+    mesh.settle();
+    mesh.peers[0].set_in_use(false);
+    mesh.peers[0].own.source = false;
+    mesh.peers.push(holding(4, 64));
+    mesh.settle();
+    mesh.remove(3);
+    mesh.settle();
+    assert_eq!(mesh.peers[0].safety().endangered, 0);
+    assert!(
+        mesh.peers[3].announcement().held.is_empty(),
+        "not a newcomer"
+    );
+}
+
+#[test]
+fn the_most_copies_that_anybody_wants_are_made() {
+    let mut mesh = Mesh::new(&[64; 4]);
+    mesh.settle();
+    mesh.peers[1].raise_redundancy(3);
+    mesh.peers[2].raise_redundancy(1);
+    for p in &mut mesh.peers {
+        p.raise_redundancy(3);
+    }
+    mesh.settle();
+    assert_eq!(mesh.peers[2].safety().copies_min, 3);
+    mesh.peers[2].raise_redundancy(u32::MAX);
+    assert_eq!(mesh.peers[2].redundancy(), REDUNDANCY_MAX);
+}
+
+#[test]
+fn a_suspect_is_asked_for_what_nobody_else_has_alone() {
+    let mut a = holding(0, 64);
+    let all = Announcement {
+        held: BrickSet::all(64),
+        pledged: BrickSet::all(64),
+        in_use: true,
+        ..Announcement::expected(64, 64)
+    };
+    for n in 1..3 {
+        assert!(a.heard(&peer(n), all.clone(), 0));
+    }
+    a.keep_up(0);
+    while a.next_fetch(0, false, 0).is_some() {}
+    a.suspect(&peer(1));
+    let asked = |a: &Holding| {
+        let of = |f: &Fetch| match f {
+            Fetch::Asked { from, .. } => Some(from.clone()),
+            _ => None,
+        };
+        a.fetches.values().filter_map(of).collect::<Vec<_>>()
+    };
+    assert!(asked(&a).iter().all(|p| *p == peer(2)));
+    while a.next_fetch(0, false, 0).is_some() {}
+    assert_eq!(asked(&a), vec![peer(2); FETCHES_MAX]);
+    a.forget(&peer(2));
+    while a.next_fetch(0, false, 0).is_some() {}
+    assert_eq!(asked(&a), vec![peer(1); FETCHES_MAX]);
+}
+
+#[test]
+fn a_brick_that_nobody_holds_is_not_waited_for() {
+    let mut a = holding(0, 64);
+    let mut half = Announcement::expected(64, 64);
+    half.in_use = true;
+    (0..32).for_each(|b| {
+        half.held.insert(BrickIndex(b));
+    });
+    assert!(a.heard(&peer(1), half.clone(), 0));
+    a.keep_up(0);
+    assert!(!a.announcement().settled);
+    while let Some((brick, Origin::Peer(from))) = a.next_fetch(0, false, 0) {
+        assert!(a.arrived(brick, &from, 0));
+        a.loaded(brick, 0);
+    }
+    assert!(a.announcement().settled, "all that anybody could give");
+    half.source = true;
+    assert!(a.heard(&peer(1), half, 0));
+    assert!(a.keep_up(0) && !a.announcement().settled);
 }

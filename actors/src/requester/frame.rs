@@ -1,0 +1,87 @@
+//! What became of a frame: its picture and how it came about, or why it did not come.
+
+use super::FRAMES_IN_FLIGHT_MAX;
+use brickmesh_shaders::SubImage;
+use brickmesh_topology::{BrickIndex, Digest, PeerId, VoxelBox};
+
+/// A finished frame.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The picture, premultiplied linear RGBA.
+    pub image: SubImage,
+    /// How it came about.
+    pub stats: FrameStats,
+}
+
+/// How a frame came about.
+#[derive(Clone, Debug)]
+pub struct FrameStats {
+    /// Frames of this requester before it.
+    pub number: u64,
+    /// Attempts that failed before.
+    pub failed_attempts: u32,
+    /// From request to last tile, microseconds.
+    pub total_micros: u64,
+    /// Deriving the plan here, microseconds.
+    pub schedule_micros: u64,
+    /// Blending, summed over all compositors, microseconds.
+    pub composite_micros: u64,
+    /// Bytes of pixels that went from peer to peer.
+    pub bytes_sent: u64,
+    /// Boxes that nobody holds.
+    pub missing: Vec<VoxelBox>,
+    /// Its jobs, front to back.
+    pub jobs: Vec<JobStats>,
+}
+
+/// A job of a finished frame.
+#[derive(Clone, Debug)]
+pub struct JobStats {
+    /// Brick.
+    pub brick: BrickIndex,
+    /// Samples that belonged to it.
+    pub owned: VoxelBox,
+    /// Who rendered it.
+    pub peer: PeerId,
+    /// Who it was planned for, where another one took it.
+    pub stolen_from: Option<PeerId>,
+    /// What was expected, microseconds on a device of speed 1.
+    pub estimate_micros: u64,
+    /// What was measured, microseconds; `None` where the time came too late.
+    pub measured_micros: Option<u64>,
+}
+
+/// A frame that did not come.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Nobody holds a brick of the data set.
+    #[error("no peer holds a brick of data set {}", data_set.short())]
+    NobodyHolds {
+        /// The data set.
+        data_set: Digest,
+    },
+    /// More than [`FRAMES_IN_FLIGHT_MAX`] frames.
+    #[error("{FRAMES_IN_FLIGHT_MAX} frames are under way already")]
+    TooMany,
+    /// The plan could not be derived.
+    #[error("{why}")]
+    Plan {
+        /// Why.
+        why: String,
+    },
+    /// Attempts are used up.
+    #[error(
+        "frame {number} did not come in {attempts} attempts; {awaited} of its tiles and times are missing; last: {why}"
+    )]
+    GaveUp {
+        /// Its number.
+        number: u64,
+        /// Attempts made.
+        attempts: u32,
+        /// Tiles and job times still awaited.
+        awaited: usize,
+        /// What went wrong last.
+        why: String,
+    },
+}

@@ -1,0 +1,403 @@
+//! The keeper: what a peer does about other peers and about bricks. Who is well, which data sets
+//! are open, what to hold, to fetch, to give and to drop, and when a peer that leaves may go.
+//!
+//! A pure state machine around [`Membership`] and one [`Holding`] for each data set: it is told
+//! what happened and says what is to be done. The actors carry that out, and `sim mesh` runs
+//! the same machine on a virtual clock. Times are microseconds of any clock that goes on.
+//!
+//! Invariants: only bricks in device memory are announced. Nothing is taken from a peer that has not
+//! said what it is. Whatever message is lost is said again: beats, and announcements.
+
+mod messages;
+mod sets;
+
+pub use messages::{
+    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Vitals,
+};
+
+use crate::{
+    brick_grid::BrickIndex,
+    digest::Digest,
+    holding::{Announcement, Holding},
+    manifest::Manifest,
+    membership::{Beat, Change, Health, Membership, Patience},
+    peer::PeerId,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// How often [`KeeperInput::Tick`] is to be said.
+pub const TICK_MICROS: u64 = 100_000;
+/// What is held is announced again after this, changed or not, for who missed it.
+const ANNOUNCE_MICROS: u64 = 2_000_000;
+/// Frames count as under way so long after the last one was asked for.
+const RENDERING_MICROS: u64 = 1_000_000;
+/// A brick that is dropped stays in memory so long for frames that were planned before.
+const DROP_MICROS: u64 = 3_000_000;
+/// Data sets held at a time; an open one beyond it replaces one that nobody needs, or the one
+/// opened first.
+pub const DATA_SETS_MAX: usize = 16;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    local: PeerId,
+    hello: Hello,
+    now: u64,
+    beat: Beat,
+    beat_at: Option<u64>,
+    connected: BTreeSet<PeerId>,
+    members: Membership<Member>,
+    sets: BTreeMap<Digest, DataSet>,
+    /// Data sets, the one opened first in front.
+    order: Vec<Digest>,
+    /// Announcements of data sets that are not known yet.
+    early: BTreeMap<PeerId, BTreeMap<Digest, Announcement>>,
+    /// When this peer was asked for its part of a frame, and when another said that it was.
+    rendering_at: Option<u64>,
+    others_rendering_at: Option<u64>,
+    last_frame: Option<FrameTimes>,
+    announced_at: u64,
+    /// What is to be announced has changed.
+    dirty: bool,
+    dropping: Vec<(u64, Digest, BrickIndex)>,
+    leaving: Leaving,
+}
+
+/// What is known of a peer.
+#[derive(Clone, Debug)]
+struct Member {
+    hello: Hello,
+    vitals: Vitals,
+}
+
+/// A data set that is open here.
+#[derive(Clone, Debug)]
+struct DataSet {
+    manifest: Arc<Manifest>,
+    holding: Holding,
+}
+
+/// Whether this peer is about to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// Others take what only this peer holds; `unused`: also what nobody needs.
+    HandingOver {
+        unused: bool,
+    },
+    /// It said goodbye and is silent.
+    Gone,
+}
+
+impl Keeper {
+    /// The keeper of a peer that was started at `born`, microseconds since 1970 by its own clock.
+    #[must_use]
+    pub fn new(local: PeerId, hello: Hello, born: u64) -> Self {
+        Self {
+            local,
+            hello,
+            now: 0,
+            beat: Beat { born, count: 0 },
+            beat_at: None,
+            connected: BTreeSet::new(),
+            members: Membership::new(Patience::default()),
+            sets: BTreeMap::new(),
+            order: Vec::new(),
+            early: BTreeMap::new(),
+            rendering_at: None,
+            others_rendering_at: None,
+            last_frame: None,
+            announced_at: 0,
+            dirty: false,
+            dropping: Vec::new(),
+            leaving: Leaving::No,
+        }
+    }
+
+    /// Takes what happened at `now`, and adds to `out` what is to be done, in this order.
+    pub fn step(&mut self, now: u64, input: KeeperInput, out: &mut Vec<KeeperOutput>) {
+        self.now = now;
+        let mut changes = Vec::new();
+        match input {
+            KeeperInput::Tick => self.tick(out),
+            KeeperInput::Connected(peer) => self.connected(peer, out),
+            KeeperInput::Lost(peer) => {
+                self.connected.remove(&peer);
+                let sets = self.sets.values_mut();
+                sets.for_each(|s| s.holding.unreachable(&peer));
+                self.members.lost(&peer, now, &mut changes);
+            }
+            KeeperInput::Said(from, message) => self.said(from, message, out),
+            KeeperInput::Brick(from, data_set, brick) => {
+                let set = self.sets.get_mut(&data_set);
+                if set.is_some_and(|s| s.holding.arrived(brick, &from, now)) {
+                    let origin = crate::holding::Origin::Peer(from);
+                    out.push(KeeperOutput::Load(data_set, brick, origin));
+                }
+            }
+            KeeperInput::NotAsked(data_set, brick) => {
+                if let Some(set) = self.sets.get_mut(&data_set) {
+                    set.holding.failed(brick, now);
+                }
+            }
+            KeeperInput::Rendering => self.rendering_at = Some(now),
+            KeeperInput::Delivered(times) => self.last_frame = Some(times),
+            KeeperInput::Late(peers) => {
+                for peer in peers {
+                    self.members.late(&peer, now, &mut changes);
+                }
+            }
+            KeeperInput::Offer(manifest, redundancy) => self.offer(manifest, redundancy, out),
+            KeeperInput::Use(data_set, in_use) => {
+                if let Some(set) = self.sets.get_mut(&data_set)
+                    && set.holding.set_in_use(in_use)
+                {
+                    self.keep_up(out);
+                    self.announce(out);
+                }
+            }
+            KeeperInput::Loaded(data_set, brick, result) => {
+                self.loaded(data_set, brick, result, out);
+            }
+            KeeperInput::Leave { unused } => self.leave(unused, out),
+        }
+        self.changed(changes, out);
+    }
+
+    fn is_recent(&self, at: Option<u64>) -> bool {
+        at.is_some_and(|at| self.now.saturating_sub(at) < RENDERING_MICROS)
+    }
+
+    /// Whether frames are under way in the mesh.
+    fn is_rendering(&self) -> bool {
+        self.is_recent(self.rendering_at) || self.is_recent(self.others_rendering_at)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::No
+    }
+
+    fn send_all(&self, message: &KeeperMessage, out: &mut Vec<KeeperOutput>) {
+        let send = |peer: &PeerId| KeeperOutput::Send(peer.clone(), message.clone());
+        out.extend(self.connected.iter().map(send));
+    }
+
+    fn tick(&mut self, out: &mut Vec<KeeperOutput>) {
+        let due = |at: u64| self.now - at.min(self.now) + TICK_MICROS / 2;
+        if self.leaving != Leaving::Gone
+            && self
+                .beat_at
+                .is_none_or(|at| due(at) >= Patience::default().beat)
+        {
+            self.beat_at = Some(self.now);
+            let beat = self.next_beat();
+            self.send_all(&beat, out);
+        }
+        let mut changes = Vec::new();
+        self.members.tick(self.now, &mut changes);
+        self.changed(changes, out);
+        let sets = self.sets.values_mut();
+        sets.for_each(|s| s.holding.expire(self.now));
+        self.free_dropped(out);
+        self.keep_up(out);
+        if self.dirty || self.now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {
+            self.announce(out);
+        }
+        self.go_if_handed_over(out);
+    }
+
+    fn next_beat(&mut self) -> KeeperMessage {
+        self.beat.count += 1;
+        KeeperMessage::Beat {
+            beat: self.beat,
+            hello: self.hello.clone(),
+            vitals: self.vitals(),
+        }
+    }
+
+    /// How this peer is doing.
+    #[must_use]
+    pub fn vitals(&self) -> Vitals {
+        let fetching: usize = self.sets.values().map(|s| s.holding.on_their_way()).sum();
+        Vitals {
+            // Hearsay is not passed on: it would go round for ever.
+            rendering: self.is_recent(self.rendering_at),
+            suspects: self.members.silent().cloned().collect(),
+            fetching: u32::try_from(fetching).unwrap_or(u32::MAX),
+            last_frame: self.last_frame,
+        }
+    }
+
+    fn connected(&mut self, peer: PeerId, out: &mut Vec<KeeperOutput>) {
+        if self.leaving == Leaving::Gone {
+            return;
+        }
+        // The beat first: nothing is taken from strangers.
+        let beat = self.next_beat();
+        out.push(KeeperOutput::Send(peer.clone(), beat));
+        for (&data_set, set) in &self.sets {
+            out.push(KeeperOutput::Send(peer.clone(), set.opening()));
+            let residency = KeeperMessage::Residency {
+                data_set,
+                announcement: set.holding.announcement().clone(),
+            };
+            out.push(KeeperOutput::Send(peer.clone(), residency));
+        }
+        self.connected.insert(peer);
+    }
+
+    fn said(&mut self, from: PeerId, message: KeeperMessage, out: &mut Vec<KeeperOutput>) {
+        match message {
+            KeeperMessage::Beat {
+                beat,
+                hello,
+                vitals,
+            } => self.heard_beat(&from, beat, Member { hello, vitals }, out),
+            KeeperMessage::Goodbye => {
+                let mut changes = Vec::new();
+                self.members.left(&from, &mut changes);
+                self.changed(changes, out);
+            }
+            KeeperMessage::Open {
+                manifest,
+                redundancy,
+            } => {
+                self.open(manifest, redundancy, out);
+                self.keep_up(out);
+            }
+            KeeperMessage::NeedManifest { data_set } => {
+                if let Some(set) = self.sets.get(&data_set) {
+                    out.push(KeeperOutput::Send(from, set.opening()));
+                }
+            }
+            KeeperMessage::Residency {
+                data_set,
+                announcement,
+            } => self.heard_residency(from, data_set, announcement, out),
+            KeeperMessage::BrickRequest { data_set, brick } => {
+                out.push(KeeperOutput::Give(from, data_set, brick));
+            }
+            KeeperMessage::BrickRefused {
+                data_set, brick, ..
+            } => {
+                if let Some(set) = self.sets.get_mut(&data_set)
+                    && set.holding.arrived(brick, &from, self.now)
+                {
+                    set.holding.failed(brick, self.now);
+                }
+            }
+        }
+    }
+
+    fn heard_beat(
+        &mut self,
+        from: &PeerId,
+        beat: Beat,
+        member: Member,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        if member.vitals.rendering {
+            self.others_rendering_at = Some(self.now);
+        }
+        let before = self.members.record(from);
+        let news = before.is_none_or(|b| b.vitals.suspects != member.vitals.suspects);
+        let mut changes = Vec::new();
+        let heard = self
+            .members
+            .heard(from, beat, member, self.now, &mut changes);
+        self.changed(changes, out);
+        if heard && news {
+            self.rosters_changed(out);
+        }
+    }
+
+    /// Acts on what changed among the peers.
+    fn changed(&mut self, changes: Vec<Change>, out: &mut Vec<KeeperOutput>) {
+        if changes.is_empty() {
+            return;
+        }
+        // Rosters first: a frame that is asked for again does without all of them at once.
+        self.rosters_changed(out);
+        for change in changes {
+            out.push(KeeperOutput::Changed(change.clone()));
+            match change {
+                Change::Joined(peer) => self.joined(&peer),
+                Change::Recovered(peer) => self.sets.values_mut().for_each(|s| {
+                    s.holding.trust(&peer);
+                }),
+                Change::Suspected(peer) => {
+                    let sets = self.sets.values_mut();
+                    sets.for_each(|s| s.holding.suspect(&peer));
+                    out.push(KeeperOutput::GoOnWithout(peer));
+                }
+                Change::Gone(peer) => {
+                    let sets = self.sets.values_mut();
+                    sets.for_each(|s| s.holding.forget(&peer));
+                    self.early.remove(&peer);
+                    out.push(KeeperOutput::GoOnWithout(peer));
+                }
+            }
+        }
+        self.keep_up(out);
+    }
+
+    fn joined(&mut self, peer: &PeerId) {
+        let Some(member) = self.members.record(peer) else {
+            return;
+        };
+        for set in self.sets.values_mut() {
+            let room = set.room_in(member.hello.memory_bytes);
+            set.holding.expect(peer, room);
+        }
+    }
+
+    fn leave(&mut self, unused: bool, out: &mut Vec<KeeperOutput>) {
+        if !self.is_leaving() {
+            self.leaving = Leaving::HandingOver { unused };
+            let sets = self.sets.values_mut();
+            sets.for_each(|s| s.holding.leave());
+            self.announce(out);
+        }
+        self.go_if_handed_over(out);
+    }
+
+    /// Says goodbye once others hold what only this peer held.
+    fn go_if_handed_over(&mut self, out: &mut Vec<KeeperOutput>) {
+        if let Leaving::HandingOver { unused } = self.leaving {
+            let done =
+                |s: &DataSet| s.holding.is_handed_over() || !unused && !s.holding.is_in_use();
+            if !self.sets.values().all(done) {
+                return;
+            }
+            self.send_all(&KeeperMessage::Goodbye, out);
+            self.leaving = Leaving::Gone;
+        }
+        if self.leaving == Leaving::Gone {
+            out.push(KeeperOutput::Left);
+        }
+    }
+
+    /// Peers that spoke, ascending, this one not among them: what each said, and how it is.
+    pub fn peers(&self) -> impl Iterator<Item = (&PeerId, &Hello, &Vitals, Health)> {
+        let all = self.members.all();
+        all.map(|(peer, m, health)| (peer, &m.hello, &m.vitals, health))
+    }
+
+    /// What a peer said of itself last; `None`: it is not in the mesh, or this one.
+    #[must_use]
+    pub fn hello_of(&self, peer: &PeerId) -> Option<&Hello> {
+        self.members.record(peer).map(|m| &m.hello)
+    }
+
+    /// What this peer says of itself.
+    #[must_use]
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+}
+
+#[cfg(test)]
+mod tests;

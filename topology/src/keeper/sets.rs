@@ -1,0 +1,319 @@
+//! The keeper's data sets: opening and closing them, what of each to hold within this peer's
+//! memory, bricks that come and go.
+
+use super::{DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult};
+use crate::{
+    brick_grid::BrickIndex,
+    brick_set::BrickSet,
+    digest::Digest,
+    holding::{Announcement, Holding, Origin},
+    manifest::Manifest,
+    membership::Health,
+    peer::PeerId,
+    taking_part::Candidate,
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
+/// manifest would be larger than a message can be.
+const EARLY_WORDS_MAX: usize = 1024;
+
+impl DataSet {
+    fn new(local: &PeerId, manifest: Arc<Manifest>, redundancy: u32) -> Self {
+        let (grid, name) = (*manifest.grid(), manifest.digest());
+        Self {
+            holding: Holding::new(local.clone(), grid, redundancy, 0, name),
+            manifest,
+        }
+    }
+
+    /// What tells another peer of it.
+    pub(super) fn opening(&self) -> KeeperMessage {
+        KeeperMessage::Open {
+            manifest: Arc::clone(&self.manifest),
+            redundancy: self.holding.redundancy(),
+        }
+    }
+
+    /// How many of its bricks fit into so many bytes.
+    pub(super) fn room_in(&self, bytes: u64) -> u32 {
+        let brick = self.manifest.largest_brick_bytes().max(1);
+        u32::try_from(bytes / brick).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes that its bricks take here, or will.
+    fn bytes(&self) -> u64 {
+        let own = self.holding.announcement();
+        let bricks = own.held.len().max(own.pledged.len());
+        u64::from(bricks) * self.manifest.largest_brick_bytes()
+    }
+}
+
+impl Keeper {
+    pub(super) fn offer(
+        &mut self,
+        manifest: Arc<Manifest>,
+        redundancy: u32,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let data_set = manifest.digest();
+        self.open(manifest, redundancy, out);
+        if let Some(set) = self.sets.get_mut(&data_set) {
+            set.holding.has_source();
+            set.holding.set_in_use(true);
+            let opening = set.opening();
+            self.send_all(&opening, out);
+        }
+        self.keep_up(out);
+        self.announce(out);
+    }
+
+    pub(super) fn open(
+        &mut self,
+        manifest: Arc<Manifest>,
+        redundancy: u32,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let data_set = manifest.digest();
+        if let Some(known) = self.sets.get_mut(&data_set) {
+            known.holding.raise_redundancy(redundancy);
+            return;
+        }
+        if self.order.len() >= DATA_SETS_MAX {
+            let unused = |d: &&Digest| self.sets.get(d).is_some_and(|s| !s.holding.is_in_use());
+            let least = self.order.iter().find(unused).unwrap_or(&self.order[0]);
+            self.close(*least, out);
+        }
+        out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
+        let mut set = DataSet::new(&self.local, manifest, redundancy);
+        if self.is_leaving() {
+            set.holding.leave();
+        }
+        for (peer, member, health) in self.members.all() {
+            set.holding
+                .expect(peer, set.room_in(member.hello.memory_bytes));
+            if health == Health::Suspect {
+                set.holding.suspect(peer);
+            }
+        }
+        for (peer, of_peer) in &mut self.early {
+            if let Some(announcement) = of_peer.remove(&data_set) {
+                set.holding.heard(peer, announcement, self.now);
+            }
+        }
+        self.sets.insert(data_set, set);
+        self.order.push(data_set);
+        self.dirty = true;
+    }
+
+    fn close(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
+        let Some(set) = self.sets.remove(&data_set) else {
+            return;
+        };
+        self.order.retain(|d| *d != data_set);
+        let bricks = set.manifest.grid().brick_count();
+        let nothing = KeeperMessage::Residency {
+            data_set,
+            announcement: Announcement::expected(bricks, 0),
+        };
+        self.send_all(&nothing, out);
+        let held = set.holding.announcement().held.iter();
+        out.extend(held.map(|brick| KeeperOutput::Unload(data_set, brick)));
+        out.push(KeeperOutput::Closed(data_set));
+        let others = self.sets.values_mut();
+        others.for_each(|s| s.holding.memory_was_freed());
+    }
+
+    /// Closes what nobody needs and takes memory here, where memory is short for what somebody
+    /// needs.
+    fn make_room(&mut self, out: &mut Vec<KeeperOutput>) {
+        let sets = self.sets.iter();
+        let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.holding.is_in_use());
+        if used.iter().any(|(_, s)| s.holding.is_short_of_room()) {
+            let in_memory = unused.iter().filter(|(_, s)| s.bytes() > 0);
+            let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
+            closing.into_iter().for_each(|d| self.close(d, out));
+        }
+    }
+
+    /// Works out anew what this peer should hold of each data set, drops and fetches.
+    pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {
+        let mut all: u64 = self.sets.values().map(DataSet::bytes).sum();
+        let mut dropped = Vec::new();
+        for (&data_set, set) in &mut self.sets {
+            let others = all.saturating_sub(set.bytes());
+            let room = set.room_in(self.hello.memory_bytes.saturating_sub(others));
+            set.holding.set_room(room);
+            self.dirty |= set.holding.keep_up(self.now);
+            for brick in set.holding.droppable() {
+                set.holding.dropped(brick);
+                dropped.push((data_set, brick));
+            }
+            all = others.saturating_add(set.bytes());
+        }
+        for (data_set, brick) in dropped {
+            self.dropping
+                .push((self.now + DROP_MICROS, data_set, brick));
+            out.push(KeeperOutput::Dropped(data_set, brick));
+            out.push(KeeperOutput::Roster(data_set));
+            self.dirty = true;
+        }
+        self.make_room(out);
+        for data_set in self.order.clone() {
+            self.fetch(data_set, out);
+        }
+    }
+
+    /// Starts as many fetches as may be under way.
+    fn fetch(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
+        let rendering = self.is_rendering();
+        let unfreed = self.dropping.iter().filter(|d| d.1 == data_set).count();
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            return;
+        };
+        while let Some((brick, origin)) = set.holding.next_fetch(self.now, rendering, unfreed) {
+            // It may be in memory yet, to be freed soon.
+            self.dropping.retain(|d| (d.1, d.2) != (data_set, brick));
+            out.push(match origin {
+                Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
+                Origin::Peer(from) => {
+                    KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
+                }
+            });
+        }
+    }
+
+    pub(super) fn loaded(
+        &mut self,
+        data_set: Digest,
+        brick: BrickIndex,
+        result: LoadResult,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            // Closed while the brick was on its way.
+            if result == LoadResult::Done {
+                out.push(KeeperOutput::Unload(data_set, brick));
+            }
+            return;
+        };
+        match result {
+            LoadResult::Done => {
+                set.holding.loaded(brick, self.now);
+                out.push(KeeperOutput::Roster(data_set));
+            }
+            LoadResult::NoRoom => set.holding.does_not_fit(brick),
+            LoadResult::Failed => set.holding.failed(brick, self.now),
+        }
+        self.dirty = true;
+        if set.holding.announcement().settled {
+            self.announce(out);
+        }
+        self.fetch(data_set, out);
+    }
+
+    /// Frees what was dropped a while ago and is not held again.
+    pub(super) fn free_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
+        let now = self.now;
+        let due: Vec<_> = self.dropping.extract_if(.., |d| d.0 <= now).collect();
+        for (_, data_set, brick) in due {
+            let set = self.sets.get(&data_set);
+            if set.is_none_or(|s| !s.holding.announcement().held.contains(brick)) {
+                out.push(KeeperOutput::Unload(data_set, brick));
+            }
+        }
+    }
+
+    /// Tells all peers what is held.
+    pub(super) fn announce(&mut self, out: &mut Vec<KeeperOutput>) {
+        if self.leaving == super::Leaving::Gone {
+            return;
+        }
+        self.dirty = false;
+        self.announced_at = self.now;
+        for (&data_set, set) in &self.sets {
+            let announcement = set.holding.announcement().clone();
+            let residency = KeeperMessage::Residency {
+                data_set,
+                announcement,
+            };
+            self.send_all(&residency, out);
+        }
+    }
+
+    pub(super) fn heard_residency(
+        &mut self,
+        from: PeerId,
+        data_set: Digest,
+        announcement: Announcement,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        // Who has not said what it is, or is gone, says it again.
+        if self.members.health(&from).is_none() {
+            return;
+        }
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            if announcement.in_use {
+                let need = KeeperMessage::NeedManifest { data_set };
+                out.push(KeeperOutput::Send(from.clone(), need));
+            }
+            let words = |s: &BrickSet| s.words().len();
+            let is_small =
+                words(&announcement.held).max(words(&announcement.pledged)) <= EARLY_WORDS_MAX;
+            let of_peer = self.early.entry(from).or_default();
+            let has_place = of_peer.len() < DATA_SETS_MAX || of_peer.contains_key(&data_set);
+            if is_small && has_place {
+                of_peer.insert(data_set, announcement);
+            }
+            return;
+        };
+        let before = set.holding.others().get(&from);
+        let news = before.is_none_or(|b| b.held != announcement.held);
+        // Who leaves waits for the others to say that they know.
+        self.dirty |= announcement.leaving && before.is_none_or(|b| !b.leaving);
+        if !set.holding.heard(&from, announcement, self.now) {
+            let why = "a residency that does not fit the data set";
+            out.push(KeeperOutput::Dropping(from, why));
+            return;
+        }
+        if news {
+            out.push(KeeperOutput::Roster(data_set));
+        }
+        self.keep_up(out);
+    }
+
+    /// Who can take part in frames has changed, of all data sets.
+    pub(super) fn rosters_changed(&self, out: &mut Vec<KeeperOutput>) {
+        out.extend(self.sets.keys().map(|&d| KeeperOutput::Roster(d)));
+    }
+
+    /// The manifest of a data set that is open, and who can take part in its frames: this peer and
+    /// those that are well and hear it.
+    #[must_use]
+    pub fn candidates(&self, data_set: Digest) -> Option<(&Arc<Manifest>, Vec<Candidate>)> {
+        let set = self.sets.get(&data_set)?;
+        let hears = |p: &PeerId| {
+            let record = self.members.record(p);
+            self.members.health(p) == Some(Health::Well)
+                && record.is_some_and(|m| !m.vitals.suspects.contains(&self.local))
+        };
+        let suspects = |p: &PeerId| self.members.record(p).map(|m| m.vitals.suspects.clone());
+        let entries = set.holding.roster(hears).into_iter();
+        let candidates = entries.map(|entry| Candidate {
+            suspects: suspects(&entry.peer).unwrap_or_else(BTreeSet::new),
+            entry,
+        });
+        Some((&set.manifest, candidates.collect()))
+    }
+
+    /// The manifest of a data set that is open.
+    #[must_use]
+    pub fn manifest(&self, data_set: Digest) -> Option<&Arc<Manifest>> {
+        self.sets.get(&data_set).map(|s| &s.manifest)
+    }
+
+    /// The data sets that are open, with what is known of their bricks.
+    pub fn data_sets(&self) -> impl Iterator<Item = (&Arc<Manifest>, &Holding)> {
+        self.sets.values().map(|s| (&s.manifest, &s.holding))
+    }
+}

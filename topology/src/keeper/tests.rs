@@ -1,0 +1,312 @@
+use super::*;
+use crate::{
+    brick_grid::BrickGrid,
+    holding::FETCHES_MAX,
+    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    seeded::Seeded,
+    volume::{VolumeDescription, VoxelType},
+};
+
+const LATENCY: u64 = 10_000;
+const LOADING: u64 = 5_000;
+const SECOND: u64 = 1_000_000;
+/// Edge of the bricks, 27 of them.
+const EDGE: u32 = 4;
+
+/// Keepers on a virtual clock, whose messages are lost by draw.
+struct Mesh {
+    keepers: Vec<Option<Keeper>>,
+    queue: BTreeMap<(u64, u64), (usize, KeeperInput)>,
+    count: u64,
+    now: u64,
+    loss_percent: u64,
+    cut: Vec<(usize, usize)>,
+    draws: Seeded,
+    closed: usize,
+    /// Bricks that each peer got from others.
+    got: Vec<usize>,
+}
+
+fn name(n: usize) -> PeerId {
+    PeerId::new(&format!("peer-{n}"))
+}
+
+fn index(peer: &PeerId) -> usize {
+    peer.as_str()["peer-".len()..].parse().unwrap()
+}
+
+fn manifest(voxel: u8) -> Arc<Manifest> {
+    let dims = [3 * EDGE; 3];
+    let grid = BrickGrid::new(dims, EDGE).unwrap();
+    let record = |brick| {
+        let stored = grid.stored_box(brick);
+        let voxels: u32 = (0..3).map(|a| stored.hi[a] - stored.lo[a]).product();
+        BrickRecord::of(&grid, brick, VoxelType::U8, &vec![voxel; voxels as usize])
+    };
+    let parts = ManifestParts {
+        version: MANIFEST_VERSION,
+        volume: VolumeDescription::new(dims, VoxelType::U8),
+        brick_edge: EDGE,
+        range: [0.0, 255.0],
+        histogram: vec![0; HISTOGRAM_BINS],
+        source: "test".to_owned(),
+        bricks: grid.bricks().map(record).collect(),
+    };
+    Arc::new(Manifest::try_from(parts).unwrap())
+}
+
+impl Mesh {
+    /// Peers with memory for so many bricks, all connected.
+    fn new(rooms: &[u64]) -> Self {
+        let mut mesh = Self {
+            keepers: Vec::new(),
+            queue: BTreeMap::new(),
+            count: 0,
+            now: 0,
+            loss_percent: 0,
+            cut: Vec::new(),
+            draws: Seeded::new(1),
+            closed: 0,
+            got: Vec::new(),
+        };
+        rooms.iter().for_each(|&room| mesh.join(room));
+        mesh
+    }
+
+    fn join(&mut self, room: u64) {
+        let new = self.keepers.len();
+        let hello = Hello {
+            name: format!("host {new}"),
+            device: "cpu".to_owned(),
+            memory_bytes: room * manifest(1).largest_brick_bytes(),
+            version: String::new(),
+        };
+        self.keepers.push(Some(Keeper::new(name(new), hello, 1)));
+        self.got.push(0);
+        for old in 0..new {
+            self.input(old, KeeperInput::Connected(name(new)));
+            self.input(new, KeeperInput::Connected(name(old)));
+        }
+        self.push(7_000 * new as u64, new, KeeperInput::Tick);
+    }
+
+    fn push(&mut self, after: u64, to: usize, input: KeeperInput) {
+        self.count += 1;
+        self.queue
+            .insert((self.now + after, self.count), (to, input));
+    }
+
+    fn input(&mut self, n: usize, input: KeeperInput) {
+        let Some(keeper) = &mut self.keepers[n] else {
+            return;
+        };
+        let mut out = Vec::new();
+        keeper.step(self.now, input, &mut out);
+        for output in out {
+            self.carry_out(n, output);
+        }
+    }
+
+    fn carry_out(&mut self, n: usize, output: KeeperOutput) {
+        match output {
+            KeeperOutput::Send(to, message) => {
+                let to = index(&to);
+                let is_cut = self.cut.iter().any(|&c| c == (n, to) || c == (to, n));
+                if !is_cut && self.draws.below(100) >= self.loss_percent {
+                    self.push(LATENCY, to, KeeperInput::Said(name(n), message));
+                }
+            }
+            KeeperOutput::Load(data_set, brick, _) => {
+                let loaded = KeeperInput::Loaded(data_set, brick, LoadResult::Done);
+                self.push(LOADING, n, loaded);
+            }
+            KeeperOutput::Give(to, data_set, brick) => {
+                let to = index(&to);
+                self.got[to] += 1;
+                self.push(LATENCY, to, KeeperInput::Brick(name(n), data_set, brick));
+            }
+            KeeperOutput::Left => self.keepers[n] = None,
+            KeeperOutput::Closed(_) => self.closed += 1,
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, time: u64) {
+        let end = self.now + time;
+        while let Some(entry) = self.queue.first_entry() {
+            if entry.key().0 > end {
+                break;
+            }
+            self.now = entry.key().0;
+            let (n, input) = entry.remove();
+            if matches!(input, KeeperInput::Tick) {
+                self.push(TICK_MICROS, n, KeeperInput::Tick);
+            }
+            self.input(n, input);
+        }
+        self.now = end;
+    }
+
+    /// Power off: the others see the connection break.
+    fn kill(&mut self, n: usize) {
+        self.keepers[n] = None;
+        for other in 0..self.keepers.len() {
+            self.input(other, KeeperInput::Lost(name(n)));
+        }
+    }
+
+    fn keeper(&self, n: usize) -> &Keeper {
+        self.keepers[n].as_ref().unwrap()
+    }
+
+    fn holding(&self, n: usize, data_set: Digest) -> &Holding {
+        let all = self.keeper(n).data_sets();
+        let mut of = all.filter(|(m, _)| m.digest() == data_set);
+        of.next().unwrap().1
+    }
+
+    fn held(&self, n: usize, data_set: Digest) -> u32 {
+        self.holding(n, data_set).announcement().held.len()
+    }
+}
+
+/// Four peers that hold two copies of 27 bricks, the first of them the source.
+fn four(loss_percent: u64) -> (Mesh, Digest) {
+    let mut mesh = Mesh::new(&[27; 4]);
+    mesh.loss_percent = loss_percent;
+    mesh.run(SECOND);
+    let data = manifest(1);
+    mesh.input(0, KeeperInput::Offer(Arc::clone(&data), 2));
+    // A request that was lost is made again after some time.
+    mesh.run(60 * SECOND);
+    (mesh, data.digest())
+}
+
+#[test]
+fn whatever_message_is_lost_all_copies_are_made_and_made_again() {
+    let (mut mesh, data) = four(10);
+    for n in 0..4 {
+        assert_eq!(mesh.holding(n, data).safety().endangered, 0, "peer {n}");
+        assert!(mesh.holding(n, data).announcement().settled, "peer {n}");
+    }
+    mesh.kill(2);
+    mesh.run(SECOND / 2);
+    assert_eq!(mesh.keeper(0).candidates(data).unwrap().1.len(), 3);
+    mesh.run(60 * SECOND);
+    assert_eq!(mesh.holding(3, data).safety().endangered, 0);
+}
+
+#[test]
+fn a_newcomer_gets_its_share_and_nobody_else_anything() {
+    let (mut mesh, data) = four(0);
+    let before = mesh.got.clone();
+    mesh.join(27);
+    mesh.run(10 * SECOND);
+    assert_eq!(mesh.got[..4], before);
+    assert_eq!(mesh.held(4, data), 10, "54 / 5");
+    // It may have begun to fetch before it knew of all others.
+    assert!((10..=10 + FETCHES_MAX).contains(&mesh.got[4]));
+}
+
+#[test]
+fn two_that_leave_at_once_leave_nothing_behind() {
+    let (mut mesh, data) = four(10);
+    mesh.input(2, KeeperInput::Leave { unused: true });
+    mesh.input(3, KeeperInput::Leave { unused: true });
+    mesh.run(SECOND / 100);
+    assert!(mesh.keepers[2].is_some(), "nobody has heard of it yet");
+    mesh.run(90 * SECOND);
+    assert!(mesh.keepers[2].is_none() && mesh.keepers[3].is_none());
+    let safety = mesh.holding(1, data).safety();
+    assert_eq!((safety.missing, safety.endangered), (0, 0));
+}
+
+#[test]
+fn who_holds_nothing_leaves_at_once() {
+    let mut mesh = Mesh::new(&[27, 0]);
+    mesh.run(SECOND);
+    mesh.input(1, KeeperInput::Leave { unused: false });
+    assert!(mesh.keepers[1].is_none());
+    mesh.run(SECOND / 10);
+    assert_eq!(mesh.keeper(0).peers().count(), 0, "it said goodbye");
+}
+
+#[test]
+fn peers_say_whom_they_do_not_hear() {
+    let (mut mesh, data) = four(0);
+    mesh.cut.push((1, 2));
+    mesh.run(3 * SECOND);
+    let candidates = mesh.keeper(0).candidates(data).unwrap().1;
+    let suspects = |n: usize| {
+        let of = candidates.iter().find(|c| c.entry.peer == name(n));
+        of.map(|c| c.suspects.iter().map(index).collect::<Vec<_>>())
+    };
+    assert_eq!(suspects(1), Some(vec![2]));
+    assert_eq!(suspects(2), Some(vec![1]));
+    assert_eq!(suspects(3), Some(vec![]));
+    // Who does not hear this peer is none of its candidates.
+    assert_eq!(mesh.keeper(1).candidates(data).unwrap().1.len(), 3);
+    mesh.cut.clear();
+    mesh.run(SECOND);
+    assert_eq!(mesh.keeper(1).candidates(data).unwrap().1.len(), 4);
+}
+
+#[test]
+fn what_nobody_needs_makes_room_for_what_somebody_needs() {
+    let mut mesh = Mesh::new(&[27, 27]);
+    let (first, second) = (manifest(1), manifest(2));
+    mesh.input(0, KeeperInput::Offer(Arc::clone(&first), 2));
+    mesh.run(5 * SECOND);
+    assert_eq!(mesh.held(1, first.digest()), 27);
+    mesh.input(0, KeeperInput::Offer(Arc::clone(&second), 2));
+    mesh.run(5 * SECOND);
+    assert_eq!(mesh.held(1, second.digest()), 0, "both are needed: no room");
+    mesh.input(0, KeeperInput::Use(first.digest(), false));
+    mesh.run(5 * SECOND);
+    assert_eq!(mesh.held(1, second.digest()), 27);
+    assert_eq!(mesh.closed, 2);
+}
+
+#[test]
+fn strangers_are_not_believed_and_nothing_of_another_grid() {
+    let (mut mesh, data) = four(0);
+    let residency = |bricks| KeeperMessage::Residency {
+        data_set: data,
+        announcement: Announcement::expected(bricks, 9),
+    };
+    let before = mesh.holding(0, data).others().len();
+    mesh.input(0, KeeperInput::Said(name(9), residency(27)));
+    assert_eq!(mesh.holding(0, data).others().len(), before);
+    let mut out = Vec::new();
+    let wrong = KeeperInput::Said(name(1), residency(28));
+    mesh.keepers[0]
+        .as_mut()
+        .unwrap()
+        .step(mesh.now, wrong, &mut out);
+    assert!(matches!(out[..], [KeeperOutput::Dropping(..)]));
+}
+
+#[test]
+fn a_brick_that_does_not_fit_or_is_damaged_is_not_announced() {
+    let mut mesh = Mesh::new(&[27]);
+    let data = manifest(1);
+    let mut out = Vec::new();
+    let keeper = mesh.keepers[0].as_mut().unwrap();
+    keeper.step(0, KeeperInput::Offer(Arc::clone(&data), 1), &mut out);
+    let loads = out.iter().filter_map(|o| match o {
+        KeeperOutput::Load(_, brick, _) => Some(*brick),
+        _ => None,
+    });
+    let loads: Vec<BrickIndex> = loads.collect();
+    let results = [LoadResult::Done, LoadResult::Failed, LoadResult::NoRoom];
+    for (&brick, result) in loads.iter().zip(results) {
+        keeper.step(
+            1,
+            KeeperInput::Loaded(data.digest(), brick, result),
+            &mut out,
+        );
+    }
+    let held = mesh.holding(0, data.digest()).announcement().clone();
+    assert_eq!(held.held.iter().collect::<Vec<_>>(), loads[..1]);
+    assert_eq!(held.room, 1, "the device is full");
+}

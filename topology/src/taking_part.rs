@@ -1,0 +1,194 @@
+//! Who takes part in a frame: among the peers that the requester hears, those that hear each other
+//! and did not fail it before, as long as no brick is missing for that.
+
+use crate::{brick_set::BrickSet, peer::PeerId, roster::RosterEntry};
+use std::collections::BTreeSet;
+
+/// An attempt's time, besides what its schedule expects, where costs were measured.
+const ATTEMPT_MICROS: u64 = 750_000;
+/// The same where nothing was measured yet, so that nobody knows what to expect.
+const ATTEMPT_UNKNOWN_MICROS: u64 = 10_000_000;
+/// How often the expected makespan an attempt may take, where costs were measured.
+const MAKESPANS: u64 = 2;
+/// The same where nothing was measured yet.
+const MAKESPANS_UNKNOWN: u64 = 8;
+/// Longest makespan that is waited for.
+const MAKESPAN_MICROS_MAX: u64 = 600_000_000;
+
+/// A peer that frames may be given to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it holds.
+    pub entry: RosterEntry,
+    /// Peers that it does not hear.
+    pub suspects: BTreeSet<PeerId>,
+}
+
+/// The peers that a frame does without, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Peers that failed.
+    pub peers: BTreeSet<PeerId>,
+    complained: BTreeSet<PeerId>,
+}
+
+impl LeftOut {
+    /// Who is to blame where `from` says that it cannot work with `about`: a peer is believed once
+    /// in a frame, so that one that complains of all is soon left out itself.
+    pub fn blame<'a>(&mut self, from: &'a PeerId, about: &'a PeerId) -> &'a PeerId {
+        if self.complained.insert(from.clone()) {
+            about
+        } else {
+            from
+        }
+    }
+}
+
+/// How long an attempt may take before those who are late are left out, microseconds. Each further
+/// attempt, and each time that everybody is late, has twice as much. `is_measured`: the
+/// expected makespan rests on times that were measured.
+#[must_use]
+pub fn attempt_micros(makespan_micros: u64, doublings: u32, is_measured: bool) -> u64 {
+    let makespan = makespan_micros.min(MAKESPAN_MICROS_MAX);
+    let once = if is_measured {
+        ATTEMPT_MICROS + MAKESPANS * makespan
+    } else {
+        ATTEMPT_UNKNOWN_MICROS + MAKESPANS_UNKNOWN * makespan
+    };
+    once << doublings.min(8)
+}
+
+/// The peers of a frame's next attempt, among `candidates`: without those that failed, and such
+/// that all hear each other. Where bricks would be missing for that, those that hold them take
+/// part nevertheless: better late than with a hole. Empty: nobody holds anything.
+#[must_use]
+pub fn taking_part<'a>(
+    candidates: &'a [Candidate],
+    without: &BTreeSet<PeerId>,
+) -> Vec<&'a RosterEntry> {
+    let holders = candidates.iter().filter(|c| !c.entry.bricks.is_empty());
+    let (well, mut left_out): (Vec<_>, Vec<_>) =
+        holders.partition(|c| !without.contains(&c.entry.peer));
+    let (mut well, deaf) = hearing_each_other(well);
+    left_out.splice(..0, deaf);
+    while let Some(at) = most_missed(&well, &left_out) {
+        well.push(left_out.remove(at));
+    }
+    well.into_iter().map(|c| &c.entry).collect()
+}
+
+/// Leaves out peers, those of the most broken pairs first, until all hear each other.
+fn hearing_each_other(mut peers: Vec<&Candidate>) -> (Vec<&Candidate>, Vec<&Candidate>) {
+    let mut deaf = Vec::new();
+    if peers.iter().all(|c| c.suspects.is_empty()) {
+        return (peers, deaf);
+    }
+    loop {
+        let is_broken = |a: &Candidate, b: &Candidate| {
+            a.suspects.contains(&b.entry.peer) || b.suspects.contains(&a.entry.peer)
+        };
+        let broken = |a: &Candidate| peers.iter().filter(|b| is_broken(a, b)).count();
+        let worst = (0..peers.len()).max_by_key(|&at| broken(peers[at]));
+        match worst.filter(|&at| broken(peers[at]) > 0) {
+            Some(at) => deaf.push(peers.remove(at)),
+            None => return (peers, deaf),
+        }
+    }
+}
+
+/// The one among `left_out` that holds the most bricks which nobody in `well` holds, if any.
+fn most_missed(well: &[&Candidate], left_out: &[&Candidate]) -> Option<usize> {
+    let only_here = |bricks: &BrickSet| {
+        let elsewhere = |b| well.iter().any(|c| c.entry.bricks.contains(b));
+        bricks.iter().filter(|&b| !elsewhere(b)).count()
+    };
+    let counts = left_out.iter().map(|c| only_here(&c.entry.bricks));
+    let most = counts.enumerate().rev().max_by_key(|&(_, count)| count);
+    most.filter(|&(_, count)| count > 0).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{brick_grid::BrickIndex, schedule::SPEED_ONE};
+
+    fn candidate(name: &str, bricks: &[u32], suspects: &[&str]) -> Candidate {
+        let mut held = BrickSet::new(8);
+        for &b in bricks {
+            held.insert(BrickIndex(b));
+        }
+        Candidate {
+            entry: RosterEntry {
+                peer: PeerId::new(name),
+                speed_millionths: SPEED_ONE,
+                bricks: held,
+            },
+            suspects: suspects.iter().map(|s| PeerId::new(s)).collect(),
+        }
+    }
+
+    fn names(candidates: &[Candidate], without: &[&str]) -> String {
+        let without = without.iter().map(|s| PeerId::new(s)).collect();
+        let mut part: Vec<&str> = taking_part(candidates, &without)
+            .iter()
+            .map(|e| e.peer.as_str())
+            .collect();
+        part.sort_unstable();
+        part.concat()
+    }
+
+    #[test]
+    fn who_failed_is_left_out_unless_a_brick_would_be_missing() {
+        let peers = [
+            candidate("a", &[0, 1], &[]),
+            candidate("b", &[1, 2], &[]),
+            candidate("c", &[2, 0], &[]),
+            candidate("d", &[], &[]),
+        ];
+        assert_eq!(names(&peers, &[]), "abc");
+        assert_eq!(names(&peers, &["b"]), "ac");
+        assert_eq!(names(&peers, &["a", "b"]), "ac", "brick 1 is a's or b's");
+        assert_eq!(names(&[], &[]), "");
+    }
+
+    #[test]
+    fn peers_that_do_not_hear_each_other_do_not_work_together() {
+        // c was cut off, and nobody has heard it since; it hears nobody.
+        let peers = [
+            candidate("a", &[0, 1], &["c"]),
+            candidate("b", &[1, 2], &["c"]),
+            candidate("c", &[2, 0], &["a", "b"]),
+        ];
+        assert_eq!(names(&peers, &[]), "ab");
+        // A single complaint is enough.
+        let one = [
+            candidate("a", &[0, 1, 2], &[]),
+            candidate("b", &[0, 1, 2], &["a"]),
+        ];
+        assert_eq!(names(&one, &[]).len(), 1);
+        // But a hole is worse than waiting.
+        let needed = [candidate("a", &[0], &[]), candidate("b", &[1], &["a"])];
+        assert_eq!(names(&needed, &[]), "ab");
+        // Complaints about peers that take no part do not count.
+        let gone = [candidate("a", &[0], &["x"]), candidate("b", &[1], &["x"])];
+        assert_eq!(names(&gone, &[]), "ab");
+    }
+
+    #[test]
+    fn who_complains_of_all_is_left_out_itself() {
+        let [a, b, c] = ["a", "b", "c"].map(PeerId::new);
+        let mut left_out = LeftOut::default();
+        assert_eq!(left_out.blame(&a, &b), &b);
+        assert_eq!(left_out.blame(&c, &b), &b);
+        assert_eq!(left_out.blame(&a, &c), &a);
+    }
+
+    #[test]
+    fn attempts_get_longer_and_never_overflow() {
+        let second = attempt_micros(350_000, 0, true);
+        assert_eq!(second, 1_450_000);
+        assert_eq!(attempt_micros(350_000, 1, true), 2 * second);
+        assert!(attempt_micros(u64::MAX, u32::MAX, false) < u64::MAX / 2);
+        assert!(attempt_micros(0, 0, false) > attempt_micros(0, 2, true));
+    }
+}
