@@ -189,6 +189,21 @@ pub enum Message {
         /// Why, for people.
         why: String,
     },
+    /// The requester awaits tiles though all jobs are done: what does the addressee, who
+    /// composites some of them, lack?
+    TilesDue {
+        /// The frame.
+        frame: FrameId,
+    },
+    /// The sender composites tiles and lacks parts of them, to the requester that asks for them.
+    Lacking {
+        /// The frame.
+        frame: FrameId,
+        /// Digest of the plan.
+        plan: Digest,
+        /// Jobs of the plan, of which some part did not come.
+        jobs: Vec<u32>,
+    },
     /// The sender got a partial of another plan than its own, to the requester.
     Diverged {
         /// The frame.

@@ -4,7 +4,7 @@
 use crate::{
     brick_owner::{BrickOwner, OwnerInput},
     bus::{BusEvent, EVENTS_MAX},
-    compositor::{Compositor, TakePartial},
+    compositor::{Compositor, TakePartial, TilesDue},
     messages::{Message, decode},
     requester::{Requester, RequesterInput},
     scheduler::{Scheduler, SchedulerInput},
@@ -92,10 +92,16 @@ impl Switchboard {
                     bytes,
                 })
                 .is_err(),
+            Message::TilesDue { frame } => {
+                let requester = from;
+                let due = TilesDue { requester, frame };
+                self.lines.compositor.try_send(due).is_err()
+            }
             Message::NeedInputs { .. }
             | Message::JobsDone { .. }
             | Message::Given { .. }
             | Message::Tile { .. }
+            | Message::Lacking { .. }
             | Message::FrameFailed { .. }
             | Message::Diverged { .. }
             | Message::Unreachable { .. } => self

@@ -530,6 +530,10 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
                 });
             }
         }
+        Message::Lacking { jobs, .. } => {
+            let tracker = FrameTracker::new(&scene.plan, 0);
+            assert!(tracker.owners(&jobs).len() <= scene.plan.peers.len());
+        }
         _ => {}
     }
     Ok(())

@@ -350,7 +350,7 @@ impl Keeper {
         };
         for set in self.sets.values_mut() {
             let room = set.room_in(member.hello.memory_bytes);
-            set.holding.expect(peer, room);
+            set.holding.expect(peer, room, self.now);
         }
     }
 

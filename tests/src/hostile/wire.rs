@@ -178,6 +178,12 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
             frame,
             peer: "bob".to_owned(),
         },
+        Message::TilesDue { frame },
+        Message::Lacking {
+            frame,
+            plan,
+            jobs: vec![0, 1],
+        },
     ]
 }
 

@@ -90,8 +90,8 @@ impl Keeper {
             set.holding.leave();
         }
         for (peer, member, health) in self.members.all() {
-            set.holding
-                .expect(peer, set.room_in(member.hello.memory_bytes));
+            let room = set.room_in(member.hello.memory_bytes);
+            set.holding.expect(peer, room, self.now);
             if health == Health::Suspect {
                 set.holding.suspect(peer);
             }
