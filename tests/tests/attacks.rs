@@ -202,8 +202,8 @@ fn a_brick_with_a_wrong_hash_is_fetched_elsewhere() {
         let damaged = Arc::new(AtomicUsize::new(0));
         let twist = damaging(&damaged);
         let liar = Member::join_twisted(&mesh.addresses(), MEMORY, twist);
+        liar.has_its_share(scene.data_set()).await;
         mesh.members.push(liar);
-        met(&mesh.members).await;
         mesh.settle(&scene).await;
         // It joins while frames are rendered, and gets its share from honest members and the liar.
         let joins = async {

@@ -14,7 +14,7 @@ use brickmesh_tests::{
     network_mesh::{MEMORY, Member, NetworkMesh, SETTLE, Scene, Twist, Watched, met},
     network_peer::until_async,
 };
-use brickmesh_topology::{Digest, PeerId, brick_set::BrickSet};
+use brickmesh_topology::{Digest, PeerId, brick_set::BrickSet, keeper::KeeperMessage};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
@@ -86,18 +86,18 @@ fn enough(_: &Scene) -> u64 {
 #[test]
 fn one_that_says_it_holds_everything_and_fails_frames() {
     let everything = lie(|message, told| match message {
-        Message::Residency {
+        Message::Keeper(KeeperMessage::Residency {
             data_set,
             mut announcement,
-        } => {
+        }) => {
             let all = BrickSet::all(BRICKS);
             announcement.held = all.clone();
             announcement.pledged = all;
             announcement.settled = true;
-            vec![Message::Residency {
+            vec![Message::Keeper(KeeperMessage::Residency {
                 data_set,
                 announcement,
-            }]
+            })]
         }
         Message::FrameFailed { .. } => {
             told.once_more();
@@ -260,21 +260,21 @@ fn one_whose_jobs_take_for_ever() {
 #[test]
 fn one_that_claims_room_and_never_takes_a_brick() {
     let (twist, told) = lie(|message, told| match message {
-        Message::Residency {
+        Message::Keeper(KeeperMessage::Residency {
             data_set,
             mut announcement,
-        } => {
+        }) => {
             told.once_more();
             announcement.held = BrickSet::new(BRICKS);
             announcement.pledged = BrickSet::new(BRICKS);
             announcement.room = u32::MAX;
             announcement.settled = false;
-            vec![Message::Residency {
+            vec![Message::Keeper(KeeperMessage::Residency {
                 data_set,
                 announcement,
-            }]
+            })]
         }
-        Message::BrickRequest { .. } => Vec::new(),
+        Message::Keeper(KeeperMessage::BrickRequest { .. }) => Vec::new(),
         _ => vec![message],
     });
     let scene = Scene::new();
