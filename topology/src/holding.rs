@@ -114,8 +114,9 @@ pub struct Holding {
     room_max: u32,
     /// Something that decides about the pledge has changed since it was worked out.
     outdated: bool,
-    /// When this peer learned last of another one that has room.
-    met_at: u64,
+    /// This peer came into a mesh that had the data set: when it learned last of another one that has
+    /// room.
+    met_at: Option<u64>,
     /// When it was worked out last, while copies are wanting that nobody has pledged.
     wanting_since: Option<u64>,
 }
@@ -167,7 +168,7 @@ impl Holding {
             pause_until: 0,
             room_max: u32::MAX,
             outdated: true,
-            met_at: 0,
+            met_at: None,
             wanting_since: None,
         }
     }
@@ -285,7 +286,7 @@ impl Holding {
             self.own.leavers.insert(peer.clone());
         }
         if before.is_none() && announcement.room > 0 {
-            self.met_at = now;
+            self.met_at = self.met_at.map(|_| now);
         }
         self.others.insert(peer.clone(), announcement);
         true
@@ -372,12 +373,14 @@ impl Holding {
         self.settle() | settled | changed
     }
 
-    /// Whether this peer comes into a mesh that holds the data set, and still gets to know it.
+    /// This peer comes into a mesh that has the data set: it gets to know it first.
+    pub fn comes_late(&mut self, now: u64) {
+        self.met_at = Some(now);
+    }
+
     fn is_meeting(&self, now: u64) -> bool {
-        let holds = |a: &Announcement| !a.held.is_empty();
-        self.own.pledged.is_empty()
-            && self.others.values().any(holds)
-            && now.saturating_sub(self.met_at) < MEETING_MICROS
+        let met_lately = |at| now.saturating_sub(at) < MEETING_MICROS;
+        self.own.pledged.is_empty() && self.met_at.is_some_and(met_lately)
     }
 
     /// How long a peer waits for others to pledge what it thinks is theirs before it takes it

@@ -239,7 +239,7 @@ impl Keeper {
         let beat = self.next_beat();
         out.push(KeeperOutput::Send(peer.clone(), beat));
         for (&data_set, set) in &self.sets {
-            out.push(KeeperOutput::Send(peer.clone(), set.opening()));
+            out.push(KeeperOutput::Send(peer.clone(), set.opening(false)));
             let residency = KeeperMessage::Residency {
                 data_set,
                 announcement: set.holding.announcement().clone(),
@@ -264,13 +264,14 @@ impl Keeper {
             KeeperMessage::Open {
                 manifest,
                 redundancy,
+                is_new,
             } => {
-                self.open(manifest, redundancy, out);
+                self.open(manifest, redundancy, is_new, out);
                 self.keep_up(out);
             }
             KeeperMessage::NeedManifest { data_set } => {
                 if let Some(set) = self.sets.get(&data_set) {
-                    out.push(KeeperOutput::Send(from, set.opening()));
+                    out.push(KeeperOutput::Send(from, set.opening(false)));
                 }
             }
             KeeperMessage::Residency {

@@ -90,6 +90,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
         KeeperMessage::Open {
             manifest: Arc::new(manifest.clone()),
             redundancy: 2,
+            is_new: true,
         },
         KeeperMessage::Residency {
             data_set,

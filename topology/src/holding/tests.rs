@@ -90,6 +90,7 @@ fn a_mesh_holds_two_copies_of_all_and_a_newcomer_moves_its_share_alone() {
     assert_eq!(mesh.moved, 3 * 32);
     mesh.moved = 0;
     mesh.peers.push(holding(4, 64));
+    mesh.peers[4].comes_late(0);
     mesh.settle();
     assert_eq!(mesh.moved, 0, "it may meet others yet");
     mesh.now += MEETING_MICROS;
@@ -151,9 +152,9 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     for n in 1..3 {
         assert!(a.heard(&peer(n), all.clone(), 0));
     }
-    assert!(!a.keep_up(MEETING_MICROS), "nobody needs it");
+    assert!(!a.keep_up(0), "nobody needs it");
     a.set_in_use(true);
-    assert!(a.keep_up(MEETING_MICROS));
+    assert!(a.keep_up(0));
     let (brick, Origin::Peer(first)) = a.next_fetch(0, true, 0).unwrap() else {
         panic!("no source")
     };
@@ -308,7 +309,7 @@ fn a_suspect_is_asked_for_what_nobody_else_has_alone() {
     for n in 1..3 {
         assert!(a.heard(&peer(n), all.clone(), 0));
     }
-    a.keep_up(MEETING_MICROS);
+    a.keep_up(0);
     while a.next_fetch(0, false, 0).is_some() {}
     a.suspect(&peer(1));
     let asked = |a: &Holding| {
@@ -335,7 +336,7 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
         half.held.insert(BrickIndex(b));
     });
     assert!(a.heard(&peer(1), half.clone(), 0));
-    a.keep_up(MEETING_MICROS);
+    a.keep_up(0);
     assert!(!a.announcement().settled);
     while let Some((brick, Origin::Peer(from))) = a.next_fetch(0, false, 0) {
         assert!(a.arrived(brick, &from, 0));
@@ -344,7 +345,7 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
     assert!(a.announcement().settled, "all that anybody could give");
     half.source = true;
     assert!(a.heard(&peer(1), half, 0));
-    assert!(a.keep_up(MEETING_MICROS) && !a.announcement().settled);
+    assert!(a.keep_up(0) && !a.announcement().settled);
 }
 
 #[test]
@@ -359,8 +360,8 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
         assert!(a.heard(&peer(n), all.clone(), 0));
     }
     a.set_in_use(true);
-    a.keep_up(MEETING_MICROS);
-    let (mut now, mut asked) = (MEETING_MICROS, BTreeMap::<PeerId, usize>::new());
+    a.keep_up(0);
+    let (mut now, mut asked) = (0, BTreeMap::<PeerId, usize>::new());
     while !a.announcement().settled {
         now += REFUSED_MICROS;
         a.expire(now);
@@ -392,6 +393,7 @@ fn a_newcomer_that_meets_the_others_one_by_one_takes_no_more_than_its_share() {
     let mut mesh = Mesh::new(&[64; 4]);
     mesh.settle();
     let mut newcomer = holding(4, 64);
+    newcomer.comes_late(0);
     let mut now = 0;
     for p in &mesh.peers {
         now += MEETING_MICROS - 1;
