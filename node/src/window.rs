@@ -5,6 +5,7 @@
 //! another. Between them: a slot for the camera that is wanted next (only the latest counts) and
 //! a slot for the latest frame, so neither waits for the other.
 
+mod missing;
 mod orbit_control;
 
 use crate::{
@@ -23,6 +24,7 @@ use std::{
     rc::Rc,
     sync::{Arc, Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 use tokio::sync::{oneshot, watch};
 use winit::{
@@ -36,6 +38,10 @@ use winit::{
 
 /// While the camera moves, pictures are this many times smaller on each edge.
 const MOVING_SCALE: u32 = 2;
+/// What the window is called.
+const TITLE: &str = "brickmesh";
+/// After this, what did not come or had holes is asked for again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Pixels that a notch of the wheel counts for.
 const NOTCH_PIXELS: f64 = 40.0;
 
@@ -62,6 +68,8 @@ struct Shown {
 enum Told {
     /// A new frame is in the slot.
     Frame,
+    /// What is wrong with what is shown, for the title; nothing: all is well.
+    Trouble(Option<String>),
     /// The peer has ended.
     Ended(Option<String>),
 }
@@ -195,7 +203,8 @@ fn tell(proxy: &EventLoopProxy<Told>, told: Told) {
     }
 }
 
-/// Renders what is wanted, always the latest, until the window is gone.
+/// Renders what is wanted, always the latest, until the window is gone. What did not come, or
+/// came with holes, is asked for again: the mesh may heal.
 async fn show_frames(
     session: &Session,
     look: &Look,
@@ -204,46 +213,81 @@ async fn show_frames(
     proxy: &EventLoopProxy<Told>,
 ) -> Result<(), SessionError> {
     let mut stop = session.stop();
+    let mut shown_trouble = None;
     loop {
         let now = *wanted.borrow_and_update();
-        let scale = if now.moving { MOVING_SCALE } else { 1 };
-        let view = now
-            .camera
-            .view((now.width / scale).max(1), (now.height / scale).max(1));
-        match view {
-            Ok(view) => {
-                let ask = AskFrame {
-                    data_set: session.data_set(),
-                    view,
-                    transfer: look.transfer.clone(),
-                    step: look.step,
-                    shade: look.shade,
-                    rules: look.rules,
-                };
-                let frame = session.frame(ask).await?;
-                let rect = frame.image.rect();
-                let rgba = frame.image.to_rgba8(look.background);
-                let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
-                let pixels = rgba.chunks_exact(4).map(pixel).collect();
-                let shown = Shown {
-                    width: rect.width,
-                    height: rect.height,
-                    pixels,
-                };
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
-                tell(proxy, Told::Frame);
+        let trouble = match show(session, look, now, slot, proxy).await {
+            Ok(trouble) => trouble,
+            Err(SessionError::Frame(error)) => {
+                tracing::warn!(%error, "a frame did not come; it is asked for again");
+                Some(error.to_string())
             }
-            Err(error) => tracing::debug!(%error, "a camera that shows nothing"),
+            Err(error) => return Err(error),
+        };
+        if trouble != shown_trouble {
+            tell(proxy, Told::Trouble(trouble.clone()));
+            shown_trouble.clone_from(&trouble);
         }
+        let again = async {
+            match trouble {
+                Some(_) => tokio::time::sleep(AGAIN).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             changed = wanted.changed() => {
                 if changed.is_err() {
                     return Ok(());
                 }
             }
+            () = again => {}
             () = stop.said() => return Err(SessionError::Stopped),
         }
     }
+}
+
+/// Renders one frame and shows it; returns what is wrong with it.
+async fn show(
+    session: &Session,
+    look: &Look,
+    now: Wanted,
+    slot: &Slot,
+    proxy: &EventLoopProxy<Told>,
+) -> Result<Option<String>, SessionError> {
+    let scale = if now.moving { MOVING_SCALE } else { 1 };
+    let size = [now.width, now.height].map(|n| (n / scale).max(1));
+    let view = match now.camera.view(size[0], size[1]) {
+        Ok(view) => view,
+        Err(error) => {
+            tracing::debug!(%error, "a camera that shows nothing");
+            return Ok(None);
+        }
+    };
+    let ask = AskFrame {
+        data_set: session.data_set(),
+        view,
+        transfer: look.transfer.clone(),
+        step: look.step,
+        shade: look.shade,
+        rules: look.rules,
+    };
+    let frame = session.frame(ask).await?;
+    let rect = frame.image.rect();
+    let rgba = frame.image.to_rgba8(look.background);
+    let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
+    let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
+    let missing = &frame.stats.missing;
+    let volume = session.manifest().volume();
+    missing::outline(&mut pixels, &view, volume, missing);
+    let shown = Shown {
+        width: rect.width,
+        height: rect.height,
+        pixels,
+    };
+    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+    tell(proxy, Told::Frame);
+    let some = format!("{} boxes are missing: nobody holds them", missing.len());
+    Ok((!missing.is_empty()).then_some(some))
 }
 
 type Pixels = Surface<OwnedDisplayHandle, Rc<Window>>;
@@ -282,7 +326,7 @@ impl App {
     fn open(&mut self, event_loop: &ActiveEventLoop) -> Result<(), String> {
         let size = PhysicalSize::new(self.size.0, self.size.1);
         let attributes = Window::default_attributes()
-            .with_title("brickmesh")
+            .with_title(TITLE)
             .with_inner_size(size);
         let window = Rc::new(
             event_loop
@@ -365,6 +409,12 @@ impl ApplicationHandler<Told> for App {
                 self.shown = new.or(self.shown.take());
                 if let Some((window, _)) = &self.window {
                     window.request_redraw();
+                }
+            }
+            Told::Trouble(trouble) => {
+                if let Some((window, _)) = &self.window {
+                    let title = trouble.map(|t| format!("{TITLE}: {t}"));
+                    window.set_title(title.as_deref().unwrap_or(TITLE));
                 }
             }
             Told::Ended(why) => {

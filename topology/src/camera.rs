@@ -219,6 +219,31 @@ impl View {
             + self.down * (2.0 * y / f64::from(self.height) - 1.0)
     }
 
+    /// Where a point of the world lies on the screen, −1 to 1 in the picture; `None` behind the eye.
+    fn on_screen(&self, world: DVec3) -> Option<[f64; 2]> {
+        let v = world - self.eye;
+        // Cramer's rule for v = depth·(forward + right·x + down·y).
+        let normal_z = self.right.cross(self.down);
+        let det = self.forward.dot(normal_z);
+        let depth = v.dot(normal_z) / det;
+        let along = |normal: DVec3| v.dot(normal) / det / depth;
+        (depth > 1e-9 * v.length()).then(|| {
+            [
+                along(self.down.cross(self.forward)),
+                along(self.forward.cross(self.right)),
+            ]
+        })
+    }
+
+    /// Pixel coordinates of a point of the world, also beyond the picture's border; `None` behind
+    /// the eye.
+    #[must_use]
+    pub fn pixel_of(&self, world: DVec3) -> Option<[f64; 2]> {
+        let [x, y] = self.on_screen(world)?;
+        let pixel = |at: f64, pixels: u32| (at + 1.0) * 0.5 * f64::from(pixels);
+        Some([pixel(x, self.width), pixel(y, self.height)])
+    }
+
     /// The pixels whose rays may meet the box, at most the whole picture; `None` if none can.
     ///
     /// Conservative: bounds the projected corners, a pixel wider; the whole picture where a
@@ -231,9 +256,6 @@ impl View {
     )]
     pub fn rect_of(&self, volume: &VolumeDescription, owned: &VoxelBox) -> Option<PixelRect> {
         let world_from_grid = volume.world_from_grid();
-        let normal_x = self.down.cross(self.forward);
-        let normal_y = self.forward.cross(self.right);
-        let normal_z = self.right.cross(self.down);
         let (mut lo, mut hi) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         let (mut in_front, mut behind) = (false, false);
         for corner in 0..8_usize {
@@ -245,20 +267,12 @@ impl View {
                     f64::from(owned.lo[a])
                 }
             }));
-            let v = world_from_grid.transform_point3(p) - self.eye;
-            // Cramer's rule for v = depth·(forward + right·x + down·y), up to the common
-            // determinant, which cancels in x and y.
-            let det = self.forward.dot(normal_z);
-            let depth = v.dot(normal_z) / det;
-            if depth <= 1e-9 * v.length() {
+            let Some(at) = self.on_screen(world_from_grid.transform_point3(p)) else {
                 behind = true;
                 continue;
-            }
+            };
             in_front = true;
-            for (axis, s) in [v.dot(normal_x) / det / depth, v.dot(normal_y) / det / depth]
-                .into_iter()
-                .enumerate()
-            {
+            for (axis, s) in at.into_iter().enumerate() {
                 lo[axis] = lo[axis].min(s);
                 hi[axis] = hi[axis].max(s);
             }
