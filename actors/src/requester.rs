@@ -3,6 +3,7 @@
 //! decided by [`FrameTracker`] and [`taking_part()`] in topology.
 
 mod frame;
+mod inquiry;
 mod pending;
 
 pub use frame::{Frame, FrameError, FrameStats, JobStats};
@@ -20,7 +21,6 @@ use brickmesh_topology::{
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs, PlanRules},
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
-    inquiry::Inquiry,
     keeper::FrameTimes,
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
@@ -39,8 +39,6 @@ pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
 /// How long a frame waits for somebody who holds a brick: peers that are silent come back within
 /// this, or are gone.
 const NOBODY_MAX: Duration = Duration::from_secs(10);
-/// How long compositors may take to say what they lack.
-const INQUIRY: Duration = Duration::from_millis(500);
 /// Roster and cost digests remembered as sent to a peer.
 const SENT_MAX: usize = 32;
 
@@ -257,65 +255,6 @@ impl Requester {
         let pending = self.pending.get_mut(&frame.number);
         let current = pending.filter(|p| p.attempt == frame.attempt);
         current.and_then(|p| p.run.as_mut())
-    }
-
-    /// Asks the compositors of missing tiles what they lack, once all jobs are done; false where
-    /// there is nobody to ask.
-    fn inquire(&mut self, frame: FrameId, ctx: &mut Context<Self>) -> bool {
-        let local = self.outbox.local().clone();
-        let Some(run) = self.run(frame) else {
-            return false;
-        };
-        let asked = run.tracker.awaited_compositors();
-        if asked.is_empty() {
-            return false;
-        }
-        run.inquiry = Some(Inquiry::new(local, asked.clone()));
-        for peer in &asked {
-            self.outbox
-                .send_or_log(peer, Lane::Control, Message::TilesDue { frame });
-        }
-        if let Some(p) = self.pending.get_mut(&frame.number) {
-            p.wake(ctx, INQUIRY, move |s, ctx| s.conclude(frame, ctx));
-        }
-        true
-    }
-
-    /// A compositor says which jobs it lacks.
-    fn lacking(
-        &mut self,
-        from: &PeerId,
-        frame: FrameId,
-        (plan, jobs): (Digest, &[u32]),
-        ctx: &mut Context<Self>,
-    ) {
-        let Some(run) = self.run(frame) else {
-            return;
-        };
-        if plan != run.plan.digest {
-            let failed = FrameInput::PeerFailed(from.clone());
-            self.apply(frame, failed, "another plan", ctx);
-            return;
-        }
-        let lacks = run.tracker.owners(jobs);
-        let is_over = run.inquiry.as_mut().is_some_and(|inquiry| {
-            inquiry.answered(from, lacks);
-            inquiry.is_over()
-        });
-        if is_over {
-            self.conclude(frame, ctx);
-        }
-    }
-
-    /// Leaves out who is at fault that tiles do not come, or waits on.
-    fn conclude(&mut self, frame: FrameId, ctx: &mut Context<Self>) {
-        if let Some(run) = self.run(frame)
-            && let Some(inquiry) = run.inquiry.take()
-        {
-            let fault = inquiry.at_fault(&run.tracker.awaited_compositors());
-            let why = "tiles are missing though all jobs are said to be done";
-            self.apply(frame, FrameInput::AtFault(fault), why, ctx);
-        }
     }
 
     /// Applies an input to a frame's tracker and carries out the verdict; true if what came is to

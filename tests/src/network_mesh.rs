@@ -359,6 +359,12 @@ impl Scene {
     pub fn assert_whole(&self, n: u32, frame: &Frame) {
         let missing = &frame.stats.missing;
         assert!(missing.is_empty(), "frame {n}: {missing:?} are missing");
+        let times = frame.stats.jobs.iter().filter_map(|j| j.measured_micros);
+        let longest = times.max().unwrap_or(0);
+        assert!(
+            longest <= frame.stats.total_micros,
+            "{longest} µs for a job"
+        );
         let difference = compare(&self.picture(n).1, &frame.image.to_rgba8([0.0; 3]));
         assert!(difference.max <= 1, "frame {n}: {difference:?}");
     }

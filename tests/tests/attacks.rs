@@ -184,7 +184,8 @@ fn damaging(damaged: &Arc<AtomicUsize>) -> Twist {
             return vec![message];
         };
         let mut wrong = bytes.to_vec();
-        wrong[0] ^= 1;
+        // It would be seen in every frame.
+        wrong.iter_mut().for_each(|byte| *byte = !*byte);
         damaged.fetch_add(1, Ordering::Relaxed);
         vec![Message::BrickData {
             data_set,
