@@ -60,6 +60,12 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
         },
         Message::Roster(roster(manifest)),
         Message::Costs(costs(manifest)),
+        Message::TilesDue { frame },
+        Message::Lacking {
+            frame,
+            plan,
+            jobs: vec![0, 1],
+        },
     ]);
     all
 }
@@ -178,12 +184,6 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
         Message::Diverged {
             frame,
             peer: "bob".to_owned(),
-        },
-        Message::TilesDue { frame },
-        Message::Lacking {
-            frame,
-            plan,
-            jobs: vec![0, 1],
         },
     ]
 }
