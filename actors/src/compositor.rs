@@ -14,7 +14,7 @@ use actix::{Actor, Handler, SyncContext};
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{PeerId, frame_plan::FramePlan};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Instant,
 };
@@ -56,6 +56,16 @@ pub struct TakePartial {
     pub partial: Box<Partial>,
     /// Its size on the wire; 0 from this peer.
     pub bytes: u64,
+}
+
+/// The requester awaits tiles though all jobs are done: it is to be told what they lack.
+#[derive(Clone, Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct TilesDue {
+    /// Who asked for the frame.
+    pub requester: PeerId,
+    /// The frame.
+    pub frame: FrameId,
 }
 
 /// See the module.
@@ -209,6 +219,17 @@ impl OpenTile {
         Ok(())
     }
 
+    /// Jobs that did not come yet.
+    fn lacking(&self, plan: &FramePlan, tile: u32) -> impl Iterator<Item = u32> {
+        let jobs = plan.tile_jobs.of_tile(tile as usize).iter().enumerate();
+        let waits = move |at: usize| {
+            let before = self.waiting.range(..=at).next_back();
+            before.is_some_and(|(&first, run)| at < first + run.0)
+        };
+        let lacking = jobs.skip(self.blended).filter(move |(at, _)| !waits(*at));
+        lacking.filter_map(|(_, &(job, _))| u32::try_from(job).ok())
+    }
+
     fn message(&self, frame: FrameId, plan: &FramePlan, tile: u32) -> Message {
         Message::Tile {
             frame,
@@ -275,6 +296,28 @@ impl Handler<TakePartial> for Compositor {
 
     fn handle(&mut self, taken: TakePartial, _: &mut Self::Context) {
         self.take(taken);
+    }
+}
+
+impl Handler<TilesDue> for Compositor {
+    type Result = ();
+
+    fn handle(&mut self, due: TilesDue, _: &mut Self::Context) {
+        // Whoever never heard of the frame, or is done with it, lacks nothing.
+        let Some(of_frame) = self.frames.get(&(due.requester.clone(), due.frame)) else {
+            return;
+        };
+        let tiles = of_frame.tiles.iter();
+        let lacking: BTreeSet<u32> = tiles
+            .flat_map(|(&tile, open)| open.lacking(&of_frame.plan, tile))
+            .collect();
+        let answer = Message::Lacking {
+            frame: due.frame,
+            plan: of_frame.plan.digest,
+            jobs: lacking.into_iter().collect(),
+        };
+        self.outbox
+            .send_or_log(&due.requester, Lane::Control, answer);
     }
 }
 

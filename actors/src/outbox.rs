@@ -81,7 +81,7 @@ impl Outbox {
                         lane,
                     });
                 }
-                waiting = back;
+                waiting = *back;
                 thread::sleep(PAUSE);
             }
             return Ok(0);
@@ -96,7 +96,7 @@ impl Outbox {
         }
     }
 
-    fn deliver(&self, message: Message) -> Result<(), Message> {
+    fn deliver(&self, message: Message) -> Result<(), Box<Message>> {
         let delivery = Delivery {
             from: self.local().clone(),
             message,
@@ -104,6 +104,6 @@ impl Outbox {
         };
         self.switchboard
             .try_send(delivery)
-            .map_err(|e| e.into_inner().message)
+            .map_err(|e| Box::new(e.into_inner().message))
     }
 }

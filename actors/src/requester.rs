@@ -3,6 +3,7 @@
 //! decided by [`FrameTracker`] and [`taking_part()`] in topology.
 
 mod frame;
+mod inquiry;
 mod pending;
 
 pub use frame::{Frame, FrameError, FrameStats, JobStats};
@@ -238,12 +239,22 @@ impl Requester {
         let micros = attempt_micros(makespan, doublings, !run.costs.trees.is_empty());
         let time = Duration::from_micros(micros);
         p.wake(ctx, time, move |s, ctx| {
+            if s.inquire(frame, ctx) {
+                return;
+            }
             let why = format!("no answer within {time:?}");
             // The picture may be whole, and only times missing.
             if s.apply(frame, FrameInput::Deadline, &why, ctx) {
                 s.deliver(frame.number);
             }
         });
+    }
+
+    /// The current attempt at a frame, if it is this one.
+    fn run(&mut self, frame: FrameId) -> Option<&mut Run> {
+        let pending = self.pending.get_mut(&frame.number);
+        let current = pending.filter(|p| p.attempt == frame.attempt);
+        current.and_then(|p| p.run.as_mut())
     }
 
     /// Applies an input to a frame's tracker and carries out the verdict; true if what came is to
@@ -430,7 +441,10 @@ impl Requester {
                         && let Some(p) = self.pending.get_mut(&frame.number)
                         && let Some(run) = &mut p.run
                     {
-                        run.measured.insert(job, (by, done.measured_micros));
+                        // No job can have taken longer than the frame so far.
+                        let most = micros(p.started.elapsed());
+                        let measured = done.measured_micros.min(most);
+                        run.measured.insert(job, (by, measured));
                     }
                 }
                 self.deliver_if_whole(frame);
@@ -452,6 +466,9 @@ impl Requester {
                 }
             }
             Message::NeedInputs { frame } => self.resend_inputs(&from, frame),
+            Message::Lacking { frame, plan, jobs } => {
+                self.lacking(&from, frame, (plan, &jobs), ctx);
+            }
             Message::FrameFailed { frame, why } => {
                 let why = format!("{}: {why}", from.short());
                 self.apply(frame, FrameInput::PeerFailed(from), &why, ctx);

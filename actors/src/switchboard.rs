@@ -4,7 +4,7 @@
 use crate::{
     brick_owner::{BrickOwner, OwnerInput},
     bus::{BusEvent, EVENTS_MAX},
-    compositor::{Compositor, TakePartial},
+    compositor::{Compositor, TakePartial, TilesDue},
     messages::{Message, decode},
     requester::{Requester, RequesterInput},
     scheduler::{Scheduler, SchedulerInput},
@@ -65,20 +65,7 @@ impl Switchboard {
             bytes,
         } = delivery;
         let peer = from.clone();
-        if let Some(millionths) = self.own_speed(&message)
-            && self
-                .lines
-                .owner
-                .try_send(OwnerInput::Speed(millionths))
-                .is_err()
-        {
-            tracing::debug!("the owner's mailbox is full: it does not learn its speed");
-        }
-        if matches!(message, Message::Frame(_))
-            && self.lines.owner.try_send(OwnerInput::Rendering).is_err()
-        {
-            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
-        }
+        self.tell_owner_of_frames(&message);
         let full = match message {
             Message::Keeper(_) | Message::BrickData { .. } => self
                 .lines
@@ -103,10 +90,16 @@ impl Switchboard {
                     bytes,
                 })
                 .is_err(),
+            Message::TilesDue { frame } => {
+                let requester = from;
+                let due = TilesDue { requester, frame };
+                self.lines.compositor.try_send(due).is_err()
+            }
             Message::NeedInputs { .. }
             | Message::JobsDone { .. }
             | Message::Given { .. }
             | Message::Tile { .. }
+            | Message::Lacking { .. }
             | Message::FrameFailed { .. }
             | Message::Diverged { .. }
             | Message::Unreachable { .. } => self
@@ -124,6 +117,18 @@ impl Switchboard {
                 peer = peer.short(),
                 "an actor's mailbox is full: a message was dropped"
             );
+        }
+    }
+
+    /// The owner learns from what is said to the scheduler that frames are under way, and how fast
+    /// this peer is.
+    fn tell_owner_of_frames(&self, message: &Message) {
+        let told = match message {
+            Message::Frame(_) => Some(OwnerInput::Rendering),
+            _ => self.own_speed(message).map(OwnerInput::Speed),
+        };
+        if told.is_some_and(|t| self.lines.owner.try_send(t).is_err()) {
+            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
         }
     }
 

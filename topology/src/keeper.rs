@@ -243,7 +243,7 @@ impl Keeper {
         let beat = self.next_beat();
         out.push(KeeperOutput::Send(peer.clone(), beat));
         for (&data_set, set) in &self.sets {
-            out.push(KeeperOutput::Send(peer.clone(), set.opening()));
+            out.push(KeeperOutput::Send(peer.clone(), set.opening(false)));
             let residency = KeeperMessage::Residency {
                 data_set,
                 announcement: set.holding.announcement().clone(),
@@ -268,13 +268,14 @@ impl Keeper {
             KeeperMessage::Open {
                 manifest,
                 redundancy,
+                is_new,
             } => {
-                self.open(manifest, redundancy, out);
+                self.open(manifest, redundancy, is_new, out);
                 self.keep_up(out);
             }
             KeeperMessage::NeedManifest { data_set } => {
                 if let Some(set) = self.sets.get(&data_set) {
-                    out.push(KeeperOutput::Send(from, set.opening()));
+                    out.push(KeeperOutput::Send(from, set.opening(false)));
                 }
             }
             KeeperMessage::Residency {
@@ -354,7 +355,7 @@ impl Keeper {
         };
         for set in self.sets.values_mut() {
             let room = set.room_in(member.hello.memory_bytes);
-            set.holding.expect(peer, room);
+            set.holding.expect(peer, room, self.now);
         }
     }
 

@@ -90,6 +90,10 @@ fn a_mesh_holds_two_copies_of_all_and_a_newcomer_moves_its_share_alone() {
     assert_eq!(mesh.moved, 3 * 32);
     mesh.moved = 0;
     mesh.peers.push(holding(4, 64));
+    mesh.peers[4].comes_late(0);
+    mesh.settle();
+    assert_eq!(mesh.moved, 0, "it may meet others yet");
+    mesh.now += MEETING_MICROS;
     mesh.settle();
     assert_eq!(mesh.moved, 128 / 5);
 }
@@ -342,4 +346,61 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
     half.source = true;
     assert!(a.heard(&peer(1), half, 0));
     assert!(a.keep_up(0) && !a.announcement().settled);
+}
+
+#[test]
+fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
+    let mut a = holding(0, 64);
+    let all = Announcement {
+        held: BrickSet::all(64),
+        pledged: BrickSet::all(64),
+        ..Announcement::expected(64, 64)
+    };
+    for n in 1..4 {
+        assert!(a.heard(&peer(n), all.clone(), 0));
+    }
+    a.set_in_use(true);
+    a.keep_up(0);
+    let (mut now, mut asked) = (0, BTreeMap::<PeerId, usize>::new());
+    while !a.announcement().settled {
+        now += REFUSED_MICROS;
+        a.expire(now);
+        while let Some((brick, Origin::Peer(from))) = a.next_fetch(now, false, 0) {
+            *asked.entry(from.clone()).or_default() += 1;
+            if from == peer(1) {
+                // Damaged.
+                assert!(a.arrived(brick, &from, now));
+                a.failed(brick, now);
+            } else if from == peer(2) {
+                // It never comes.
+                now += FETCH_MICROS << 5;
+                a.expire(now);
+            } else {
+                assert!(a.arrived(brick, &from, now));
+                a.loaded(brick, now);
+            }
+        }
+    }
+    assert!(asked[&peer(1)] <= 2 && asked[&peer(2)] <= 2, "{asked:?}");
+    assert!(asked[&peer(3)] >= 30);
+    // One that went and came is tried as if nothing had been.
+    a.forget(&peer(1));
+    assert!(!a.failures.contains_key(&peer(1)));
+}
+
+#[test]
+fn a_newcomer_that_meets_the_others_one_by_one_takes_no_more_than_its_share() {
+    let mut mesh = Mesh::new(&[64; 4]);
+    mesh.settle();
+    let mut newcomer = holding(4, 64);
+    newcomer.comes_late(0);
+    let mut now = 0;
+    for p in &mesh.peers {
+        now += MEETING_MICROS - 1;
+        assert!(newcomer.heard(&p.local, p.announcement().clone(), now));
+        newcomer.keep_up(now);
+        assert!(newcomer.announcement().pledged.is_empty());
+    }
+    assert!(newcomer.keep_up(now + MEETING_MICROS));
+    assert_eq!(newcomer.announcement().pledged.len(), 128 / 5);
 }

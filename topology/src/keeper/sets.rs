@@ -28,10 +28,11 @@ impl DataSet {
     }
 
     /// What tells another peer of it.
-    pub(super) fn opening(&self) -> KeeperMessage {
+    pub(super) fn opening(&self, is_new: bool) -> KeeperMessage {
         KeeperMessage::Open {
             manifest: Arc::clone(&self.manifest),
             redundancy: self.holding.redundancy(),
+            is_new,
         }
     }
 
@@ -57,11 +58,12 @@ impl Keeper {
         out: &mut Vec<KeeperOutput>,
     ) {
         let data_set = manifest.digest();
-        self.open(manifest, redundancy, out);
+        let is_new = !self.sets.contains_key(&data_set);
+        self.open(manifest, redundancy, is_new, out);
         if let Some(set) = self.sets.get_mut(&data_set) {
             set.holding.has_source();
             set.holding.set_in_use(true);
-            let opening = set.opening();
+            let opening = set.opening(is_new);
             self.send_all(&opening, out);
         }
         self.keep_up(out);
@@ -72,6 +74,7 @@ impl Keeper {
         &mut self,
         manifest: Arc<Manifest>,
         redundancy: u32,
+        is_new: bool,
         out: &mut Vec<KeeperOutput>,
     ) {
         let data_set = manifest.digest();
@@ -86,12 +89,15 @@ impl Keeper {
         }
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, redundancy);
+        if !is_new {
+            set.holding.comes_late(self.now);
+        }
         if self.is_leaving() {
             set.holding.leave();
         }
         for (peer, member, health) in self.members.all() {
-            set.holding
-                .expect(peer, set.room_in(member.hello.memory_bytes));
+            let room = set.room_in(member.hello.memory_bytes);
+            set.holding.expect(peer, room, self.now);
             if health == Health::Suspect {
                 set.holding.suspect(peer);
             }

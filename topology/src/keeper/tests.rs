@@ -177,8 +177,8 @@ fn four(loss_percent: u64) -> (Mesh, Digest) {
     mesh.run(SECOND);
     let data = manifest(1);
     mesh.input(0, KeeperInput::Offer(Arc::clone(&data), 2));
-    // A request that was lost is made again after some time.
-    mesh.run(60 * SECOND);
+    // A request that was lost is made again after some time, longer each time.
+    mesh.run(200 * SECOND);
     (mesh, data.digest())
 }
 
