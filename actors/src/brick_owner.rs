@@ -147,7 +147,7 @@ impl BrickOwner {
         };
         let sent = self
             .outbox
-            .send(to, Lane::Control, Message::Keeper(message));
+            .send(to, Lane::Control, Message::Keeper(Box::new(message)));
         if let Err(error) = sent {
             // All but requests is said again soon.
             tracing::debug!(peer = to.short(), %error, "a message was not sent");
@@ -244,7 +244,7 @@ impl Handler<OwnerInput> for BrickOwner {
             OwnerInput::Delivered(times) => (KeeperInput::Delivered(times), None),
             OwnerInput::Late(peers) => (KeeperInput::Late(peers), None),
             OwnerInput::Said(from, Message::Keeper(message)) => {
-                if let KeeperMessage::BrickRefused { brick, why, .. } = &message {
+                if let KeeperMessage::BrickRefused { brick, why, .. } = &*message {
                     tracing::debug!(
                         peer = from.short(),
                         brick = brick.0,
@@ -252,7 +252,7 @@ impl Handler<OwnerInput> for BrickOwner {
                         "a brick was refused"
                     );
                 }
-                (KeeperInput::Said(from, message), None)
+                (KeeperInput::Said(from, *message), None)
             }
             OwnerInput::Said(
                 from,

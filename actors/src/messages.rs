@@ -117,7 +117,7 @@ pub struct StealNote {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// What keepers say to each other.
-    Keeper(KeeperMessage),
+    Keeper(Box<KeeperMessage>),
     /// A brick, in answer.
     BrickData {
         /// The data set.

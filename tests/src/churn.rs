@@ -140,13 +140,12 @@ struct Running {
 }
 
 impl Churn {
-    /// Runs it.
+    /// Runs it; `alone` has the pictures of one peer alone.
     ///
     /// # Errors
     /// What this machine cannot do, or what went wrong with the program.
-    pub fn run(&self) -> Result<Outcome, String> {
+    pub fn run(&self, alone: &Path) -> Result<Outcome, String> {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-        self.render_alone(folder.path())?;
         let held = Host {
             cpu_share: Some(self.share),
             link_megabits: None,
@@ -177,7 +176,7 @@ impl Churn {
         if !status.success() {
             return Err(format!("the viewer ended with {status}:\n{}", log()));
         }
-        self.look_at_frames(folder.path(), &mut outcome)?;
+        self.look_at_frames(folder.path(), alone, &mut outcome)?;
         running.look_at_copies(&mut outcome)?;
         Ok(outcome)
     }
@@ -195,7 +194,11 @@ impl Churn {
         command
     }
 
-    fn render_alone(&self, folder: &Path) -> Result<(), String> {
+    /// Renders what one peer alone makes of it, whatever the seed.
+    ///
+    /// # Errors
+    /// What went wrong with the program.
+    pub fn render_alone(&self, folder: &Path) -> Result<(), String> {
         let mut command = self.render(Command::new(brickmesh()), folder, "alone");
         let output = command.output().map_err(|e| e.to_string())?;
         if output.status.success() {
@@ -219,7 +222,12 @@ impl Churn {
         command.spawn().map_err(|e| e.to_string())
     }
 
-    fn look_at_frames(&self, folder: &Path, outcome: &mut Outcome) -> Result<(), String> {
+    fn look_at_frames(
+        &self,
+        folder: &Path,
+        alone: &Path,
+        outcome: &mut Outcome,
+    ) -> Result<(), String> {
         let stats = std::fs::read(folder.join("stats.json")).map_err(|e| e.to_string())?;
         let stats: Stats = serde_json::from_slice(&stats).map_err(|e| e.to_string())?;
         let mut times: Vec<u64> = stats.frames.iter().map(|f| f.total_us).collect();
@@ -233,8 +241,9 @@ impl Churn {
         let missing = stats.frames.iter().filter(|f| !f.missing.is_empty());
         outcome.with_missing = missing.count();
         for n in 0..stats.frames.len() {
-            let picture = |name: &str| read_png(&folder.join(format!("{name}-{n:04}.png"))).2;
-            let difference = compare(&picture("alone"), &picture("mesh"));
+            let expected = read_png(&alone.join(format!("alone-{n:04}.png"))).2;
+            let found = read_png(&folder.join(format!("mesh-{n:04}.png"))).2;
+            let difference = compare(&expected, &found);
             outcome.difference_max = outcome.difference_max.max(difference.max);
         }
         Ok(())

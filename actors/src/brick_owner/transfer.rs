@@ -128,11 +128,11 @@ impl BrickOwner {
         ctx: &mut Context<Self>,
     ) {
         let refuse = move |why: &str| {
-            Message::Keeper(KeeperMessage::BrickRefused {
+            Message::Keeper(Box::new(KeeperMessage::BrickRefused {
                 data_set,
                 brick,
                 why: why.to_owned(),
-            })
+            }))
         };
         let manifest = self.keeper.manifest(data_set);
         if manifest.is_none_or(|m| brick.0 >= m.grid().brick_count()) {

@@ -77,10 +77,11 @@ mod tests {
         let mut pixels = vec![0; 100 * 80];
         outline(&mut pixels, &view, &volume, &[owned]);
         let around = view.rect_of(&volume, &owned).unwrap();
-        let drawn: Vec<usize> = (0..pixels.len()).filter(|&i| pixels[i] == EDGE).collect();
+        let drawn = (0..).zip(&pixels).filter(|(_, p)| **p == EDGE);
+        let drawn: Vec<u32> = drawn.map(|(index, _)| index).collect();
         assert!(drawn.len() > 100, "{}", drawn.len());
         for index in drawn {
-            let (x, y) = (index as u32 % 100, index as u32 / 100);
+            let (x, y) = (index % 100, index / 100);
             assert!((around.x..around.x + around.width).contains(&x));
             assert!((around.y..around.y + around.height).contains(&y));
         }

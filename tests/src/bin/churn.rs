@@ -40,23 +40,27 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs all seeds; returns whether all was as it must be.
+fn run(args: &Args) -> Result<bool, String> {
     let mut all_good = true;
+    let alone = tempfile::tempdir().map_err(|e| e.to_string())?;
+    args.churn(args.seed).render_alone(alone.path())?;
     println!(
         "| seed | frames | repeated | median ms | longest ms | difference / 255 | copies at least | restored after s |"
     );
     println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for seed in args.seed..args.seed.saturating_add(args.seeds) {
-        let churn = Churn {
-            volume: args.volume.clone(),
-            brick: args.brick,
-            size: args.size.clone(),
-            frames: args.frames,
-            share: args.share,
-            seed,
-            every: Duration::from_secs(args.every),
-        };
-        match churn.run() {
+        match args.churn(seed).run(alone.path()) {
             Ok(o) => {
                 let restored = o
                     .restored_after
@@ -77,9 +81,19 @@ fn main() -> ExitCode {
             }
         }
     }
-    if all_good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    Ok(all_good)
+}
+
+impl Args {
+    fn churn(&self, seed: u64) -> Churn {
+        Churn {
+            volume: self.volume.clone(),
+            brick: self.brick,
+            size: self.size.clone(),
+            frames: self.frames,
+            share: self.share,
+            seed,
+            every: Duration::from_secs(self.every),
+        }
     }
 }

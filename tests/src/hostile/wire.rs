@@ -51,7 +51,8 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
     let (data_set, brick) = (manifest.digest(), BrickIndex(3));
     let (frame, plan) = (frame(), Digest::of(b"plan"));
     let mut all = about_frames(manifest, frame, plan);
-    all.extend(of_keepers(manifest).into_iter().map(Message::Keeper));
+    let of_keepers = of_keepers(manifest).into_iter().map(Box::new);
+    all.extend(of_keepers.map(Message::Keeper));
     all.extend([
         Message::BrickData {
             data_set,
