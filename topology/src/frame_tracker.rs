@@ -6,7 +6,7 @@
 //! many.
 
 use crate::{digest::Digest, frame_plan::FramePlan, peer::PeerId};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Attempts at a frame that may fail before it is given up.
 pub const ATTEMPTS_MAX: u32 = 5;
@@ -88,7 +88,7 @@ pub struct FrameTracker {
     tile_owner: Vec<usize>,
     /// Who has each job, as far as is known: its renderer, or who it was given to.
     job_owner: Vec<Option<usize>>,
-    holders: Vec<Vec<usize>>,
+    holders: Arc<Vec<Vec<usize>>>,
 }
 
 impl FrameTracker {
@@ -111,7 +111,7 @@ impl FrameTracker {
             jobs: jobs.map(|j| j as u32).collect(),
             tile_owner: plan.tiles.iter().map(|t| t.compositor).collect(),
             job_owner: plan.jobs.iter().map(|j| j.renderer).collect(),
-            holders: plan.holders.clone(),
+            holders: Arc::clone(&plan.holders),
         }
     }
 

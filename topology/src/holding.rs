@@ -23,7 +23,10 @@ use crate::{
     upkeep::{Member, Safety, name_hash, next_pledge},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// Bricks on their way to a peer at a time, of one data set.
 pub const FETCHES_MAX: usize = 8;
@@ -38,6 +41,10 @@ const MEETING_MICROS: u64 = 2_000_000;
 const WANTING_MICROS: u64 = 10_000_000;
 /// Most copies of a brick that anybody can want.
 pub const REDUNDANCY_MAX: u32 = 64;
+/// How long a brick that is not pledged any more is held yet: longer than a peer stays in the mesh
+/// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
+/// holding it has said so after this peer decided, and two that decide at once hear of each other.
+const UNPLEDGED_MICROS: u64 = 10_000_000;
 /// How long a refused brick waits before it is asked for elsewhere.
 const REFUSED_MICROS: u64 = 200_000;
 /// While frames are rendered, a fetch is followed by a pause of so many times its own time: a
@@ -108,6 +115,8 @@ pub struct Holding {
     attempts: BTreeMap<BrickIndex, usize>,
     /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
     failures: BTreeMap<PeerId, u32>,
+    /// Since when bricks that are held are not pledged any more.
+    unpledged: BTreeMap<BrickIndex, u64>,
     /// While frames are rendered, no fetch begins before.
     pause_until: u64,
     /// The device has no room for more.
@@ -165,6 +174,7 @@ impl Holding {
             fetches: BTreeMap::new(),
             attempts: BTreeMap::new(),
             failures: BTreeMap::new(),
+            unpledged: BTreeMap::new(),
             pause_until: 0,
             room_max: u32::MAX,
             outdated: true,
@@ -426,26 +436,60 @@ impl Holding {
         u32::try_from(holders).unwrap_or(u32::MAX)
     }
 
-    /// The bricks that may be dropped now: not pledged any more, and held by as many others who
-    /// will go on holding them as there should be, at least one.
+    /// The bricks that may be dropped now: not pledged any more for some time, and held by as many
+    /// others who will go on holding them as there should be, at least one. Where pledged bricks
+    /// wait for the room that they take, one other is enough: full peers that wait for each other to
+    /// take over what they give up would wait for ever.
     #[must_use]
-    pub fn droppable(&self) -> Vec<BrickIndex> {
-        let spare = |b: &BrickIndex| {
-            if self.own.pledged.contains(*b) {
-                return false;
-            }
-            let stay = self.others.values().filter(|a| !a.leaving);
-            let pledging: Vec<_> = stay.filter(|a| a.pledged.contains(*b)).collect();
-            let holding = pledging.iter().filter(|a| a.held.contains(*b)).count();
-            let enough = pledging.len().min(self.redundancy as usize).max(1);
-            holding >= enough
+    pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
+        let own = &self.own;
+        let is_spare = |b: &BrickIndex| own.held.contains(*b) && !own.pledged.contains(*b);
+        self.unpledged.retain(|b, _| is_spare(b));
+        for brick in own.held.iter().filter(is_spare) {
+            self.unpledged.entry(brick).or_insert(now);
+        }
+        let due = self.unpledged.iter();
+        let due = due.filter(|(_, since)| now.saturating_sub(**since) >= UNPLEDGED_MICROS);
+        let (enough, mut scarce): (Vec<_>, Vec<_>) = due
+            .map(|(&b, _)| (self.kept_elsewhere(b), b))
+            .partition(|((holding, wanted), _)| holding >= wanted);
+        scarce.retain(|((holding, _), _)| *holding > 0);
+        scarce.sort_by_key(|&((holding, _), b)| (Reverse(holding), b));
+        scarce.truncate(self.lacking_room().saturating_sub(enough.len()));
+        enough.into_iter().chain(scarce).map(|(_, b)| b).collect()
+    }
+
+    /// How many others hold a brick and will go on holding it, and how many should, at least one. One
+    /// who is silent may be dead.
+    fn kept_elsewhere(&self, brick: BrickIndex) -> (usize, usize) {
+        let stay = self.others.iter().filter(|(_, a)| !a.leaving);
+        let pledging: Vec<_> = stay.filter(|(_, a)| a.pledged.contains(brick)).collect();
+        let holds = |(p, a): &&(&PeerId, &Announcement)| {
+            a.held.contains(brick) && !self.suspects.contains(*p)
         };
-        self.own.held.iter().filter(spare).collect()
+        let holding = pledging.iter().filter(holds).count();
+        let wanted = pledging.len().min(self.redundancy as usize).max(1);
+        (holding, wanted)
+    }
+
+    /// Bricks that are pledged, could be had, and do not fit beside those that are held.
+    fn lacking_room(&self) -> usize {
+        let lacks = |b: &BrickIndex| !self.own.held.contains(*b) && self.can_be_had(*b);
+        let wanted = self.own.pledged.iter().filter(lacks).count();
+        (self.own.held.len() as usize + wanted).saturating_sub(self.own.room as usize)
     }
 
     /// A brick is not held any more: it was dropped, or its memory was lost.
     pub fn dropped(&mut self, brick: BrickIndex) {
         self.own.held.remove(brick);
+        self.settle();
+    }
+
+    /// A brick that was dropped and is pledged again is still in memory: it is held again.
+    pub fn kept(&mut self, brick: BrickIndex) {
+        self.fetches.remove(&brick);
+        self.attempts.remove(&brick);
+        self.own.held.insert(brick);
         self.settle();
     }
 

@@ -54,7 +54,7 @@ impl Mesh {
             let mut quiet = true;
             for n in 0..self.peers.len() {
                 quiet &= !self.peers[n].keep_up(self.now);
-                for brick in self.peers[n].droppable() {
+                for brick in self.peers[n].droppable(self.now) {
                     self.peers[n].dropped(brick);
                     quiet = false;
                 }
@@ -403,4 +403,80 @@ fn a_newcomer_that_meets_the_others_one_by_one_takes_no_more_than_its_share() {
     }
     assert!(newcomer.keep_up(now + MEETING_MICROS));
     assert_eq!(newcomer.announcement().pledged.len(), 128 / 5);
+}
+
+#[test]
+fn peers_that_give_a_brick_up_at_once_do_not_lose_it() {
+    let brick = BrickIndex(7);
+    let with = |pledged: bool| {
+        let mut a = Announcement::expected(64, 8);
+        a.held.insert(brick);
+        if pledged {
+            a.pledged.insert(brick);
+        }
+        a
+    };
+    let mut peers: Vec<Holding> = (0..3).map(|n| holding(n, 8)).collect();
+    for (n, p) in peers.iter_mut().enumerate() {
+        // Each has given it up, and knows of the others only that they hold and pledge it.
+        p.own = with(false);
+        for other in (0..3).filter(|&o| o != n) {
+            assert!(p.heard(&peer(other), with(true), 0));
+        }
+        assert_eq!(p.droppable(0), [], "the others may give it up too");
+    }
+    for (n, p) in peers.iter_mut().enumerate() {
+        for other in (0..3).filter(|&o| o != n) {
+            assert!(p.heard(&peer(other), with(false), 2_000 * MS));
+        }
+        assert_eq!(p.droppable(60_000 * MS), [], "and they did");
+        assert!(p.heard(&peer(9), with(true), 61_000 * MS));
+        p.suspect(&peer(9));
+        assert_eq!(p.droppable(62_000 * MS), [], "it may be dead");
+        p.trust(&peer(9));
+        assert_eq!(
+            p.droppable(62_000 * MS),
+            [brick],
+            "somebody goes on holding it"
+        );
+        p.dropped(brick);
+        p.kept(brick);
+        assert!(p.announcement().held.contains(brick));
+    }
+}
+
+#[test]
+fn full_peers_do_not_wait_for_each_other_for_ever() {
+    // It holds 0 and 1, pledges 2 and 3, has room for two; others took over 0 once, 1 twice of
+    // thrice.
+    let mut a = holding(0, 2);
+    let set = |bricks: &[u32]| {
+        let mut set = BrickSet::new(64);
+        bricks
+            .iter()
+            .for_each(|&b| assert!(set.insert(BrickIndex(b))));
+        set
+    };
+    a.redundancy = 3;
+    (a.own.held, a.own.pledged) = (set(&[0, 1]), set(&[2, 3]));
+    for (n, held) in [(1, &[1, 2][..]), (2, &[1, 2]), (3, &[2])] {
+        let other = Announcement {
+            held: set(held),
+            pledged: set(&[0, 1, 2]),
+            ..Announcement::expected(64, 3)
+        };
+        assert!(a.heard(&peer(n), other, 0));
+    }
+    assert_eq!(a.droppable(0), []);
+    // 3 cannot be had, so one place is enough; nobody else holds 0.
+    assert_eq!(a.droppable(UNPLEDGED_MICROS), [BrickIndex(1)]);
+    a.dropped(BrickIndex(1));
+    assert_eq!(a.droppable(2 * UNPLEDGED_MICROS), []);
+    a.own.room = 4;
+    a.own.held.insert(BrickIndex(1));
+    assert_eq!(
+        a.droppable(3 * UNPLEDGED_MICROS),
+        [],
+        "there is room for all"
+    );
 }

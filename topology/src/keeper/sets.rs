@@ -151,7 +151,7 @@ impl Keeper {
             let room = set.room_in(self.hello.memory_bytes.saturating_sub(others));
             set.holding.set_room(room);
             self.dirty |= set.holding.keep_up(self.now);
-            for brick in set.holding.droppable() {
+            for brick in set.holding.droppable(self.now) {
                 set.holding.dropped(brick);
                 dropped.push((data_set, brick));
             }
@@ -160,13 +160,30 @@ impl Keeper {
         for (data_set, brick) in dropped {
             self.dropping
                 .push((self.now + DROP_MICROS, data_set, brick));
-            out.push(KeeperOutput::Dropped(data_set, brick));
             out.push(KeeperOutput::Roster(data_set));
             self.dirty = true;
         }
+        self.keep_dropped(out);
         self.make_room(out);
         for data_set in self.order.clone() {
             self.fetch(data_set, out);
+        }
+    }
+
+    /// Holds again what was dropped, is pledged again, and still in memory.
+    fn keep_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
+        let sets = &self.sets;
+        let is_wanted = |d: &mut (u64, Digest, BrickIndex)| {
+            let set = sets.get(&d.1);
+            set.is_some_and(|s| s.holding.announcement().pledged.contains(d.2))
+        };
+        let again: Vec<_> = self.dropping.extract_if(.., is_wanted).collect();
+        for (_, data_set, brick) in again {
+            if let Some(set) = self.sets.get_mut(&data_set) {
+                set.holding.kept(brick);
+                out.push(KeeperOutput::Roster(data_set));
+                self.dirty = true;
+            }
         }
     }
 
@@ -178,8 +195,6 @@ impl Keeper {
             return;
         };
         while let Some((brick, origin)) = set.holding.next_fetch(self.now, rendering, unfreed) {
-            // It may be in memory yet, to be freed soon.
-            self.dropping.retain(|d| (d.1, d.2) != (data_set, brick));
             out.push(match origin {
                 Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
                 Origin::Peer(from) => {
@@ -226,6 +241,7 @@ impl Keeper {
             let set = self.sets.get(&data_set);
             if set.is_none_or(|s| !s.holding.announcement().held.contains(brick)) {
                 out.push(KeeperOutput::Unload(data_set, brick));
+                out.push(KeeperOutput::Dropped(data_set, brick));
             }
         }
     }
