@@ -24,7 +24,7 @@ use brickmesh_topology::{
     keeper::FrameTimes,
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
-    taking_part::{Candidate, attempt_micros, taking_part},
+    taking_part::{Candidate, attempt_micros, taking_part, waits_for_silent},
 };
 use pending::{Pending, Run, finish};
 use std::{
@@ -36,8 +36,8 @@ use tokio::sync::oneshot;
 
 /// Frames that may be under way at a time; more are refused.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
-/// How long a frame waits for somebody who holds a brick: peers that are silent come back within
-/// this, or are gone.
+/// How long a frame waits for who holds a brick: peers that are silent come back within this, or are
+/// gone.
 const NOBODY_MAX: Duration = Duration::from_secs(10);
 /// Roster and cost digests remembered as sent to a peer.
 const SENT_MAX: usize = 32;
@@ -167,11 +167,12 @@ impl Requester {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
             ..e.clone()
         };
-        let part = taking_part(candidates, &p.without.peers).into_iter();
-        let roster = Roster::new(part.map(with_speed));
-        if roster.entries().is_empty() {
+        let part = taking_part(candidates, &p.without.peers);
+        let may_wait = p.started.elapsed() < NOBODY_MAX;
+        if part.is_empty() || may_wait && waits_for_silent(candidates, &part) {
             return Err(nobody);
         }
+        let roster = Roster::new(part.into_iter().map(with_speed));
         let costs = self.costs.get(&p.ask.data_set).cloned().unwrap_or_default();
         let start = Instant::now();
         let visible = self.visibility.cells(manifest, &p.ask.transfer);

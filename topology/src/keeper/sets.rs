@@ -10,9 +10,10 @@ use crate::{
     manifest::Manifest,
     membership::Health,
     peer::PeerId,
+    roster::RosterEntry,
     taking_part::Candidate,
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 /// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
 /// manifest would be larger than a message can be.
@@ -310,22 +311,26 @@ impl Keeper {
     }
 
     /// The manifest of a data set that is open, and who can take part in its frames: this peer and
-    /// those that are well and hear it.
+    /// all others of the mesh, suspects too, so that frames can wait for them.
     #[must_use]
     pub fn candidates(&self, data_set: Digest) -> Option<(&Arc<Manifest>, Vec<Candidate>)> {
         let set = self.sets.get(&data_set)?;
-        let hears = |p: &PeerId| {
-            let record = self.members.record(p);
-            self.members.health(p) == Some(Health::Well)
-                && record.is_some_and(|m| !m.vitals.suspects.contains(&self.local))
+        let is_known = |p: &PeerId| self.members.health(p).is_some();
+        let candidate = |entry: RosterEntry| {
+            let peer = &entry.peer;
+            let record = self.members.record(peer);
+            let suspects = record.map(|m| m.vitals.suspects.clone());
+            let suspects = suspects.unwrap_or_default();
+            let is_silent = self.members.is_silent(peer) || suspects.contains(&self.local);
+            Candidate {
+                is_late: !is_silent && self.members.health(peer) == Some(Health::Suspect),
+                is_silent,
+                suspects,
+                entry,
+            }
         };
-        let suspects = |p: &PeerId| self.members.record(p).map(|m| m.vitals.suspects.clone());
-        let entries = set.holding.roster(hears).into_iter();
-        let candidates = entries.map(|entry| Candidate {
-            suspects: suspects(&entry.peer).unwrap_or_else(BTreeSet::new),
-            entry,
-        });
-        Some((&set.manifest, candidates.collect()))
+        let entries = set.holding.roster(is_known).into_iter();
+        Some((&set.manifest, entries.map(candidate).collect()))
     }
 
     /// The manifest of a data set that is open.

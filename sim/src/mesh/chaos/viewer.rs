@@ -15,7 +15,7 @@ use brickmesh_topology::{
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
-    taking_part::{Candidate, LeftOut, attempt_micros, taking_part},
+    taking_part::{Candidate, LeftOut, attempt_micros, taking_part, waits_for_silent},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use std::{
 
 /// Roster and cost digests remembered as sent to a peer.
 const SENT_MAX: usize = 32;
-/// How long a frame waits for anybody who holds anything, microseconds.
+/// How long a frame waits for who holds a brick, microseconds, as the actor does.
 const NOBODY_MICROS: u64 = 10_000_000;
 
 /// See the module.
@@ -160,8 +160,13 @@ impl Viewer {
             ..e.clone()
         };
         let entries = taking_part(&self.candidates, &p.without.peers);
+        let may_wait = env.now() < p.asked + NOBODY_MICROS;
+        let waits = may_wait && waits_for_silent(&self.candidates, &entries);
         let roster = Roster::new(entries.into_iter().map(with_speed));
-        if roster.entries().is_empty() {
+        if roster.entries().is_empty() || waits {
+            if !may_wait {
+                return self.finish(env, number, true);
+            }
             let attempt = p.attempt;
             let end = Event::Deadline(FrameId { number, attempt });
             let left = (p.asked + NOBODY_MICROS).saturating_sub(env.now());
@@ -234,10 +239,7 @@ impl Viewer {
     /// An attempt's time is over.
     pub(super) fn deadline(&mut self, env: &mut Environment, frame: FrameId) {
         if self.is_waiting(frame.number) {
-            let asked = self.pending.get(&frame.number).map(|p| p.asked);
-            if asked.is_some_and(|asked| asked + NOBODY_MICROS <= env.now()) {
-                self.finish(env, frame.number, true);
-            }
+            self.begin(env, frame.number);
         } else if self.apply(env, frame, FrameInput::Deadline) {
             // The picture is whole, and only times are missing.
             self.deliver(env, frame.number);
