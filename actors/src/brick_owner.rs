@@ -15,15 +15,17 @@ pub use inputs::{
 use crate::{
     bus::Lane,
     data_set::BrickSource,
+    manifest_message::manifest_lane,
     messages::Message,
     outbox::Outbox,
-    raycaster::Raycaster,
+    raycaster::{DeviceNews, Raycaster},
     requester::{Requester, RequesterInput},
     scheduler::{Scheduler, SchedulerInput},
 };
 use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
+    holding::Origin,
     keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
     membership::Health,
 };
@@ -35,6 +37,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::oneshot;
+use transfer::Giving;
 
 /// See the module.
 #[derive(Debug)]
@@ -43,12 +46,17 @@ pub struct BrickOwner {
     raycaster: Addr<Raycaster>,
     scheduler: Addr<Scheduler>,
     requester: Addr<Requester>,
+    /// What bricks may take on a device that has as much.
+    memory_bytes: u64,
+    /// How often the device was lost.
+    device_generation: u64,
     keep_copies: bool,
     clock: Instant,
     keeper: Keeper,
     sources: BTreeMap<Digest, Arc<dyn BrickSource>>,
     /// Host copies, to give to others.
     copies: BTreeMap<(Digest, BrickIndex), Bytes>,
+    giving: Giving,
     peer_log: PeerLog,
     /// Who waits for the goodbye.
     waiting: Vec<oneshot::Sender<()>>,
@@ -66,10 +74,17 @@ pub struct OwnerLines {
 }
 
 impl BrickOwner {
-    /// An owner without data sets. `keep_copies`: keep a copy of each brick in host memory to
-    /// give to others (free on a CPU device, which shares it), and the source's too.
+    /// An owner without data sets; bricks may take `memory_bytes` where the device has as much.
+    /// `keep_copies`: keep a copy of each brick in host memory to give to others (free on a CPU
+    /// device, which shares it), and the source's too.
     #[must_use]
-    pub fn new(outbox: Outbox, lines: OwnerLines, hello: Hello, keep_copies: bool) -> Self {
+    pub fn new(
+        outbox: Outbox,
+        lines: OwnerLines,
+        hello: Hello,
+        memory_bytes: u64,
+        keep_copies: bool,
+    ) -> Self {
         let born = SystemTime::now().duration_since(UNIX_EPOCH);
         let born = born.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
         Self {
@@ -78,10 +93,13 @@ impl BrickOwner {
             raycaster: lines.raycaster,
             scheduler: lines.scheduler,
             requester: lines.requester,
+            memory_bytes,
+            device_generation: 0,
             keep_copies,
             clock: Instant::now(),
             sources: BTreeMap::new(),
             copies: BTreeMap::new(),
+            giving: Giving::default(),
             peer_log: PeerLog::default(),
             waiting: Vec::new(),
         }
@@ -103,8 +121,12 @@ impl BrickOwner {
                     }
                 }
                 KeeperOutput::Send(to, message) => self.send(&to, message, ctx),
-                KeeperOutput::Load(data_set, brick, _) => {
+                KeeperOutput::Load(data_set, brick, Origin::Peer(_)) => {
                     self.load(data_set, brick, bytes.clone(), ctx);
+                }
+                KeeperOutput::Load(data_set, brick, Origin::Source) => {
+                    let copy = self.copies.get(&(data_set, brick)).cloned();
+                    self.load(data_set, brick, copy, ctx);
                 }
                 other => self.carry_out(other, ctx),
             }
@@ -145,15 +167,35 @@ impl BrickOwner {
             KeeperMessage::BrickRequest { data_set, brick } => Some((data_set, brick)),
             _ => None,
         };
-        let sent = self
-            .outbox
-            .send(to, Lane::Control, Message::Keeper(message));
+        let lane = match message {
+            KeeperMessage::Open { ref manifest, .. } => {
+                manifest_lane(manifest.grid().brick_count())
+            }
+            _ => Lane::Control,
+        };
+        let sent = self.outbox.send(to, lane, Message::Keeper(message));
         if let Err(error) = sent {
             // All but requests is said again soon.
             tracing::debug!(peer = to.short(), %error, "a message was not sent");
             if let Some((data_set, brick)) = asked {
                 self.step(KeeperInput::NotAsked(data_set, brick), None, ctx);
             }
+        }
+    }
+
+    /// What the keeper is to know of the device.
+    fn device_news(&mut self, news: DeviceNews) -> KeeperInput {
+        match news {
+            DeviceNews::Lost { generation, why } => {
+                self.device_generation = generation;
+                let copies = self.copies.keys().copied().collect();
+                KeeperInput::DeviceLost { why, copies }
+            }
+            DeviceNews::Opened(info) => KeeperInput::DeviceOpened {
+                device: info.name,
+                memory_bytes: self.memory_bytes.min(info.memory_bytes),
+            },
+            DeviceNews::GaveUp(key) => KeeperInput::GaveUp(key.data_set, key.brick),
         }
     }
 
@@ -238,12 +280,16 @@ impl Handler<OwnerInput> for BrickOwner {
     fn handle(&mut self, input: OwnerInput, ctx: &mut Self::Context) {
         let (input, bytes) = match input {
             OwnerInput::Connected(peer) => (KeeperInput::Connected(peer), None),
-            OwnerInput::Lost(peer) => (KeeperInput::Lost(peer), None),
+            OwnerInput::Lost(peer) => {
+                self.giving.forget(&peer);
+                (KeeperInput::Lost(peer), None)
+            }
             OwnerInput::Rendering => (KeeperInput::Rendering, None),
             OwnerInput::Speed(millionths) => (KeeperInput::Speed(millionths), None),
             OwnerInput::Delivered(times) => (KeeperInput::Delivered(times), None),
             OwnerInput::Late(peers) => (KeeperInput::Late(peers), None),
-            OwnerInput::Said(from, Message::Keeper(message)) => {
+            OwnerInput::Device(news) => (self.device_news(news), None),
+            OwnerInput::Said(from, Message::Keeper(message), _held) => {
                 if let KeeperMessage::BrickRefused { brick, why, .. } = &message {
                     tracing::debug!(
                         peer = from.short(),
@@ -261,8 +307,9 @@ impl Handler<OwnerInput> for BrickOwner {
                     brick,
                     bytes,
                 },
+                _held,
             ) => (KeeperInput::Brick(from, data_set, brick), Some(bytes)),
-            OwnerInput::Said(from, _) => {
+            OwnerInput::Said(from, ..) => {
                 tracing::warn!(peer = from.short(), "a message came to the wrong actor");
                 return;
             }

@@ -11,6 +11,8 @@ use std::fmt::Debug;
 /// Largest message in bytes: a brick of the largest edge, 4 bytes a voxel, does not fit; import
 /// refuses such bricks.
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
+/// Largest message on [`Lane::Control`] in bytes: those are many, and go before all others.
+const CONTROL_BYTES_MAX: usize = 16 << 20;
 /// Events that wait for the peer's actors before the bus stops reading.
 pub const EVENTS_MAX: usize = 1024;
 
@@ -21,8 +23,19 @@ pub enum Lane {
     Control,
     /// Sub-images and tiles.
     Pixels,
-    /// Bricks.
+    /// Bricks, and the manifests that name them.
     Bricks,
+}
+
+impl Lane {
+    /// Largest message, in bytes.
+    #[must_use]
+    pub fn message_bytes_max(self) -> usize {
+        match self {
+            Self::Control => CONTROL_BYTES_MAX,
+            Self::Pixels | Self::Bricks => MESSAGE_BYTES_MAX,
+        }
+    }
 }
 
 /// Why a message was not taken.
@@ -43,11 +56,13 @@ pub enum BusError {
         /// Lane.
         lane: Lane,
     },
-    /// The message is larger than [`MESSAGE_BYTES_MAX`].
-    #[error("a message of {bytes} bytes is above the limit of {MESSAGE_BYTES_MAX}")]
+    /// The message is larger than [`Lane::message_bytes_max`].
+    #[error("a message of {bytes} bytes is above the limit of {}", lane.message_bytes_max())]
     TooLarge {
         /// Its size.
         bytes: usize,
+        /// Lane.
+        lane: Lane,
     },
 }
 

@@ -4,28 +4,45 @@
 //! Invariant: a tile is blended in the plan's order, front to back, whatever the order of
 //! arrival; each job of it exactly once, whoever rendered it. A partial of another plan is not
 //! blended.
+//! Invariant: memory is bounded, by bytes: partials on their way here by the bus or by the outbox,
+//! those that came early by [`EARLY_BYTES_MAX`], tiles by [`TILE_BYTES_MAX`] and runs that wait in
+//! them by [`WAITING_BYTES_MAX`]. A frame for which there is no room is refused.
+
+mod early;
+mod open_tile;
 
 use crate::{
+    budget::{Held, Room},
     bus::Lane,
-    messages::{FrameId, Message, Partial, Pixels, TilePart},
+    messages::{FrameId, Message, Partial, decode},
     outbox::Outbox,
 };
 use actix::{Actor, Handler, SyncContext};
-use brickmesh_shaders::SubImage;
 use brickmesh_topology::{PeerId, frame_plan::FramePlan};
+use bytes::Bytes;
+use early::{Early, Sent};
+use open_tile::OpenTile;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
 };
 
 /// Frames of one requester that are composited at a time; older ones are dropped.
 const FRAMES_MAX: usize = 16;
 /// Bytes of partials that wait for their frame to be announced; older ones are dropped.
-const EARLY_BYTES_MAX: usize = 256 << 20;
+pub const EARLY_BYTES_MAX: usize = 128 << 20;
+/// Bytes of tiles that are being blended, of all frames; one frame alone may have more. 16 a pixel,
+/// of the tiles that this peer blends: four pictures of 7680 x 4320 fit.
+pub const TILE_BYTES_MAX: usize = 2 << 30;
+/// Bytes of runs that wait for what they follow on, of all frames.
+pub const WAITING_BYTES_MAX: usize = 512 << 20;
+
+/// Messages that may wait for the compositor, besides those from this peer: small ones take more
+/// memory than their bytes say.
+pub const MESSAGES_MAX: u32 = 4096;
 
 /// Announces a frame: partials of it may come.
-#[derive(Clone, Debug, actix::Message)]
+#[derive(Debug, actix::Message)]
 #[rtype(result = "()")]
 pub struct ExpectFrame {
     /// Who asked.
@@ -34,6 +51,8 @@ pub struct ExpectFrame {
     pub frame: FrameId,
     /// Its plan.
     pub plan: Arc<FramePlan>,
+    /// What it takes of the frames that may be under way to the compositor.
+    pub room: Room,
 }
 
 /// Frames are over: nobody waits for their tiles.
@@ -52,10 +71,17 @@ pub struct ForgetFrames {
 pub struct TakePartial {
     /// Its renderer.
     pub from: PeerId,
-    /// What it says.
-    pub partial: Box<Partial>,
-    /// Its size on the wire; 0 from this peer.
-    pub bytes: u64,
+    /// What arrived.
+    pub arrived: Arrived,
+}
+
+/// How a partial arrives. Its bytes count as under way until this is dropped.
+#[derive(Debug)]
+pub enum Arrived {
+    /// From another peer: a message as it came over the bus, one of [`MESSAGES_MAX`].
+    Encoded(Bytes, Room),
+    /// From this peer.
+    Own(Box<Partial>, Held),
 }
 
 /// The requester awaits tiles though all jobs are done: it is to be told what they lack.
@@ -73,28 +99,13 @@ pub struct TilesDue {
 pub struct Compositor {
     outbox: Outbox,
     frames: BTreeMap<(PeerId, FrameId), Frame>,
-    early: VecDeque<TakePartial>,
-    early_bytes: usize,
+    early: Early,
 }
 
 #[derive(Debug)]
 struct Frame {
     plan: Arc<FramePlan>,
     tiles: BTreeMap<u32, OpenTile>,
-}
-
-/// A tile that still awaits partials.
-#[derive(Debug)]
-struct OpenTile {
-    /// Number of jobs to blend.
-    count: usize,
-    /// How many of them are blended.
-    blended: usize,
-    image: SubImage,
-    /// Runs that came before what they follow on: by their first job, how many, and their pixels.
-    waiting: BTreeMap<usize, (usize, SubImage)>,
-    composite_micros: u64,
-    received_bytes: u64,
 }
 
 impl Compositor {
@@ -104,140 +115,102 @@ impl Compositor {
         Self {
             outbox,
             frames: BTreeMap::new(),
-            early: VecDeque::new(),
-            early_bytes: 0,
+            early: Early::new(EARLY_BYTES_MAX),
         }
     }
 
-    fn take(&mut self, taken: TakePartial) {
-        let key = taken.key();
+    fn take(&mut self, sent: Sent) {
+        let key = sent.key();
         let Some(frame) = self.frames.get_mut(&key) else {
-            self.keep_early(taken);
+            self.early.keep(sent);
             return;
         };
-        if frame.plan.index_of(&taken.from).is_none() {
+        if frame.plan.index_of(&sent.from).is_none() {
             tracing::warn!(
-                peer = taken.from.short(),
+                peer = sent.from.short(),
                 "a partial of a peer that does not take part was dropped"
             );
             return;
         }
-        if taken.partial.plan != frame.plan.digest {
+        if sent.partial.plan != frame.plan.digest {
             let diverged = Message::Diverged {
                 frame: key.1,
-                peer: taken.from.as_str().to_owned(),
+                peer: sent.from.as_str().to_owned(),
             };
             self.outbox.send_or_log(&key.0, Lane::Control, diverged);
             return;
         }
-        let share = taken.bytes / taken.partial.tiles.len().max(1) as u64;
-        for part in &taken.partial.tiles {
-            let Some(open) = frame.tiles.get_mut(&part.tile) else {
+        frame.take(&key, &sent, &self.outbox);
+        if frame.tiles.is_empty() {
+            self.frames.remove(&key);
+        }
+        let waiting: usize = self.frames.values().map(Frame::waiting_bytes).sum();
+        if waiting > WAITING_BYTES_MAX {
+            self.frames.remove(&key);
+            self.refuse(&key, "too much waits to be blended here");
+        }
+    }
+
+    /// Tells the requester that its frame does not come from here.
+    fn refuse(&self, (requester, frame): &(PeerId, FrameId), why: &str) {
+        let failed = Message::FrameFailed {
+            frame: *frame,
+            why: why.to_owned(),
+        };
+        self.outbox.send_or_log(requester, Lane::Control, failed);
+    }
+
+    /// Forgets the oldest frames of a requester that has more than its share.
+    fn forget_old(&mut self, requester: &PeerId) {
+        let of_requester = self.frames.keys().filter(|(r, _)| r == requester);
+        let old: Vec<_> = of_requester.rev().skip(FRAMES_MAX).cloned().collect();
+        old.iter().for_each(|k| drop(self.frames.remove(k)));
+    }
+}
+
+impl Frame {
+    /// The tiles of a plan that this peer blends.
+    fn new(plan: Arc<FramePlan>, local: &PeerId) -> Self {
+        let tiles = plan.tiles_of(local).map(|(index, tile)| {
+            let count = plan.tile_jobs.of_tile(index).len();
+            let number = u32::try_from(index).unwrap_or(u32::MAX);
+            (number, OpenTile::new(tile.rect, count))
+        });
+        let tiles = tiles.filter(|(_, tile)| !tile.is_whole()).collect();
+        Self { plan, tiles }
+    }
+
+    fn tile_bytes(&self) -> usize {
+        self.tiles.values().map(OpenTile::image_bytes).sum()
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.tiles.values().map(OpenTile::waiting_bytes).sum()
+    }
+
+    /// Takes a peer's runs, and sends the tiles that are whole with them.
+    fn take(&mut self, key: &(PeerId, FrameId), sent: &Sent, outbox: &Outbox) {
+        let share = sent.wire_bytes / sent.partial.tiles.len().max(1) as u64;
+        for part in &sent.partial.tiles {
+            let Some(open) = self.tiles.get_mut(&part.tile) else {
                 continue;
             };
-            if let Err(why) = open.take(&frame.plan, part, share) {
+            if let Err(why) = open.take(&self.plan, part, share) {
                 tracing::warn!(
-                    peer = taken.from.short(),
+                    peer = sent.from.short(),
                     tile = part.tile,
                     why,
                     "a partial was dropped"
                 );
                 continue;
             }
-            if open.blended == open.count {
-                let message = open.message(key.1, &frame.plan, part.tile);
-                frame.tiles.remove(&part.tile);
-                if let Err(error) = self.outbox.send_patiently(&key.0, Lane::Pixels, message) {
+            if open.is_whole() {
+                let message = open.message(key.1, &self.plan, part.tile);
+                self.tiles.remove(&part.tile);
+                if let Err(error) = outbox.send_patiently(&key.0, Lane::Pixels, message) {
                     tracing::warn!(peer = key.0.short(), %error, "a tile was not sent");
                 }
             }
-        }
-        if frame.tiles.is_empty() {
-            self.frames.remove(&key);
-        }
-    }
-
-    fn keep_early(&mut self, taken: TakePartial) {
-        self.early_bytes += taken.size();
-        self.early.push_back(taken);
-        while self.early_bytes > EARLY_BYTES_MAX {
-            let Some(oldest) = self.early.pop_front() else {
-                break;
-            };
-            self.early_bytes -= oldest.size();
-            tracing::debug!(
-                peer = oldest.from.short(),
-                "a partial of an unknown frame was dropped"
-            );
-        }
-    }
-}
-
-impl TakePartial {
-    /// The frame that it is of.
-    fn key(&self) -> (PeerId, FrameId) {
-        (PeerId::new(&self.partial.requester), self.partial.frame)
-    }
-
-    /// Bytes that it keeps in memory, about.
-    fn size(&self) -> usize {
-        let part = |p: &TilePart| size_of::<TilePart>() + p.pixels.bytes.len();
-        let parts: usize = self.partial.tiles.iter().map(part).sum();
-        size_of::<Self>() + size_of::<Partial>() + self.partial.requester.len() + parts
-    }
-}
-
-impl OpenTile {
-    /// Takes a run and blends as far as the order allows.
-    fn take(&mut self, plan: &FramePlan, part: &TilePart, bytes: u64) -> Result<(), &'static str> {
-        let (first, count) = (part.first as usize, part.count as usize);
-        let end = first.saturating_add(count);
-        let jobs = plan.tile_jobs.of_tile(part.tile as usize);
-        let jobs = jobs.get(first..end).ok_or("no such jobs in this tile")?;
-        let around = jobs.iter().map(|j| j.1).reduce(|a, b| a.around(&b));
-        let around = around.ok_or("no jobs")?;
-        let before = self.waiting.range(..end).next_back();
-        if first < self.blended || before.is_some_and(|(&f, w)| f + w.0 > first) {
-            return Err("came twice");
-        }
-        let pixels = &part.pixels;
-        let empty = pixels.rect.pixel_count() == 0;
-        if !empty && around.intersection(&pixels.rect) != Some(pixels.rect) {
-            return Err("pixels outside of its jobs");
-        }
-        let image = pixels
-            .image()
-            .ok_or("pixels of a wrong length, or not finite")?;
-        let start = Instant::now();
-        self.waiting.insert(first, (count, image));
-        while let Some((jobs, next)) = self.waiting.remove(&self.blended) {
-            self.image.blend_behind(&next);
-            self.blended += jobs;
-        }
-        self.composite_micros += u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.received_bytes += bytes;
-        Ok(())
-    }
-
-    /// Jobs that did not come yet.
-    fn lacking(&self, plan: &FramePlan, tile: u32) -> impl Iterator<Item = u32> {
-        let jobs = plan.tile_jobs.of_tile(tile as usize).iter().enumerate();
-        let waits = move |at: usize| {
-            let before = self.waiting.range(..=at).next_back();
-            before.is_some_and(|(&first, run)| at < first + run.0)
-        };
-        let lacking = jobs.skip(self.blended).filter(move |(at, _)| !waits(*at));
-        lacking.filter_map(|(_, &(job, _))| u32::try_from(job).ok())
-    }
-
-    fn message(&self, frame: FrameId, plan: &FramePlan, tile: u32) -> Message {
-        Message::Tile {
-            frame,
-            plan: plan.digest,
-            tile,
-            pixels: Pixels::of(&self.image.trimmed()),
-            composite_micros: self.composite_micros,
-            received_bytes: self.received_bytes,
         }
     }
 }
@@ -250,43 +223,20 @@ impl Handler<ExpectFrame> for Compositor {
     type Result = ();
 
     fn handle(&mut self, expect: ExpectFrame, _: &mut Self::Context) {
-        let local = self.outbox.local().clone();
-        let mut tiles = BTreeMap::new();
-        for (index, tile) in expect.plan.tiles_of(&local) {
-            let count = expect.plan.tile_jobs.of_tile(index).len();
-            if count > 0 {
-                let open = OpenTile {
-                    count,
-                    blended: 0,
-                    image: SubImage::transparent(tile.rect),
-                    waiting: BTreeMap::new(),
-                    composite_micros: 0,
-                    received_bytes: 0,
-                };
-                tiles.insert(u32::try_from(index).unwrap_or(u32::MAX), open);
-            }
-        }
-        let key = (expect.requester.clone(), expect.frame);
-        if tiles.is_empty() {
+        let key = (expect.requester, expect.frame);
+        let frame = Frame::new(expect.plan, self.outbox.local());
+        if frame.tiles.is_empty() {
             return;
         }
-        self.frames.insert(
-            key.clone(),
-            Frame {
-                plan: expect.plan,
-                tiles,
-            },
-        );
-        let of_requester = self.frames.keys().filter(|(r, _)| *r == expect.requester);
-        let old: Vec<_> = of_requester.rev().skip(FRAMES_MAX).cloned().collect();
-        old.iter().for_each(|k| drop(self.frames.remove(k)));
-        let (mine, others) = std::mem::take(&mut self.early)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|t| t.key() == key);
-        self.early = others;
-        for taken in mine {
-            self.early_bytes -= taken.size();
-            self.take(taken);
+        let taken: usize = self.frames.values().map(Frame::tile_bytes).sum();
+        if taken > 0 && taken + frame.tile_bytes() > TILE_BYTES_MAX {
+            self.refuse(&key, "too many pixels are under way here");
+            return;
+        }
+        self.frames.insert(key.clone(), frame);
+        self.forget_old(&key.0);
+        for sent in self.early.take(|of| *of == key) {
+            self.take(sent);
         }
     }
 }
@@ -295,7 +245,25 @@ impl Handler<TakePartial> for Compositor {
     type Result = ();
 
     fn handle(&mut self, taken: TakePartial, _: &mut Self::Context) {
-        self.take(taken);
+        let TakePartial { from, arrived } = taken;
+        let sent = |from, partial, wire_bytes| Sent {
+            from,
+            partial,
+            wire_bytes,
+        };
+        match arrived {
+            // The room is given back when it is blended, or kept under another bound.
+            Arrived::Own(partial, _held) => self.take(sent(from, partial, 0)),
+            Arrived::Encoded(bytes, _room) => match decode(&bytes) {
+                Ok(Message::Partial(partial)) => {
+                    self.take(sent(from, partial, bytes.len() as u64));
+                }
+                Ok(_) => tracing::warn!(peer = from.short(), "a message came to the wrong actor"),
+                Err(error) => {
+                    tracing::warn!(peer = from.short(), %error, "a message was dropped");
+                }
+            },
+        }
     }
 }
 
@@ -329,7 +297,6 @@ impl Handler<ForgetFrames> for Compositor {
             *requester == forget.requester && forget.frame.is_none_or(|f| f == *frame)
         };
         self.frames.retain(|key, _| !over(key));
-        self.early.retain(|taken| !over(&taken.key()));
-        self.early_bytes = self.early.iter().map(TakePartial::size).sum();
+        drop(self.early.take(over));
     }
 }

@@ -23,7 +23,7 @@ pub trait BrickSource: Send + Sync + Debug {
     /// [`SourceError`] where the brick cannot be read or is damaged.
     fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError>;
 
-    /// Frees the memory of a brick that is kept for reading; it cannot be read again. A source
-    /// on disk has nothing to free.
+    /// Frees the memory of a brick that is kept for reading; to read it again may take long, or not
+    /// be possible. A source on disk has nothing to free.
     fn release(&self, _brick: BrickIndex) {}
 }

@@ -5,10 +5,13 @@
 //! Not here: sockets (node), decisions (topology), kernels (shaders).
 
 pub mod brick_owner;
+pub mod budget;
 pub mod bus;
 pub mod compositor;
 pub mod data_set;
+pub mod device_slot;
 pub mod local_bus;
+pub mod manifest_message;
 pub mod messages;
 pub mod outbox;
 pub mod parcels;

@@ -1,7 +1,10 @@
-//! A bus between peers of one process: bounded channels, no sockets. For `demo`, `--peers N` and
-//! tests; every message is encoded and decoded as on a network.
+//! A bus between peers of one process: channels bounded by messages and by bytes, no sockets. For
+//! `demo`, `--peers N` and tests; every message is encoded and decoded as on a network.
 
-use crate::bus::{Bus, BusError, BusEvent, EVENTS_MAX, Lane, MESSAGE_BYTES_MAX};
+use crate::{
+    budget::{Budget, Room},
+    bus::{Bus, BusError, BusEvent, EVENTS_MAX, Lane},
+};
 use brickmesh_topology::PeerId;
 use bytes::Bytes;
 use std::{
@@ -10,7 +13,29 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-type Inboxes = Arc<Mutex<BTreeMap<PeerId, mpsc::Sender<BusEvent>>>>;
+/// Bytes that may be under way to one peer.
+const INBOX_BYTES_MAX: u32 = 256 << 20;
+
+type Inboxes = Arc<Mutex<BTreeMap<PeerId, Inbox>>>;
+
+/// The way to a peer.
+#[derive(Clone, Debug)]
+struct Inbox {
+    events: mpsc::Sender<BusEvent>,
+    bytes: Budget,
+}
+
+/// A message under way; its room is free again when the last of it is dropped.
+struct UnderWay {
+    message: Bytes,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for UnderWay {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
+}
 
 /// The hub of an in-process mesh.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +62,14 @@ impl LocalHub {
         let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
         for (other, inbox) in inboxes.iter() {
             // The channels are fresh or drained: a mesh larger than their bound is not local.
-            notify(inbox, BusEvent::Connected(peer.clone()));
+            notify(&inbox.events, BusEvent::Connected(peer.clone()));
             notify(&sender, BusEvent::Connected(other.clone()));
         }
-        inboxes.insert(peer.clone(), sender);
+        let inbox = Inbox {
+            events: sender,
+            bytes: Budget::new(INBOX_BYTES_MAX),
+        };
+        inboxes.insert(peer.clone(), inbox);
         let bus = LocalBus {
             local: peer.clone(),
             inboxes: Arc::clone(&self.inboxes),
@@ -54,7 +83,7 @@ impl LocalHub {
         inboxes.remove(peer);
         inboxes
             .values()
-            .for_each(|inbox| notify(inbox, BusEvent::Lost(peer.clone())));
+            .for_each(|inbox| notify(&inbox.events, BusEvent::Lost(peer.clone())));
     }
 }
 
@@ -70,10 +99,9 @@ impl Bus for LocalBus {
     }
 
     fn send(&self, to: &PeerId, lane: Lane, message: Bytes) -> Result<(), BusError> {
-        if message.len() > MESSAGE_BYTES_MAX {
-            return Err(BusError::TooLarge {
-                bytes: message.len(),
-            });
+        let bytes = message.len();
+        if bytes > lane.message_bytes_max() {
+            return Err(BusError::TooLarge { bytes, lane });
         }
         let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
         // A peer that was cut off is heard by nobody.
@@ -81,15 +109,21 @@ impl Bus for LocalBus {
             .get(to)
             .filter(|_| inboxes.contains_key(&self.local));
         let inbox = inbox.ok_or_else(|| BusError::NotConnected { peer: to.clone() })?;
+        let full = || BusError::QueueFull {
+            peer: to.clone(),
+            lane,
+        };
+        let room = inbox.bytes.try_take(message.len()).ok_or_else(full)?;
+        let message = UnderWay {
+            message,
+            _room: room,
+        };
         let event = BusEvent::Received {
             from: self.local.clone(),
-            message,
+            message: Bytes::from_owner(message),
         };
-        inbox.try_send(event).map_err(|e| match e {
-            mpsc::error::TrySendError::Full(_) => BusError::QueueFull {
-                peer: to.clone(),
-                lane,
-            },
+        inbox.events.try_send(event).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(_) => full(),
             mpsc::error::TrySendError::Closed(_) => BusError::NotConnected { peer: to.clone() },
         })
     }
@@ -98,6 +132,7 @@ impl Bus for LocalBus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus::MESSAGE_BYTES_MAX;
 
     #[test]
     fn messages_arrive_in_order_until_the_queue_is_full() {
@@ -120,6 +155,25 @@ mod tests {
             };
             assert_eq!(message, n.to_string());
         }
+    }
+
+    #[test]
+    fn bytes_under_way_are_bounded_until_they_are_taken_up() {
+        let hub = LocalHub::new();
+        let (a, b) = (PeerId::new("a"), PeerId::new("b"));
+        let (bus_a, _inbox_a) = hub.join(&a);
+        let (_bus_b, mut inbox_b) = hub.join(&b);
+        assert!(matches!(inbox_b.try_recv(), Ok(BusEvent::Connected(p)) if p == a));
+        let large = Bytes::from(vec![0; MESSAGE_BYTES_MAX]);
+        let send = || bus_a.send(&b, Lane::Bricks, large.clone());
+        assert!(send().is_ok() && send().is_ok());
+        assert!(matches!(send(), Err(BusError::QueueFull { .. })));
+        let Ok(BusEvent::Received { message, .. }) = inbox_b.try_recv() else {
+            panic!("nothing came")
+        };
+        assert!(send().is_err(), "it is still held");
+        drop(message);
+        assert!(send().is_ok());
     }
 
     #[test]

@@ -255,6 +255,28 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     })
 }
 
+/// How every encoded [`Message::Partial`] begins: a map of one entry, its name a text of 7 bytes.
+const PARTIAL_HEAD: &[u8] = b"\x81\xa7Partial";
+
+/// Whether a message is a [`Message::Partial`], from its first bytes: those are decoded by who
+/// blends them.
+#[must_use]
+pub fn is_partial(bytes: &[u8]) -> bool {
+    bytes.starts_with(PARTIAL_HEAD)
+}
+
+impl Message {
+    /// Bytes of pixels in it.
+    #[must_use]
+    pub fn pixel_bytes(&self) -> usize {
+        match self {
+            Self::Partial(partial) => partial.tiles.iter().map(|t| t.pixels.bytes.len()).sum(),
+            Self::Tile { pixels, .. } => pixels.bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
 impl Pixels {
     /// The bytes of a sub-image.
     #[must_use]
@@ -350,6 +372,24 @@ mod tests {
         let mut nan = good;
         nan.bytes[..2].copy_from_slice(&f16::NAN.to_le_bytes());
         assert!(nan.image().is_none());
+    }
+
+    #[test]
+    fn a_partial_is_known_by_its_first_bytes_and_nothing_else_is_taken_for_one() {
+        let frame = FrameId {
+            number: 7,
+            attempt: 1,
+        };
+        let partial = Partial {
+            requester: "r".to_owned(),
+            frame,
+            plan: Digest::of(b"plan"),
+            tiles: Vec::new(),
+        };
+        assert!(is_partial(&encode(&Message::Partial(Box::new(partial)))));
+        assert!(!is_partial(&encode(&Message::Cancel { frame })));
+        let goodbye = Message::Keeper(KeeperMessage::Goodbye);
+        assert!(!is_partial(&encode(&goodbye)) && !is_partial(&[]));
     }
 
     #[test]

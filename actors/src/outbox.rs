@@ -1,6 +1,10 @@
 //! Sends messages to peers, this one included, so that no actor treats itself as special.
+//!
+//! Invariant: the pixels that are under way inside of this peer are bounded by bytes, as those to
+//! others are by the bus: see [`OWN_BYTES_MAX`].
 
 use crate::{
+    budget::{Budget, Held},
     bus::{Bus, BusError, Lane},
     messages::{Message, encode},
     switchboard::{Delivery, Switchboard},
@@ -15,6 +19,8 @@ use std::{
 
 /// How long a full queue is waited for by threads that may wait.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of pixels that may be under way from this peer to itself.
+pub const OWN_BYTES_MAX: u32 = 64 << 20;
 /// Between two looks at a full queue.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -23,13 +29,18 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct Outbox {
     bus: Arc<dyn Bus>,
     switchboard: Addr<Switchboard>,
+    own: Budget,
 }
 
 impl Outbox {
     /// An outbox onto `bus`, with what is for this peer going to `switchboard`.
     #[must_use]
     pub fn new(bus: Arc<dyn Bus>, switchboard: Addr<Switchboard>) -> Self {
-        Self { bus, switchboard }
+        Self {
+            bus,
+            switchboard,
+            own: Budget::new(OWN_BYTES_MAX),
+        }
     }
 
     /// This peer.
@@ -97,10 +108,13 @@ impl Outbox {
     }
 
     fn deliver(&self, message: Message) -> Result<(), Box<Message>> {
+        let Some(room) = self.own.try_take(message.pixel_bytes()) else {
+            return Err(Box::new(message));
+        };
         let delivery = Delivery {
             from: self.local().clone(),
             message,
-            bytes: 0,
+            held: Held::own(room),
         };
         self.switchboard
             .try_send(delivery)

@@ -4,15 +4,15 @@ use crate::{
     brick_owner::{BrickOwner, OwnerLines},
     bus::{Bus, BusEvent},
     compositor::Compositor,
+    device_slot::DeviceSupply,
     outbox::Outbox,
-    raycaster::Raycaster,
+    raycaster::{MeetOwner, Raycaster},
     render_queue::RenderQueue,
     requester::{Requester, RequesterInput},
     scheduler::Scheduler,
     switchboard::{Lines, Switchboard},
 };
 use actix::{Actor, Addr, SyncArbiter};
-use brickmesh_shaders::RenderDevice;
 use brickmesh_topology::keeper::Hello;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 pub struct PeerConfig {
     /// Name for people.
     pub name: String,
-    /// Memory that bricks may take, in bytes; 0: it only looks on.
+    /// Memory that bricks may take, in bytes, less where the device has less; 0: it only looks on.
     pub memory_bytes: u64,
     /// Whether to keep a host copy of each brick, to give to others.
     pub keep_copies: bool,
@@ -40,21 +40,24 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts the actors of a peer in the current actix system.
+    /// Starts the actors of a peer in the current actix system; `device` alone, or with where
+    /// another one comes from when it is lost.
     ///
     /// # Panics
     /// Outside of an actix system.
     #[must_use]
     pub fn start(
         config: PeerConfig,
-        device: Box<dyn RenderDevice>,
+        device: impl Into<DeviceSupply>,
         bus: Arc<dyn Bus>,
         events: mpsc::Receiver<BusEvent>,
     ) -> Self {
+        let supply = device.into();
+        let info = supply.device.info();
         let hello = Hello {
             name: config.name,
-            device: device.info().name.clone(),
-            memory_bytes: config.memory_bytes,
+            device: info.name.clone(),
+            memory_bytes: config.memory_bytes.min(info.memory_bytes),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let mut lines = None;
@@ -63,7 +66,7 @@ impl Peer {
             let outbox = Outbox::new(bus, ctx.address());
             let local = outbox.local().clone();
             let queue = RenderQueue::default();
-            let raycaster = start_raycaster(device, &outbox, &queue);
+            let raycaster = start_raycaster(supply, &outbox, &queue);
             let compositor = {
                 let outbox = outbox.clone();
                 SyncArbiter::start(1, move || Compositor::new(outbox.clone()))
@@ -73,11 +76,16 @@ impl Peer {
                 Scheduler::new(outbox.clone(), queue, raycaster.clone(), compositor.clone())
                     .start();
             let owner_lines = OwnerLines {
-                raycaster,
+                raycaster: raycaster.clone(),
                 scheduler: scheduler.clone(),
                 requester: requester.clone(),
             };
-            let owner = BrickOwner::new(outbox, owner_lines, hello, config.keep_copies).start();
+            let (memory, copies) = (config.memory_bytes, config.keep_copies);
+            let owner = BrickOwner::new(outbox, owner_lines, hello, memory, copies).start();
+            let met = raycaster.try_send(MeetOwner(owner.clone().recipient()));
+            if met.is_err() {
+                tracing::warn!("the raycaster does not know the owner");
+            }
             let meet = RequesterInput::Owner(owner.clone().recipient());
             if requester.try_send(meet).is_err() {
                 tracing::warn!("the requester does not know the owner");
@@ -101,16 +109,12 @@ impl Peer {
 }
 
 /// The raycaster on a thread of its own, with the one device.
-fn start_raycaster(
-    device: Box<dyn RenderDevice>,
-    outbox: &Outbox,
-    queue: &RenderQueue,
-) -> Addr<Raycaster> {
-    let device = Mutex::new(Some(device));
+fn start_raycaster(supply: DeviceSupply, outbox: &Outbox, queue: &RenderQueue) -> Addr<Raycaster> {
+    let supply = Mutex::new(Some(supply));
     let (outbox, queue) = (outbox.clone(), queue.clone());
     SyncArbiter::start(1, move || {
-        let taken = device.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let device = taken.expect("one thread is started, once");
-        Raycaster::new(device, outbox.clone(), queue.clone())
+        let taken = supply.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let supply = taken.expect("one thread is started, once");
+        Raycaster::new(supply, outbox.clone(), queue.clone())
     })
 }

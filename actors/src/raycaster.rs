@@ -1,20 +1,60 @@
 //! The raycaster: owns the device, on its own thread; loads bricks and renders its peer's jobs,
 //! oldest frame first and front to back, and sends runs of each tile to the tile's compositor.
+//!
+//! When the device is lost, all frames that have jobs here end at once, the brick owner is told that
+//! nothing is held any more, and the next brick that is to be loaded finds a device opened again.
+//! A job for which memory is short ends its frame too; its brick is given up, so that the next frame
+//! has the memory.
 
 use crate::{
+    brick_owner::OwnerInput,
     bus::{BusError, Lane},
+    device_slot::{DeviceSlot, DeviceSupply},
     messages::{JobTime, Message, Partial},
     outbox::Outbox,
     parcels::{Parcel, Parcels},
     render_queue::{ActiveFrame, FrameKey, RenderQueue},
 };
-use actix::{Actor, Handler, SyncContext};
-use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, Job, RenderDevice};
-use std::{collections::BTreeMap, sync::Arc};
+use actix::{Actor, Handler, Recipient, SyncContext, dev::SendError};
+use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job};
+use brickmesh_topology::BrickIndex;
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
-/// Loads a brick into device memory.
+/// How long a full mailbox of the owner is waited for: what it would miss is the truth about what
+/// this peer holds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at a full mailbox.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What became of the device, for the brick owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceNews {
+    /// It is lost, with every brick that was loaded in a generation before this one.
+    Lost {
+        /// How often it was lost.
+        generation: u64,
+        /// Why, for people.
+        why: String,
+    },
+    /// There is a device again.
+    Opened(DeviceInfo),
+    /// The brick was freed, because memory was short for a picture.
+    GaveUp(BrickKey),
+}
+
+/// Who is told of [`DeviceNews`].
 #[derive(Debug, actix::Message)]
-#[rtype(result = "Result<(), DeviceError>")]
+#[rtype(result = "()")]
+pub struct MeetOwner(pub Recipient<OwnerInput>);
+
+/// Loads a brick into device memory; answered by the generation of the device that has it.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "Result<u64, DeviceError>")]
 pub struct LoadBrick {
     /// Its name.
     pub key: BrickKey,
@@ -38,8 +78,9 @@ pub struct WakeUp;
 
 /// See the module.
 pub struct Raycaster {
-    device: Box<dyn RenderDevice>,
+    device: DeviceSlot,
     outbox: Outbox,
+    owner: Option<Recipient<OwnerInput>>,
     queue: RenderQueue,
     /// The frame whose scene the device has.
     scene_of: Option<FrameKey>,
@@ -49,7 +90,7 @@ pub struct Raycaster {
 impl std::fmt::Debug for Raycaster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Raycaster")
-            .field("device", self.device.info())
+            .field("device", &self.device)
             .finish_non_exhaustive()
     }
 }
@@ -57,19 +98,24 @@ impl std::fmt::Debug for Raycaster {
 /// Why a frame ended early here.
 #[derive(Debug, thiserror::Error)]
 enum RenderError {
-    #[error("device: {0}")]
-    Device(#[from] DeviceError),
+    #[error("device: {error}")]
+    Device {
+        /// Of the job that was to be rendered.
+        brick: BrickIndex,
+        error: DeviceError,
+    },
     #[error("sending: {0}")]
     Bus(#[from] BusError),
 }
 
 impl Raycaster {
-    /// A raycaster on `device` that takes jobs from `queue`.
+    /// A raycaster on a device of `supply` that takes jobs from `queue`.
     #[must_use]
-    pub fn new(device: Box<dyn RenderDevice>, outbox: Outbox, queue: RenderQueue) -> Self {
+    pub fn new(supply: DeviceSupply, outbox: Outbox, queue: RenderQueue) -> Self {
         Self {
-            device,
+            device: DeviceSlot::new(supply),
             outbox,
+            owner: None,
             queue,
             scene_of: None,
             parcels: BTreeMap::new(),
@@ -86,13 +132,14 @@ impl Raycaster {
                     break;
                 };
                 if let Err(error) = self.render_next(&oldest) {
-                    self.fail(&oldest, &error);
+                    self.failed(&oldest, error);
                 }
             }
         }
         let frames = self.queue.all();
         self.end_runs(&frames);
-        if self.queue.oldest_with_jobs().is_none() {
+        // Without a device nobody's jobs can be done here.
+        if self.device.is_open() && self.queue.oldest_with_jobs().is_none() {
             for frame in frames {
                 let mut outputs = Vec::new();
                 frame.work().idle(&mut outputs);
@@ -107,16 +154,22 @@ impl Raycaster {
         };
         let index = job as usize;
         let planned = &frame.plan.jobs[index];
+        let failed = |error| RenderError::Device {
+            brick: planned.brick,
+            error,
+        };
+        let device = self.device.get().map_err(failed)?;
         if self.scene_of.as_ref() != Some(&frame.key) {
             self.scene_of = None;
-            self.device.set_scene(&frame.scene)?;
+            device.set_scene(&frame.scene).map_err(failed)?;
             self.scene_of = Some(frame.key.clone());
         }
-        let rendered = self.device.render(&Job {
+        let rendered = device.render(&Job {
             brick: planned.brick,
             owned: planned.owned,
             rect: planned.rect,
-        })?;
+        });
+        let rendered = rendered.map_err(failed)?;
         let measured_micros = rendered.elapsed_micros;
         tracing::trace!(
             job,
@@ -159,13 +212,79 @@ impl Raycaster {
         self.parcels = parcels;
     }
 
-    fn fail(&self, frame: &ActiveFrame, error: &RenderError) {
+    /// Ends what cannot be rendered any more.
+    fn failed(&mut self, frame: &Arc<ActiveFrame>, error: RenderError) {
+        match error {
+            RenderError::Device {
+                error: error @ DeviceError::Lost { .. },
+                ..
+            } => self.device_lost(&error),
+            RenderError::Device {
+                brick,
+                error: error @ DeviceError::OutOfMemory { .. },
+            } => {
+                tracing::warn!(
+                    brick = brick.0,
+                    %error,
+                    "memory is short for a picture: a brick is given up"
+                );
+                let data_set = frame.scene.data_set;
+                self.give_up(BrickKey { data_set, brick });
+                self.fail(frame, &error);
+            }
+            error => self.fail(frame, &error),
+        }
+    }
+
+    fn give_up(&mut self, key: BrickKey) {
+        self.scene_of = None;
+        if let Ok(device) = self.device.get() {
+            device.unload_brick(key);
+        }
+        self.tell_owner(DeviceNews::GaveUp(key));
+    }
+
+    /// Drops the device, and ends every frame that has jobs here.
+    fn device_lost(&mut self, error: &DeviceError) {
+        tracing::error!(%error, "every brick here is lost; frames go on without this peer's");
+        self.scene_of = None;
+        self.device.lost();
+        let frames = self.queue.all();
+        for frame in frames.iter().filter(|f| f.work().has_jobs()) {
+            self.fail(frame, error);
+        }
+        self.tell_owner(DeviceNews::Lost {
+            generation: self.device.generation(),
+            why: error.to_string(),
+        });
+    }
+
+    /// Tells the owner, and waits for room in its mailbox.
+    fn tell_owner(&self, news: DeviceNews) {
+        let Some(owner) = &self.owner else {
+            return;
+        };
+        let end = Instant::now() + PATIENCE;
+        let mut input = OwnerInput::Device(news);
+        while let Err(error) = owner.try_send(input) {
+            match error {
+                SendError::Full(back) if Instant::now() < end => input = back,
+                _ => {
+                    tracing::error!("the brick owner does not learn what became of the device");
+                    return;
+                }
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn fail(&self, frame: &ActiveFrame, why: &dyn std::fmt::Display) {
         self.queue.drop_frames(|key| *key == frame.key);
         // Whoever still holds the frame finds nothing more to render in it.
         while frame.work().next_job().is_some() {}
         let failed = Message::FrameFailed {
             frame: frame.key.1,
-            why: error.to_string(),
+            why: why.to_string(),
         };
         self.outbox.send_or_log(&frame.key.0, Lane::Control, failed);
     }
@@ -220,12 +339,27 @@ impl Actor for Raycaster {
     type Context = SyncContext<Self>;
 }
 
+impl Handler<MeetOwner> for Raycaster {
+    type Result = ();
+
+    fn handle(&mut self, meet: MeetOwner, _: &mut Self::Context) {
+        self.owner = Some(meet.0);
+    }
+}
+
 impl Handler<LoadBrick> for Raycaster {
-    type Result = Result<(), DeviceError>;
+    type Result = Result<u64, DeviceError>;
 
     fn handle(&mut self, load: LoadBrick, _: &mut Self::Context) -> Self::Result {
         self.scene_of = None;
-        self.device.load_brick(load.key, load.voxels)
+        if let Some(info) = self.device.open_if_due() {
+            self.tell_owner(DeviceNews::Opened(info));
+        }
+        let loaded = self.device.get()?.load_brick(load.key, load.voxels);
+        if let Err(error @ DeviceError::Lost { .. }) = &loaded {
+            self.device_lost(error);
+        }
+        loaded.map(|()| self.device.generation())
     }
 }
 
@@ -234,7 +368,10 @@ impl Handler<UnloadBrick> for Raycaster {
 
     fn handle(&mut self, unload: UnloadBrick, _: &mut Self::Context) {
         self.scene_of = None;
-        self.device.unload_brick(unload.key);
+        // Without a device there is nothing to free.
+        if let Ok(device) = self.device.get() {
+            device.unload_brick(unload.key);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ pub use frame::{Frame, FrameError, FrameStats, JobStats};
 
 use crate::{
     brick_owner::OwnerInput,
+    budget::Held,
     bus::Lane,
     messages::{FrameId, Message},
     outbox::Outbox,
@@ -69,9 +70,9 @@ pub enum RequesterInput {
         /// Sender.
         from: PeerId,
         /// What it says.
-        message: Message,
-        /// Its size on the wire; 0 from this peer.
-        bytes: u64,
+        message: Box<Message>,
+        /// What it holds until it is handled.
+        held: Held,
     },
     /// A peer cannot be reached, or is suspected.
     Lost(PeerId),
@@ -592,8 +593,8 @@ impl Handler<RequesterInput> for Requester {
             RequesterInput::Said {
                 from,
                 message,
-                bytes,
-            } => self.said(from, message, bytes, ctx),
+                held,
+            } => self.said(from, *message, held.wire_bytes(), ctx),
             RequesterInput::Roster {
                 manifest,
                 candidates,

@@ -3,6 +3,7 @@
 //! other. The decisions themselves are topology's.
 
 use crate::{
+    budget::Budget,
     bus::Lane,
     compositor::{Compositor, ExpectFrame, ForgetFrames},
     messages::{FrameId, FrameRequest, Message, StealNote},
@@ -26,8 +27,14 @@ use std::{
     time::Duration,
 };
 
-/// Rosters and cost tables that are kept under their names; older ones are asked for again.
+/// Memory that the rosters take which are kept under their names, in bytes, and as much the cost
+/// tables. Older ones are forgotten, and asked for again if a frame names them.
+const INPUT_BYTES_MAX: usize = 64 << 20;
+/// Most rosters, and most cost tables, however small.
 const INPUTS_MAX: usize = 64;
+/// Frames that may be on their way to the compositor: it falls behind when it waits for a slow
+/// requester, and each has a plan.
+const EXPECTED_MAX: u32 = 64;
 /// How long a thief waits for an answer before it asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -52,29 +59,44 @@ pub struct Scheduler {
     queue: RenderQueue,
     raycaster: Addr<Raycaster>,
     compositor: Addr<Compositor>,
+    expected: Budget,
     visibility: Visibility,
     data_sets: BTreeMap<Digest, Arc<Manifest>>,
     rosters: Recent<Roster>,
     costs: Recent<CostTable>,
 }
 
-/// The last few values under their digests.
+/// The last few values under their digests, as many as memory is given to.
 #[derive(Debug)]
-struct Recent<T>(VecDeque<(Digest, T)>);
+struct Recent<T> {
+    values: VecDeque<(Digest, usize, T)>,
+    bytes: usize,
+    bytes_max: usize,
+}
 
 impl<T> Recent<T> {
-    fn get(&self, digest: Digest) -> Option<&T> {
-        self.0
-            .iter()
-            .rev()
-            .find(|(d, _)| *d == digest)
-            .map(|(_, t)| t)
+    fn new(bytes_max: usize) -> Self {
+        Self {
+            values: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+        }
     }
 
-    fn put(&mut self, digest: Digest, value: T) {
-        self.0.push_back((digest, value));
-        if self.0.len() > INPUTS_MAX {
-            self.0.pop_front();
+    fn get(&self, digest: Digest) -> Option<&T> {
+        let found = self.values.iter().rev().find(|(d, ..)| *d == digest);
+        found.map(|(.., value)| value)
+    }
+
+    /// Takes a value in, and forgets older ones as there is need; the youngest is kept in any case.
+    fn put(&mut self, digest: Digest, bytes: usize, value: T) {
+        self.values.push_back((digest, bytes, value));
+        self.bytes += bytes;
+        let is_full = |r: &Self| r.bytes > r.bytes_max || r.values.len() > INPUTS_MAX;
+        while self.values.len() > 1 && is_full(self) {
+            if let Some((_, bytes, _)) = self.values.pop_front() {
+                self.bytes -= bytes;
+            }
         }
     }
 }
@@ -93,10 +115,11 @@ impl Scheduler {
             queue,
             raycaster,
             compositor,
+            expected: Budget::new(EXPECTED_MAX),
             visibility: Visibility::default(),
             data_sets: BTreeMap::new(),
-            rosters: Recent(VecDeque::new()),
-            costs: Recent(VecDeque::new()),
+            rosters: Recent::new(INPUT_BYTES_MAX),
+            costs: Recent::new(INPUT_BYTES_MAX),
         }
     }
 
@@ -136,19 +159,20 @@ impl Scheduler {
 
     fn run(&self, requester: &PeerId, request: &FrameRequest, scene: Scene, plan: FramePlan) {
         let (plan, frame) = (Arc::new(plan), request.frame);
-        let expect = ExpectFrame {
+        let expected = self.expected.try_take(1).map(|room| ExpectFrame {
             requester: requester.clone(),
             frame,
             plan: Arc::clone(&plan),
-        };
-        let mut full = self.compositor.try_send(expect).is_err();
+            room,
+        });
+        let mut full = expected.is_none_or(|e| self.compositor.try_send(e).is_err());
         // A peer that is not in the roster has nothing to render and nobody to steal from.
-        if let Some(me) = plan.index_of(self.outbox.local()) {
+        if let Some(me) = plan.index_of(self.outbox.local()).filter(|_| !full) {
             let work = Work::new(&plan, me, request.rules.steal);
             let key = (requester.clone(), frame);
             self.queue
                 .push(Arc::new(ActiveFrame::new(key, scene, plan, work)));
-            full |= self.raycaster.try_send(WakeUp).is_err();
+            full = self.raycaster.try_send(WakeUp).is_err();
         }
         if full {
             let why = "too many frames are under way here".to_owned();
@@ -272,9 +296,12 @@ impl Handler<SchedulerInput> for Scheduler {
             }
             SchedulerInput::Said(from, Message::Steal(note)) => self.steal(&from, &note),
             SchedulerInput::Said(_, Message::Roster(roster)) => {
-                self.rosters.put(roster.digest(), roster);
+                self.rosters
+                    .put(roster.digest(), roster.memory_bytes(), roster);
             }
-            SchedulerInput::Said(_, Message::Costs(costs)) => self.costs.put(costs.digest(), costs),
+            SchedulerInput::Said(_, Message::Costs(costs)) => {
+                self.costs.put(costs.digest(), costs.memory_bytes(), costs);
+            }
             SchedulerInput::Said(from, Message::Frame(request)) => self.start(&from, &request),
             SchedulerInput::Said(from, Message::Cancel { frame }) => {
                 self.queue.drop_frames(|key| *key == (from.clone(), frame));
@@ -284,5 +311,32 @@ impl Handler<SchedulerInput> for Scheduler {
                 tracing::warn!(peer = from.short(), "a message came to the wrong actor");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_kept_as_far_as_their_memory_goes_the_youngest_in_any_case() {
+        let name = |n: u8| Digest::of(&[n]);
+        let mut recent = Recent::new(100);
+        for n in 0..4 {
+            recent.put(name(n), 40, n);
+        }
+        assert_eq!(recent.get(name(1)), None);
+        assert_eq!(
+            (recent.get(name(2)), recent.get(name(3))),
+            (Some(&2), Some(&3))
+        );
+        recent.put(name(9), 1000, 9);
+        assert_eq!((recent.get(name(3)), recent.get(name(9))), (None, Some(&9)));
+        recent.put(name(10), 1, 10);
+        assert_eq!((recent.values.len(), recent.bytes), (1, 1));
+        for n in 0..=INPUTS_MAX {
+            recent.put(name(u8::try_from(n).unwrap()), 0, 0);
+        }
+        assert_eq!(recent.values.len(), INPUTS_MAX);
     }
 }

@@ -3,14 +3,16 @@
 
 use crate::{
     brick_owner::{BrickOwner, OwnerInput},
+    budget::{Budget, Held},
     bus::{BusEvent, EVENTS_MAX},
-    compositor::{Compositor, TakePartial, TilesDue},
-    messages::{Message, decode},
+    compositor::{self, Arrived, Compositor, TakePartial, TilesDue},
+    messages::{Message, decode, is_partial},
     requester::{Requester, RequesterInput},
     scheduler::{Scheduler, SchedulerInput},
 };
 use actix::{Actor, Addr, AsyncContext, Context, Handler, StreamHandler};
 use brickmesh_topology::PeerId;
+use bytes::Bytes;
 use futures::stream;
 use tokio::sync::mpsc;
 
@@ -22,8 +24,8 @@ pub struct Delivery {
     pub from: PeerId,
     /// What it says.
     pub message: Message,
-    /// Its size on the wire; 0 from this peer.
-    pub bytes: u64,
+    /// What it holds until it is handled.
+    pub held: Held,
 }
 
 /// The actors that messages go to.
@@ -45,6 +47,8 @@ pub struct Switchboard {
     local: PeerId,
     events: Option<mpsc::Receiver<BusEvent>>,
     lines: Lines,
+    /// Partials of others on their way to the compositor.
+    partials: Budget,
 }
 
 impl Switchboard {
@@ -55,6 +59,7 @@ impl Switchboard {
             local,
             events: Some(events),
             lines,
+            partials: Budget::new(compositor::MESSAGES_MAX),
         }
     }
 
@@ -62,7 +67,7 @@ impl Switchboard {
         let Delivery {
             from,
             message,
-            bytes,
+            held,
         } = delivery;
         let peer = from.clone();
         self.tell_owner_of_frames(&message);
@@ -70,7 +75,7 @@ impl Switchboard {
             Message::Keeper(_) | Message::BrickData { .. } => self
                 .lines
                 .owner
-                .try_send(OwnerInput::Said(from, message))
+                .try_send(OwnerInput::Said(from, message, held))
                 .is_err(),
             Message::Roster(_)
             | Message::Costs(_)
@@ -81,15 +86,18 @@ impl Switchboard {
                 .scheduler
                 .try_send(SchedulerInput::Said(from, message))
                 .is_err(),
-            Message::Partial(partial) => self
-                .lines
-                .compositor
-                .try_send(TakePartial {
-                    from,
-                    partial,
-                    bytes,
-                })
-                .is_err(),
+            Message::Partial(partial) => {
+                if held.wire_bytes() > 0 {
+                    tracing::warn!(
+                        peer = peer.short(),
+                        "a partial that is not written as peers write them was dropped"
+                    );
+                    return;
+                }
+                let arrived = Arrived::Own(partial, held);
+                let taken = TakePartial { from, arrived };
+                self.lines.compositor.try_send(taken).is_err()
+            }
             Message::TilesDue { frame } => {
                 let requester = from;
                 let due = TilesDue { requester, frame };
@@ -107,8 +115,8 @@ impl Switchboard {
                 .requester
                 .try_send(RequesterInput::Said {
                     from,
-                    message,
-                    bytes,
+                    message: Box::new(message),
+                    held,
                 })
                 .is_err(),
         };
@@ -129,6 +137,23 @@ impl Switchboard {
         };
         if told.is_some_and(|t| self.lines.owner.try_send(t).is_err()) {
             tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
+        }
+    }
+
+    /// Passes a partial on as it is: its own thread decodes it. Until then its bytes count as under
+    /// way on the bus, which holds back who sends faster than they are blended.
+    fn take_partial(&self, from: PeerId, message: Bytes) {
+        let Some(room) = self.partials.try_take(1) else {
+            tracing::warn!(
+                peer = from.short(),
+                "too many partials wait to be blended: one was dropped"
+            );
+            return;
+        };
+        let arrived = Arrived::Encoded(message, room);
+        let taken = TakePartial { from, arrived };
+        if self.lines.compositor.try_send(taken).is_err() {
+            tracing::warn!("the compositor has ended");
         }
     }
 
@@ -189,15 +214,15 @@ impl StreamHandler<BusEvent> for Switchboard {
         match event {
             BusEvent::Connected(peer) => self.peer_changed(&peer, true),
             BusEvent::Lost(peer) => self.peer_changed(&peer, false),
+            BusEvent::Received { from, message } if is_partial(&message) => {
+                self.take_partial(from, message);
+            }
             BusEvent::Received { from, message } => match decode(&message) {
-                Ok(decoded) => {
-                    let bytes = message.len() as u64;
-                    self.route(Delivery {
-                        from,
-                        message: decoded,
-                        bytes,
-                    });
-                }
+                Ok(decoded) => self.route(Delivery {
+                    from,
+                    message: decoded,
+                    held: Held::of_bus(message),
+                }),
                 Err(error) => tracing::warn!(peer = from.short(), %error, "a message was dropped"),
             },
         }

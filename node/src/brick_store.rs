@@ -16,8 +16,12 @@ pub use directory::DirectoryStore;
 pub use memory::MemoryStore;
 
 use crate::volume_file::{self, VolumeFile, VolumeFileError};
-use brickmesh_actors::data_set::BrickSource;
-use brickmesh_topology::{brick_grid::BrickGridError, manifest::ManifestError};
+use brickmesh_actors::{data_set::BrickSource, manifest_message::bricks_max};
+use brickmesh_topology::{
+    BrickGrid,
+    brick_grid::{BrickGridError, EDGE_MAX},
+    manifest::ManifestError,
+};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -55,17 +59,29 @@ pub enum BrickStoreError {
         /// Its size.
         found: u64,
     },
-    /// The manifest would be too large to be opened again.
-    #[error("{}: edge {edge} makes {found} bricks; a .brickmesh folder holds {most} at most: take a larger --brick", path.display())]
+    /// The manifest would be too large for peers to tell each other of it.
+    #[error("{}: edge {edge} makes {found} bricks; peers can tell each other of {most} at most, as a manifest is one message: {}", path.display(), larger_edge(*larger))]
     TooManyBricks {
         /// The volume.
         path: PathBuf,
-        /// Edge asked for.
+        /// Edge of the bricks.
         edge: u32,
         /// Bricks that it makes.
         found: u32,
         /// Most bricks.
-        most: u64,
+        most: u32,
+        /// The smallest edge that makes few enough, if any does.
+        larger: Option<u32>,
+    },
+    /// The volume's bricks would take too much memory of this machine.
+    #[error("{}: its bricks would take {} MiB of memory, {} may be taken; run `brickmesh import` on it first, then give the folder that this makes", path.display(), bytes >> 20, bytes_max >> 20)]
+    TooLargeForMemory {
+        /// The volume.
+        path: PathBuf,
+        /// Bytes of all bricks, ghosts included.
+        bytes: u64,
+        /// Most bytes.
+        bytes_max: u64,
     },
     /// There is something where the folder is to be made.
     #[error("{}: it exists already; remove it or choose another --out", path.display())]
@@ -116,6 +132,14 @@ pub enum BrickStoreError {
     Stopped,
 }
 
+/// What to do about too many bricks.
+fn larger_edge(larger: Option<u32>) -> String {
+    larger.map_or_else(
+        || "no edge makes few enough, cut the volume up".to_owned(),
+        |edge| format!("take a larger --brick, {edge} or more"),
+    )
+}
+
 impl BrickStoreError {
     fn io(path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
@@ -150,30 +174,60 @@ pub fn import(
     importing::import(file, edge, out, LAYER_BYTES_MAX, progress)
 }
 
-/// Cuts a volume into bricks in memory.
+/// Cuts a volume into bricks in memory, of which they may take `bytes_max`.
 ///
 /// # Errors
 /// [`BrickStoreError`].
 pub fn load(
     file: &VolumeFile,
     edge: u32,
+    bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<MemoryStore, BrickStoreError> {
-    memory::load(file, edge, progress)
+    memory::load(file, edge, bytes_max, progress)
 }
 
-/// Opens a `.brickmesh` folder, or cuts any other volume into bricks of `edge` in memory.
+/// Opens a `.brickmesh` folder, or cuts any other volume into bricks of `edge` in memory, of which
+/// they may take `bytes_max`.
 ///
 /// # Errors
 /// [`BrickStoreError`].
 pub fn open_source(
     path: &Path,
     edge: u32,
+    bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<Arc<dyn BrickSource>, BrickStoreError> {
     if path.join(directory::MANIFEST).is_file() {
-        return Ok(Arc::new(DirectoryStore::open(path)?));
+        return Ok(Arc::new(open_shared(path)?));
     }
     let file = volume_file::open(path)?;
-    Ok(Arc::new(load(&file, edge, progress)?))
+    Ok(Arc::new(load(&file, edge, bytes_max, progress)?))
+}
+
+/// Opens a `.brickmesh` folder to share it with other peers.
+///
+/// # Errors
+/// [`BrickStoreError`]; also where it has more bricks than peers can tell each other of.
+pub fn open_shared(path: &Path) -> Result<DirectoryStore, BrickStoreError> {
+    let store = DirectoryStore::open(path)?;
+    check_brick_count(path, store.manifest().grid())?;
+    Ok(store)
+}
+
+/// Refuses more bricks than peers can tell each other of.
+fn check_brick_count(path: &Path, grid: &BrickGrid) -> Result<(), BrickStoreError> {
+    let (found, most) = (grid.brick_count(), bricks_max());
+    if found <= most {
+        return Ok(());
+    }
+    let count = |edge| BrickGrid::new(grid.dims(), edge).map(|g| g.brick_count());
+    let mut larger = grid.edge()..=EDGE_MAX;
+    Err(BrickStoreError::TooManyBricks {
+        path: path.to_owned(),
+        edge: grid.edge(),
+        found,
+        most,
+        larger: larger.find(|&edge| count(edge).is_ok_and(|n| n <= most)),
+    })
 }

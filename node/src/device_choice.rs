@@ -1,7 +1,9 @@
 //! Which device a peer of this process renders on, and why.
 
-use crate::args::DeviceChoice;
-use brickmesh_shaders::{DeviceError, RenderDevice, device::cpu::CpuDevice};
+use crate::{args::DeviceChoice, free_memory::free_memory_bytes};
+use brickmesh_actors::device_slot::{DeviceSupply, OpenDevice};
+use brickmesh_shaders::{DeviceError, DeviceInfo, RenderDevice, device::cpu::CpuDevice};
+use brickmesh_topology::device_recovery::Attempt;
 use std::{num::NonZeroUsize, thread};
 
 /// A device and the reason why it was taken.
@@ -10,6 +12,17 @@ pub struct Chosen {
     pub device: Box<dyn RenderDevice>,
     /// Why this one, for people.
     pub reason: String,
+    /// Opens it again when it is lost, or the processor in its place.
+    pub open: OpenDevice,
+}
+
+impl From<Chosen> for DeviceSupply {
+    fn from(chosen: Chosen) -> Self {
+        Self {
+            device: chosen.device,
+            open: chosen.open,
+        }
+    }
 }
 
 impl std::fmt::Debug for Chosen {
@@ -17,7 +30,7 @@ impl std::fmt::Debug for Chosen {
         f.debug_struct("Chosen")
             .field("device", self.device.info())
             .field("reason", &self.reason)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -28,54 +41,79 @@ pub fn default_memory_bytes(peers: u32) -> u64 {
     free_memory_bytes() / 2 / u64::from(peers.max(1))
 }
 
-/// Free memory of this machine; 4 GiB where it cannot be asked.
-fn free_memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
-    let kib = line
-        .and_then(|l| l.split_whitespace().next())
-        .and_then(|n| n.parse::<u64>().ok());
-    kib.map_or(4 << 30, |k| k << 10)
+/// What a device has for bricks where that is less than was `asked` for.
+#[must_use]
+pub fn less_than_asked(asked: Option<u64>, device: &DeviceInfo) -> Option<String> {
+    let (asked, found) = (asked?, device.memory_bytes);
+    (found < asked).then(|| {
+        format!(
+            "{} MiB were asked for, {} has {} MiB for bricks now: this peer holds less",
+            asked >> 20,
+            device.name,
+            found >> 20
+        )
+    })
 }
 
-/// Makes the device of one of `peers` peers in this process; they share the cores.
+/// Makes the device of one of `peers` peers in this process; they share the cores. It has
+/// `memory_bytes` for bricks, or what there is.
 ///
 /// # Errors
 /// [`DeviceError`] where the device asked for is not there or does not work.
 pub fn choose(choice: DeviceChoice, peers: u32, memory_bytes: u64) -> Result<Chosen, DeviceError> {
+    let open = |index: Option<Option<usize>>| -> OpenDevice {
+        Box::new(move |attempt| match (attempt, index) {
+            (Attempt::Again, Some(index)) => Ok(vulkan(index, memory_bytes)?.0),
+            _ => cpu(peers, memory_bytes),
+        })
+    };
+    let processor = |reason: String| {
+        Ok(Chosen {
+            device: cpu(peers, memory_bytes)?,
+            reason,
+            open: open(None),
+        })
+    };
+    let gpu = |index| {
+        let (device, reason) = vulkan(index, memory_bytes)?;
+        Ok(Chosen {
+            device,
+            reason,
+            open: open(Some(index)),
+        })
+    };
     match choice {
-        DeviceChoice::Cpu => cpu(peers, memory_bytes, "it was asked for".to_owned()),
-        DeviceChoice::Vulkan(index) => vulkan(index, memory_bytes),
+        DeviceChoice::Cpu => processor("it was asked for".to_owned()),
+        DeviceChoice::Vulkan(index) => gpu(index),
         DeviceChoice::Auto => match best_gpu() {
-            Ok(index) => vulkan(Some(index), memory_bytes),
-            Err(why) => cpu(peers, memory_bytes, why),
+            Ok(index) => gpu(Some(index)),
+            Err(why) => processor(why),
         },
     }
 }
 
-fn cpu(peers: u32, memory_bytes: u64, reason: String) -> Result<Chosen, DeviceError> {
+fn cpu(peers: u32, memory_bytes: u64) -> Result<Box<dyn RenderDevice>, DeviceError> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = NonZeroUsize::new(cores / peers.max(1) as usize).unwrap_or(NonZeroUsize::MIN);
-    let device = CpuDevice::new(Some(threads), memory_bytes)?;
-    Ok(Chosen {
-        device: Box::new(device),
-        reason,
-    })
+    // An eighth of what is free is left to everything else.
+    let most = free_memory_bytes() / 8 * 7 / u64::from(peers.max(1));
+    let device = CpuDevice::new(Some(threads), memory_bytes.min(most))?;
+    Ok(Box::new(device))
 }
 
 #[cfg(feature = "vulkan")]
-fn vulkan(index: Option<usize>, memory_bytes: u64) -> Result<Chosen, DeviceError> {
+fn vulkan(
+    index: Option<usize>,
+    memory_bytes: u64,
+) -> Result<(Box<dyn RenderDevice>, String), DeviceError> {
     use brickmesh_shaders::device::vulkan::VulkanDevice;
     let device = VulkanDevice::new(index, Some(memory_bytes))?;
     let reason = device.reason().to_owned();
-    Ok(Chosen {
-        device: Box::new(device),
-        reason,
-    })
+    Ok((Box::new(device), reason))
 }
 
 #[cfg(not(feature = "vulkan"))]
-fn vulkan(_: Option<usize>, _: u64) -> Result<Chosen, DeviceError> {
+fn vulkan(_: Option<usize>, _: u64) -> Result<(Box<dyn RenderDevice>, String), DeviceError> {
     Err(DeviceError::Unavailable {
         what: "this brickmesh was built without Vulkan".to_owned(),
     })
@@ -105,4 +143,35 @@ pub fn best_gpu() -> Result<usize, String> {
 #[cfg(not(feature = "vulkan"))]
 pub fn best_gpu() -> Result<usize, String> {
     Err("this brickmesh was built without Vulkan".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_with_less_memory_than_was_asked_for_says_so() {
+        let chosen = choose(DeviceChoice::Cpu, 2, u64::MAX).unwrap();
+        let info = chosen.device.info();
+        assert!(info.memory_bytes < u64::MAX / 2, "{info:?}");
+        let said = less_than_asked(Some(u64::MAX), info).unwrap();
+        let found = format!("has {} MiB", info.memory_bytes >> 20);
+        assert!(
+            said.contains(&found) && said.contains("17592186044415 MiB were asked for"),
+            "{said}"
+        );
+        let small = choose(DeviceChoice::Cpu, 1, 1 << 20).unwrap();
+        assert_eq!(small.device.info().memory_bytes, 1 << 20);
+        assert_eq!(less_than_asked(Some(1 << 20), small.device.info()), None);
+        assert_eq!(less_than_asked(None, info), None);
+    }
+
+    #[test]
+    fn whatever_was_lost_the_processor_takes_its_place() {
+        let mut chosen = choose(DeviceChoice::Cpu, 1, 1 << 20).unwrap();
+        for attempt in [Attempt::Again, Attempt::Fallback] {
+            let device = (chosen.open)(attempt).unwrap();
+            assert_eq!(device.info(), chosen.device.info());
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub mod config_file;
 pub mod config_folder;
 pub mod device_choice;
 pub mod formula;
+pub mod free_memory;
 pub mod metrics;
 pub mod network;
 pub mod picture;

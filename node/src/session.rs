@@ -15,6 +15,7 @@ use crate::{
 use brickmesh_actors::{
     Peer, PeerConfig,
     brick_owner::{DataSetStatus, LeaveMesh, MeshStatus, OpenSource},
+    device_slot::DeviceSupply,
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::DeviceError;
@@ -127,7 +128,7 @@ pub struct Session {
 /// [`SessionError::Network`].
 pub fn start_network_peer(
     config: PeerConfig,
-    device: Box<dyn brickmesh_shaders::RenderDevice>,
+    device: impl Into<DeviceSupply>,
     key: MeshKey,
     network: &NetworkArgs,
 ) -> Result<(Peer, Network), SessionError> {

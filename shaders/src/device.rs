@@ -52,7 +52,8 @@ pub struct DeviceInfo {
     pub kind: DeviceKind,
     /// Name for people: the processor or the GPU, and how it samples.
     pub name: String,
-    /// Memory that bricks may take, in bytes.
+    /// Memory that bricks may take, in bytes: what was asked for, or less where the device has
+    /// less.
     pub memory_bytes: u64,
 }
 
@@ -91,15 +92,24 @@ pub enum DeviceError {
         /// Why.
         what: String,
     },
-    /// The device failed; its state is unknown, make it anew.
+    /// The device failed at what it was asked, and goes on.
     #[error("device failed: {what}")]
     Failed {
+        /// What the driver said.
+        what: String,
+    },
+    /// The device is gone, with all bricks on it: drop it and open it anew.
+    #[error("device lost: {what}")]
+    Lost {
         /// What the driver said.
         what: String,
     },
 }
 
 /// A device that holds bricks and renders jobs of them. One thread drives it.
+///
+/// After an error other than [`DeviceError::Lost`] it goes on as before: the brick is not there, the
+/// scene not set, the job not rendered. One that was lost says so to whatever it is asked next.
 pub trait RenderDevice: Send {
     /// What it is.
     fn info(&self) -> &DeviceInfo;
@@ -107,7 +117,7 @@ pub trait RenderDevice: Send {
     /// Takes a brick into device memory; one already there under this key is replaced.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`].
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`], [`DeviceError::Lost`].
     fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError>;
 
     /// Frees a brick; nothing happens where it is not there.
@@ -116,7 +126,7 @@ pub trait RenderDevice: Send {
     /// Sets what the following jobs show.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`].
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`], [`DeviceError::Lost`].
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError>;
 
     /// Renders a job of the current scene.

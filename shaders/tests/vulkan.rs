@@ -622,6 +622,122 @@ fn refusals_say_why() {
 }
 
 #[test]
+fn bricks_take_no_more_of_the_device_than_was_given_and_give_it_back() {
+    let memory: u64 = 3 << 20;
+    if device("bricks_take_no_more…").is_none() {
+        return;
+    }
+    let mut device = VulkanDevice::new(None, Some(memory)).unwrap();
+    let data = waves(VolumeDescription::new([64; 3], VoxelType::U16), 0.0, 9e4);
+    let all = VoxelBox::new([0; 3], data.volume.dims);
+    let scene = scene(
+        &data,
+        Camera::whole(&data.volume),
+        colourful(20_000.0, 9e4),
+        0.5,
+    );
+    device.set_scene(&scene).unwrap();
+    let load = |device: &mut VulkanDevice, data_set: &[u8], brick: u32| {
+        let key = BrickKey {
+            data_set: Digest::of(data_set),
+            brick: BrickIndex(brick),
+        };
+        device.load_brick(key, data.brick(all, all)).map(|()| key)
+    };
+    let own = key(BrickIndex(0));
+    device.load_brick(own, data.brick(all, all)).unwrap();
+    let before = render_all(&mut device, &scene);
+    let mut loaded = Vec::new();
+    let error = loop {
+        match load(
+            &mut device,
+            b"another",
+            u32::try_from(loaded.len()).unwrap(),
+        ) {
+            Ok(key) => loaded.push(key),
+            Err(error) => break error,
+        }
+        assert!(device.used_bytes() <= memory);
+    };
+    assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
+    // 512 KiB each, and what their leaps take.
+    assert!((1..5).contains(&loaded.len()), "{}", loaded.len());
+    // What is taken goes by blocks.
+    assert!(device.taken_bytes() >= device.used_bytes());
+    assert!(device.taken_bytes() <= memory + 2 * (256 << 10));
+    assert_eq!(
+        render_all(&mut device, &scene),
+        before,
+        "it goes on as before"
+    );
+    for key in loaded.into_iter().chain([own]) {
+        device.unload_brick(key);
+    }
+    assert_eq!((device.used_bytes(), device.taken_bytes()), (0, 0));
+    assert!(load(&mut device, b"a third", 7).is_ok());
+}
+
+/// The picture of brick 0 of a scene's data set.
+fn render_all(device: &mut VulkanDevice, scene: &Scene) -> SubImage {
+    let job = Job {
+        brick: BrickIndex(0),
+        owned: VoxelBox::new([0; 3], scene.volume.dims),
+        rect: scene.view.rect(),
+    };
+    device.render(&job).unwrap().image
+}
+
+#[test]
+fn memory_is_promised_only_as_far_as_the_device_has_it() {
+    if device("memory_is_promised…").is_none() {
+        return;
+    }
+    let device = VulkanDevice::new(Some(0), Some(u64::MAX)).unwrap();
+    let heap = enumerate().unwrap()[0].memory_bytes;
+    let promised = device.info().memory_bytes;
+    assert!(
+        promised > heap / 2 && promised < heap,
+        "{promised} of {heap}"
+    );
+}
+
+#[test]
+fn a_device_that_hangs_is_lost_and_can_be_opened_anew() {
+    let Some(mut device) = device("a_device_that_hangs…") else {
+        return;
+    };
+    let data = waves(VolumeDescription::new([96; 3], VoxelType::U8), 0.0, 255.0);
+    let all = VoxelBox::new([0; 3], data.volume.dims);
+    let scene = scene(
+        &data,
+        Camera::whole(&data.volume),
+        colourful(0.0, 255.0),
+        0.1,
+    );
+    device.set_scene(&scene).unwrap();
+    let own = key(BrickIndex(0));
+    device.load_brick(own, data.brick(all, all)).unwrap();
+    let expected = render_all(&mut device, &scene);
+    device.hang();
+    let job = Job {
+        brick: BrickIndex(0),
+        owned: all,
+        rect: scene.view.rect(),
+    };
+    let is_lost = |e: DeviceError| matches!(e, DeviceError::Lost { .. });
+    assert!(is_lost(device.render(&job).unwrap_err()));
+    assert!(is_lost(device.render(&job).unwrap_err()), "it stays lost");
+    assert!(is_lost(
+        device.load_brick(own, data.brick(all, all)).unwrap_err()
+    ));
+    drop(device);
+    let mut device = VulkanDevice::new(None, None).unwrap();
+    device.set_scene(&scene).unwrap();
+    device.load_brick(own, data.brick(all, all)).unwrap();
+    assert_eq!(render_all(&mut device, &scene), expected);
+}
+
+#[test]
 fn devices_are_listed_in_the_order_they_are_opened_by() {
     let Some(device) = device("devices_are_listed…") else {
         return;

@@ -6,6 +6,7 @@ use brickmesh_actors::{
     brick_owner::{AskStatus, OpenSource},
     bus::Bus,
     data_set::BrickSource,
+    device_slot::DeviceSupply,
     local_bus::LocalHub,
     requester::{AskFrame, Frame, FrameError},
 };
@@ -78,6 +79,20 @@ impl Mesh {
         device: MakeDevice<'_>,
         wire: &dyn Fn(Arc<dyn Bus>) -> Arc<dyn Bus>,
     ) -> Self {
+        Self::start_supplied(count, redundancy, source, &|_| device().into(), wire).await
+    }
+
+    /// The same, with each peer's device by its number, and where others come from when it is lost.
+    ///
+    /// # Panics
+    /// Where that takes too long.
+    pub async fn start_supplied(
+        count: usize,
+        redundancy: u32,
+        source: Arc<dyn BrickSource>,
+        supply: &dyn Fn(usize) -> DeviceSupply,
+        wire: &dyn Fn(Arc<dyn Bus>) -> Arc<dyn Bus>,
+    ) -> Self {
         let hub = LocalHub::new();
         let mut peers = Vec::new();
         for n in 0..count {
@@ -87,7 +102,7 @@ impl Mesh {
                 memory_bytes: MEMORY_BYTES,
                 keep_copies: true,
             };
-            peers.push(Peer::start(config, device(), wire(bus), events));
+            peers.push(Peer::start(config, supply(n), wire(bus), events));
         }
         let mesh = Self {
             peers,

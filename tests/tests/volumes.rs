@@ -163,8 +163,8 @@ fn an_imported_volume_opens_with_equal_bricks_and_is_never_overwritten() {
     let file = volume_file::open(&project().join("tests/data/avf.nrrd")).unwrap();
     let out = dir.path().join("avf.brickmesh");
     let store = brick_store::import(&file, 16, &out, &mut |_, _| true).unwrap();
-    let opened = brick_store::open_source(&out, 99, &mut |_, _| true).unwrap();
-    let loaded = brick_store::load(&file, 16, &mut |_, _| true).unwrap();
+    let opened = brick_store::open_source(&out, 99, u64::MAX, &mut |_, _| true).unwrap();
+    let loaded = brick_store::load(&file, 16, u64::MAX, &mut |_, _| true).unwrap();
     assert_eq!(opened.manifest().digest(), store.manifest().digest());
     assert_eq!(opened.manifest().digest(), loaded.manifest().digest());
     let whole = volume_bytes(&file);

@@ -58,6 +58,15 @@ impl CostTable {
         Ok(())
     }
 
+    /// Memory that it takes, in bytes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let entry = |(brick, tree): (&BrickIndex, &JobTree)| {
+            size_of_val(brick) + size_of_val(tree) + size_of_val(tree.nodes())
+        };
+        self.trees.iter().map(entry).sum()
+    }
+
     /// Name of this table.
     #[must_use]
     pub fn digest(&self) -> Digest {

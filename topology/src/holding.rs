@@ -117,6 +117,8 @@ pub struct Holding {
     failures: BTreeMap<PeerId, u32>,
     /// Since when bricks that are held are not pledged any more.
     unpledged: BTreeMap<BrickIndex, u64>,
+    /// Bricks whose voxels this peer has in host memory, to load them again.
+    copies: BrickSet,
     /// While frames are rendered, no fetch begins before.
     pause_until: u64,
     /// The device has no room for more.
@@ -152,7 +154,7 @@ enum Fetch {
 /// Where a brick is to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// This peer's own source.
+    /// This peer itself: a copy in host memory, or its source.
     Source,
     /// Another peer.
     Peer(PeerId),
@@ -168,6 +170,7 @@ impl Holding {
             redundancy: redundancy.clamp(1, REDUNDANCY_MAX),
             seed: bytes.fold(0, |s, &b| s << 8 | u64::from(b)),
             own: Announcement::expected(grid.brick_count(), room),
+            copies: BrickSet::new(grid.brick_count()),
             grid,
             others: BTreeMap::new(),
             suspects: BTreeSet::new(),
@@ -426,7 +429,7 @@ impl Holding {
     /// Whether anybody could give a brick.
     fn can_be_had(&self, brick: BrickIndex) -> bool {
         let gives = |a: &Announcement| a.source || a.held.contains(brick);
-        self.own.source || self.others.values().any(gives)
+        self.own.source || self.copies.contains(brick) || self.others.values().any(gives)
     }
 
     /// Others who stay and hold a brick.
@@ -482,6 +485,7 @@ impl Holding {
     /// A brick is not held any more: it was dropped, or its memory was lost.
     pub fn dropped(&mut self, brick: BrickIndex) {
         self.own.held.remove(brick);
+        self.copies.remove(brick);
         self.settle();
     }
 
@@ -491,6 +495,22 @@ impl Holding {
         self.attempts.remove(&brick);
         self.own.held.insert(brick);
         self.settle();
+    }
+
+    /// The device is lost, with all that was on it. Of what was held, `has_copy` says what is in
+    /// host memory still; all that is pledged is got again.
+    pub fn device_lost(&mut self, has_copy: impl Fn(BrickIndex) -> bool) {
+        let held = std::mem::replace(&mut self.own.held, BrickSet::new(self.grid.brick_count()));
+        for brick in held.iter().filter(|&b| has_copy(b)) {
+            self.copies.insert(brick);
+        }
+        self.settle();
+    }
+
+    /// The brick was freed because memory was short for something else: there is less room.
+    pub fn given_up(&mut self, brick: BrickIndex) {
+        self.dropped(brick);
+        self.does_not_fit(brick);
     }
 
     /// Bricks on their way to this peer.
@@ -537,7 +557,7 @@ impl Holding {
     }
 
     fn origin(&self, brick: BrickIndex) -> Option<Origin> {
-        if self.own.source {
+        if self.own.source || self.copies.contains(brick) {
             return Some(Origin::Source);
         }
         let gives = |a: &Announcement| a.source || a.held.contains(brick);
@@ -598,6 +618,11 @@ impl Holding {
         }
         self.attempts.remove(&brick);
         self.own.held.insert(brick);
+        // Of several that were loaded at a time, one that does not fit may be heard of first.
+        if self.own.held.len() > self.room_max {
+            self.room_max = self.own.held.len();
+            self.set_room(self.room_max);
+        }
         self.settle();
     }
 

@@ -8,6 +8,7 @@
 //! Invariants: only bricks in device memory are announced. Nothing is taken from a peer that has not
 //! said what it is. Whatever message is lost is said again: beats, and announcements.
 
+mod device;
 mod messages;
 mod sets;
 
@@ -39,6 +40,12 @@ const DROP_MICROS: u64 = 3_000_000;
 /// Data sets held at a time; an open one beyond it replaces one that nobody needs, or the one
 /// opened first.
 pub const DATA_SETS_MAX: usize = 16;
+/// Memory that their manifests may take, in bytes; one alone may take more.
+const MANIFEST_BYTES_MAX: usize = 256 << 20;
+/// A manifest is asked for again after this: a large one takes its time.
+const NEED_MICROS: u64 = 5_000_000;
+/// Manifests that are waited for at a time.
+const NEEDED_MAX: usize = 256;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -55,6 +62,8 @@ pub struct Keeper {
     order: Vec<Digest>,
     /// Announcements of data sets that are not known yet.
     early: BTreeMap<PeerId, BTreeMap<Digest, Announcement>>,
+    /// When the manifests of some were asked for.
+    needed: BTreeMap<Digest, u64>,
     /// When this peer was asked for its part of a frame, and when another said that it was.
     rendering_at: Option<u64>,
     others_rendering_at: Option<u64>,
@@ -108,6 +117,7 @@ impl Keeper {
             sets: BTreeMap::new(),
             order: Vec::new(),
             early: BTreeMap::new(),
+            needed: BTreeMap::new(),
             rendering_at: None,
             others_rendering_at: None,
             last_frame: None,
@@ -165,6 +175,12 @@ impl Keeper {
             KeeperInput::Loaded(data_set, brick, result) => {
                 self.loaded(data_set, brick, result, out);
             }
+            KeeperInput::DeviceLost { why, copies } => self.device_lost(why, &copies, out),
+            KeeperInput::DeviceOpened {
+                device,
+                memory_bytes,
+            } => self.device_opened(device, memory_bytes, out),
+            KeeperInput::GaveUp(data_set, brick) => self.gave_up(data_set, brick, out),
             KeeperInput::Leave { unused } => self.leave(unused, out),
         }
         self.changed(changes, out);

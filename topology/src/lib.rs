@@ -13,6 +13,7 @@ pub mod brick_set;
 pub mod camera;
 pub mod cell_ranges;
 pub mod cost_table;
+pub mod device_recovery;
 pub mod digest;
 pub mod footprint;
 pub mod frame_plan;

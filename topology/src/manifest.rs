@@ -260,6 +260,15 @@ impl Manifest {
         self.grid.stored_box(brick).voxel_count() * self.parts.volume.voxel.bytes() as u64
     }
 
+    /// Memory that it takes itself, in bytes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let cells = |b: &BrickRecord| b.cells.as_ref().map_or(0, |c| c.levels().len());
+        let records = self.parts.bricks.iter();
+        let records: usize = records.map(|b| size_of_val(b) + cells(b)).sum();
+        records + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
+    }
+
     /// Length of the longest brick's bytes.
     #[must_use]
     pub fn largest_brick_bytes(&self) -> u64 {

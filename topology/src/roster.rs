@@ -111,6 +111,15 @@ impl Roster {
         Ok(())
     }
 
+    /// Memory that it takes, in bytes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let entry = |e: &RosterEntry| {
+            size_of_val(e) + e.peer.as_str().len() + size_of_val(e.bricks.words())
+        };
+        self.entries.iter().map(entry).sum()
+    }
+
     /// Name of this snapshot.
     #[must_use]
     pub fn digest(&self) -> Digest {

@@ -1,6 +1,6 @@
 //! What the brick owner is told and asked, and what it answers.
 
-use crate::{data_set::BrickSource, messages::Message};
+use crate::{budget::Held, data_set::BrickSource, messages::Message, raycaster::DeviceNews};
 use brickmesh_topology::{
     Digest, Manifest, PeerId,
     holding::Announcement,
@@ -17,8 +17,8 @@ pub enum OwnerInput {
     Connected(PeerId),
     /// A peer cannot be reached any more.
     Lost(PeerId),
-    /// A message from a peer.
-    Said(PeerId, Message),
+    /// A message from a peer, and what it holds until it is handled.
+    Said(PeerId, Message, Held),
     /// A frame was asked for: bricks are to keep out of its way.
     Rendering,
     /// A frame that this peer asked for is whole.
@@ -27,6 +27,8 @@ pub enum OwnerInput {
     Speed(u64),
     /// These peers did not do their part of a frame in time.
     Late(Vec<PeerId>),
+    /// What became of the device.
+    Device(DeviceNews),
 }
 
 /// Opens a data set in the mesh; this peer can give every brick of it.

@@ -2,6 +2,7 @@
 
 use super::BrickOwner;
 use crate::{
+    budget::{Budget, Room},
     bus::Lane,
     messages::Message,
     raycaster::{LoadBrick, UnloadBrick},
@@ -13,7 +14,75 @@ use brickmesh_topology::{
     keeper::{KeeperInput, KeeperMessage, LoadResult},
 };
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Bytes of bricks that may be on their way from memory or disk into the bus, and as much again
+/// while they are encoded.
+const GIVEN_BYTES_MAX: u32 = 128 << 20;
+/// Bricks that a peer may wait for: what it fetches at a time of every data set.
+const REQUESTS_MAX: u32 = 128;
+
+/// Bricks that are given to others: to each peer one at a time, so that one that does not take
+/// them keeps nobody else from theirs.
+#[derive(Debug)]
+pub(super) struct Giving {
+    bytes: Budget,
+    peers: BTreeMap<PeerId, Requests>,
+}
+
+/// The bricks that one peer waits for.
+#[derive(Clone, Debug)]
+struct Requests {
+    waiting: Budget,
+    now: Budget,
+}
+
+/// A place in the queue for bricks.
+struct Turn {
+    requests: Requests,
+    bytes: (Budget, u64),
+    _waiting: Room,
+}
+
+impl Default for Giving {
+    fn default() -> Self {
+        Self {
+            bytes: Budget::new(GIVEN_BYTES_MAX),
+            peers: BTreeMap::new(),
+        }
+    }
+}
+
+impl Giving {
+    /// A place in the queue for a brick of so many bytes; `None` where a peer has too many.
+    fn queue(&mut self, to: &PeerId, bytes: u64) -> Option<Turn> {
+        let new = || Requests {
+            waiting: Budget::new(REQUESTS_MAX),
+            now: Budget::new(1),
+        };
+        let requests = self.peers.entry(to.clone()).or_insert_with(new);
+        Some(Turn {
+            _waiting: requests.waiting.try_take(1)?,
+            requests: requests.clone(),
+            bytes: (self.bytes.clone(), bytes),
+        })
+    }
+
+    /// A peer cannot be reached any more.
+    pub(super) fn forget(&mut self, peer: &PeerId) {
+        self.peers.remove(peer);
+    }
+}
+
+impl Turn {
+    /// Waits until it is this brick's turn; that ends with what is returned.
+    async fn come(self) -> (Self, [Room; 2]) {
+        let now = self.requests.now.take(1).await;
+        let (budget, bytes) = &self.bytes;
+        let bytes = budget.take(*bytes).await;
+        (self, [now, bytes])
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoadError {
@@ -59,7 +128,7 @@ impl BrickOwner {
                 voxels,
             };
             match raycaster.send(load).await {
-                Ok(Ok(())) => Ok(copy),
+                Ok(Ok(generation)) => Ok((copy, generation)),
                 Ok(Err(error)) => Err(LoadError::Device(error)),
                 Err(_) => Err(LoadError::Damaged(
                     "the device's thread has ended".to_owned(),
@@ -75,17 +144,23 @@ impl BrickOwner {
         &mut self,
         data_set: Digest,
         brick: BrickIndex,
-        result: Result<Bytes, LoadError>,
+        result: Result<(Bytes, u64), LoadError>,
         ctx: &mut Context<Self>,
     ) {
         let result = match result {
-            Ok(copy) => {
+            // On a device that was lost since.
+            Ok((_, generation)) if generation < self.device_generation => LoadResult::Failed,
+            Ok((copy, _)) => {
                 self.keep(data_set, brick, copy);
                 LoadResult::Done
             }
             Err(LoadError::Device(error @ DeviceError::OutOfMemory { .. })) => {
                 tracing::warn!(brick = brick.0, %error, "this peer holds less than its share");
                 LoadResult::NoRoom
+            }
+            Err(LoadError::Device(error @ DeviceError::Unavailable { .. })) => {
+                tracing::debug!(brick = brick.0, %error, "a brick waits for a device");
+                LoadResult::Failed
             }
             Err(error) => {
                 tracing::warn!(brick = brick.0, %error, "a brick was not loaded; it is tried again");
@@ -121,7 +196,7 @@ impl BrickOwner {
 
     /// Gives a brick to a peer that asked for it.
     pub(super) fn give(
-        &self,
+        &mut self,
         to: PeerId,
         data_set: Digest,
         brick: BrickIndex,
@@ -135,11 +210,20 @@ impl BrickOwner {
             })
         };
         let manifest = self.keeper.manifest(data_set);
-        if manifest.is_none_or(|m| brick.0 >= m.grid().brick_count()) {
+        let manifest = manifest.filter(|m| brick.0 < m.grid().brick_count());
+        let Some(bytes) = manifest.map(|m| m.brick_bytes(brick)) else {
             self.outbox
                 .send_or_log(&to, Lane::Control, refuse("no such brick is known here"));
             return;
-        }
+        };
+        let Some(turn) = self.giving.queue(&to, bytes) else {
+            self.outbox.send_or_log(
+                &to,
+                Lane::Control,
+                refuse("too many bricks were asked for at a time"),
+            );
+            return;
+        };
         let copy = self.copies.get(&(data_set, brick)).cloned();
         let source = self.sources.get(&data_set).cloned();
         let outbox = self.outbox.clone();
@@ -159,6 +243,7 @@ impl BrickOwner {
             }
         };
         let sending = async move {
+            let _turn = turn.come().await;
             if tokio::task::spawn_blocking(give).await.is_err() {
                 tracing::error!("sending a brick failed");
             }
@@ -182,4 +267,31 @@ fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVo
     let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
     BrickVoxels::new(owned, stored, manifest.volume().voxel, bytes)
         .map_err(|e| LoadError::Damaged(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn a_peer_gets_one_brick_at_a_time_and_waits_for_so_many_at_most() {
+        let mut giving = Giving::default();
+        let (a, b) = (PeerId::new("a"), PeerId::new("b"));
+        let turns: Vec<Turn> = std::iter::from_fn(|| giving.queue(&a, 10)).collect();
+        assert_eq!(turns.len(), REQUESTS_MAX as usize);
+        let mut turns = turns.into_iter();
+        let first = turns.next().unwrap().come().now_or_never().unwrap();
+        let mut second = Box::pin(turns.next().unwrap().come());
+        assert!(second.as_mut().now_or_never().is_none());
+        // Another peer does not wait for this one, as long as there is memory.
+        let large = u64::from(GIVEN_BYTES_MAX) - 10;
+        let other = giving.queue(&b, large).unwrap().come().now_or_never();
+        assert!(other.is_some());
+        drop(first);
+        assert!(second.as_mut().now_or_never().is_some());
+        assert!(giving.queue(&a, 10).is_some(), "one place is free");
+        let full = giving.queue(&PeerId::new("c"), large).unwrap().come();
+        assert!(full.now_or_never().is_none());
+    }
 }

@@ -6,7 +6,7 @@
 //! the layer, so that a scratch file sees long writes.
 
 use super::{
-    BRICK_BYTES_MAX, BrickStoreError, OnProgress,
+    BRICK_BYTES_MAX, BrickStoreError, OnProgress, check_brick_count,
     layers::{Gather, Layer},
 };
 use crate::volume_file::VolumeFile;
@@ -23,6 +23,33 @@ pub(super) type OnBrick<'a> =
 /// Values that are counted exactly, before they are binned over the range that turns out.
 const FINE_BINS: usize = 1 << 16;
 
+/// The grid of a volume cut into bricks of `edge`, if peers can share it.
+fn grid(file: &VolumeFile, edge: u32) -> Result<BrickGrid, BrickStoreError> {
+    let volume = &file.description;
+    let grid = BrickGrid::new(volume.dims, edge).map_err(|source| BrickStoreError::Grid {
+        path: file.path.clone(),
+        source,
+    })?;
+    check_brick_count(&file.path, &grid)?;
+    let voxels = grid.bricks().map(|b| grid.stored_box(b).voxel_count());
+    let found = voxels.max().unwrap_or(0) * volume.voxel.bytes() as u64;
+    if found > BRICK_BYTES_MAX {
+        return Err(BrickStoreError::BrickTooLarge {
+            path: file.path.clone(),
+            edge,
+            found,
+        });
+    }
+    Ok(grid)
+}
+
+/// Bytes of all bricks of a volume, ghosts included.
+pub(super) fn brick_bytes(file: &VolumeFile, edge: u32) -> Result<u64, BrickStoreError> {
+    let grid = grid(file, edge)?;
+    let voxels = grid.bricks().map(|b| grid.stored_box(b).voxel_count());
+    Ok(voxels.sum::<u64>() * file.description.voxel.bytes() as u64)
+}
+
 /// Cuts a whole volume; returns its manifest.
 pub(super) fn cut(
     file: &VolumeFile,
@@ -32,24 +59,8 @@ pub(super) fn cut(
     on_brick: OnBrick<'_>,
 ) -> Result<Manifest, BrickStoreError> {
     let volume = &file.description;
-    let grid_error = |source| BrickStoreError::Grid {
-        path: file.path.clone(),
-        source,
-    };
-    let grid = BrickGrid::new(volume.dims, edge).map_err(grid_error)?;
     let voxel_bytes = volume.voxel.bytes();
-    let found = grid
-        .bricks()
-        .map(|b| grid.stored_box(b).voxel_count() * voxel_bytes as u64)
-        .max()
-        .unwrap_or(0);
-    if found > BRICK_BYTES_MAX {
-        return Err(BrickStoreError::BrickTooLarge {
-            path: file.path.clone(),
-            edge,
-            found,
-        });
-    }
+    let grid = grid(file, edge)?;
     let mut cutter = Cutter::new(grid, volume.voxel, gather);
     let mut stream = file.voxels()?;
     let row_bytes = volume.dims[0] as usize * voxel_bytes;

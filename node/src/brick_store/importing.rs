@@ -9,12 +9,12 @@
 
 use super::{
     BrickStoreError, OnProgress, bricker,
-    directory::{BRICKS, DirectoryStore, MANIFEST, MANIFEST_BYTES_MAX, brick_path},
+    directory::{BRICKS, DirectoryStore, MANIFEST, brick_path},
     layers::Gather,
     manifest_file,
 };
 use crate::volume_file::VolumeFile;
-use brickmesh_topology::{BrickGrid, Digest, Manifest};
+use brickmesh_topology::{Digest, Manifest};
 use std::{
     fs::{self, File},
     io::{self, Write as _},
@@ -22,9 +22,6 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Longest record of a brick in a manifest, in bytes: two digits a level of its cells, digest,
-/// range and names.
-const RECORD_BYTES_MAX: u64 = 2304;
 /// Files that are waited for at a time.
 const SYNC_THREADS: usize = 8;
 
@@ -41,7 +38,6 @@ pub(super) fn import(
             path: out.to_owned(),
         });
     }
-    check_brick_count(file, edge)?;
     let parent = match out.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
@@ -76,25 +72,6 @@ pub(super) fn import(
     drop(made.keep());
     sync_folder(parent)?;
     Ok(DirectoryStore::new(out, manifest))
-}
-
-/// A manifest that would be too large to be opened again is refused before any work is done.
-fn check_brick_count(file: &VolumeFile, edge: u32) -> Result<(), BrickStoreError> {
-    let grid = BrickGrid::new(file.description.dims, edge);
-    let grid = grid.map_err(|source| BrickStoreError::Grid {
-        path: file.path.clone(),
-        source,
-    })?;
-    let (found, most) = (grid.brick_count(), MANIFEST_BYTES_MAX / RECORD_BYTES_MAX);
-    if u64::from(found) > most {
-        return Err(BrickStoreError::TooManyBricks {
-            path: file.path.clone(),
-            edge,
-            found,
-            most,
-        });
-    }
-    Ok(())
 }
 
 /// How the names of the folders begin in which a data set is made. It follows from the place's
@@ -209,8 +186,16 @@ fn readable_by_all(_: &Path) {}
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::volume_file;
-    use brickmesh_actors::data_set::BrickSource as _;
+    use crate::{
+        brick_store::{directory::MANIFEST_BYTES_MAX, load},
+        volume_file,
+    };
+    use brickmesh_actors::{data_set::BrickSource as _, manifest_message::bricks_max};
+    use brickmesh_topology::BrickGrid;
+
+    /// Longest record of a brick in a manifest, in bytes: two digits a level of its cells, digest,
+    /// range and names.
+    const RECORD_BYTES_MAX: u64 = 2304;
 
     /// A small volume.
     pub(in crate::brick_store) fn volume(folder: &Path) -> VolumeFile {
@@ -263,18 +248,32 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_store_that_could_not_be_opened_is_refused_before_anything_is_read() {
+    fn more_bricks_than_peers_can_tell_each_other_of_are_refused_before_anything_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("large_512x512x512_uint8.raw");
         File::create(&path).unwrap().set_len(512 << 18).unwrap();
         let file = volume_file::open(&path).unwrap();
         let out = dir.path().join("out");
-        let error = import(&file, 8, &out, u64::MAX, &mut |_, _| false).unwrap_err();
-        let text = error.to_string();
-        assert!(
-            text.contains("262144 bricks") && text.contains("larger --brick"),
-            "{text}"
-        );
+        let read = &mut |_, _| panic!("it is read");
+        for error in [
+            import(&file, 8, &out, u64::MAX, read).unwrap_err(),
+            load(&file, 8, u64::MAX, read).unwrap_err(),
+        ] {
+            let text = error.to_string();
+            // 40³ bricks of 13 are too many, 37³ of 14 are not.
+            let parts = [
+                "262144 bricks",
+                &bricks_max().to_string(),
+                "--brick, 14 or more",
+            ];
+            assert!(parts.iter().all(|p| text.contains(p)), "{text}");
+        }
+        assert_eq!(names(dir.path()), ["large_512x512x512_uint8.raw"]);
+    }
+
+    #[test]
+    fn the_manifest_of_as_many_bricks_as_there_may_be_can_be_opened_again() {
+        assert!(u64::from(bricks_max()) * RECORD_BYTES_MAX < MANIFEST_BYTES_MAX);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A data set whose bricks are kept in memory.
+//! A data set whose bricks are kept in memory, until they are released: who needs one after that
+//! has the volume's file read again.
 
 use super::{BrickStoreError, OnProgress, bricker, layers::Gather};
 use crate::volume_file::VolumeFile;
@@ -10,6 +11,8 @@ use std::sync::{Mutex, PoisonError};
 /// Bricks in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
+    file: VolumeFile,
+    edge: u32,
     manifest: Manifest,
     bricks: Mutex<Vec<Option<Bytes>>>,
 }
@@ -17,8 +20,31 @@ pub struct MemoryStore {
 pub(super) fn load(
     file: &VolumeFile,
     edge: u32,
+    bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<MemoryStore, BrickStoreError> {
+    let bytes = bricker::brick_bytes(file, edge)?;
+    if bytes > bytes_max {
+        return Err(BrickStoreError::TooLargeForMemory {
+            path: file.path.clone(),
+            bytes,
+            bytes_max,
+        });
+    }
+    let (manifest, bricks) = cut(file, edge, progress)?;
+    Ok(MemoryStore {
+        file: file.clone(),
+        edge,
+        manifest,
+        bricks: Mutex::new(bricks),
+    })
+}
+
+fn cut(
+    file: &VolumeFile,
+    edge: u32,
+    progress: OnProgress<'_>,
+) -> Result<(Manifest, Vec<Option<Bytes>>), BrickStoreError> {
     let mut bricks: Vec<Option<Bytes>> = Vec::new();
     // Layers grow into the bricks that are kept: no scratch file, no copy.
     let manifest = bricker::cut(
@@ -33,10 +59,7 @@ pub(super) fn load(
             Ok(())
         },
     )?;
-    Ok(MemoryStore {
-        manifest,
-        bricks: Mutex::new(bricks),
-    })
+    Ok((manifest, bricks))
 }
 
 impl BrickSource for MemoryStore {
@@ -45,10 +68,24 @@ impl BrickSource for MemoryStore {
     }
 
     fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
-        let bricks = self.bricks.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = bricks.get(brick.0 as usize).cloned().flatten();
+        let mut bricks = self.bricks.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = brick.0 as usize;
+        if bricks.get(at).is_some_and(Option::is_none) {
+            // A device that had it was lost, and the others with it: all are read, at once.
+            tracing::warn!(
+                brick = brick.0,
+                "a brick was released: the file is read again"
+            );
+            let again = cut(&self.file, self.edge, &mut |_, _| true);
+            *bricks = again
+                .map_err(|e| SourceError {
+                    what: e.to_string(),
+                })?
+                .1;
+        }
+        let found = bricks.get(at).cloned().flatten();
         found.ok_or_else(|| SourceError {
-            what: format!("brick {} is not in memory any more", brick.0),
+            what: format!("brick {} is not in the grid", brick.0),
         })
     }
 
@@ -66,26 +103,38 @@ mod tests {
     use crate::volume_file;
 
     #[test]
-    fn released_bricks_are_gone_and_said_to_be() {
+    fn a_volume_that_does_not_fit_into_memory_is_refused_before_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("v_9x4x4_uint8.raw");
         std::fs::write(&path, [7; 144]).unwrap();
         let file = volume_file::open(&path).unwrap();
-        let store = load(&file, 4, &mut |_, _| true).unwrap();
+        let all = load(&file, 4, u64::MAX, &mut |_, _| true).unwrap();
+        let bricks = all.manifest().grid().bricks();
+        let bytes: u64 = bricks.map(|b| all.manifest().brick_bytes(b)).sum();
+        assert!(load(&file, 4, bytes, &mut |_, _| true).is_ok());
+        let error = load(&file, 4, bytes - 1, &mut |_, _| panic!("it is read")).unwrap_err();
+        assert!(error.to_string().contains("brickmesh import"), "{error}");
+    }
+
+    #[test]
+    fn a_released_brick_is_read_again_as_long_as_the_file_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("v_9x4x4_uint8.raw");
+        std::fs::write(&path, (0..144).collect::<Vec<u8>>()).unwrap();
+        let file = volume_file::open(&path).unwrap();
+        let store = load(&file, 4, u64::MAX, &mut |_, _| true).unwrap();
+        let outside = store.read(BrickIndex(3)).unwrap_err();
+        assert!(outside.what.contains("brick 3"), "{outside}");
         let kept = store.read(BrickIndex(2)).unwrap();
-        assert!(
-            store
-                .read(BrickIndex(3))
-                .unwrap_err()
-                .what
-                .contains("brick 3")
-        );
+        let bytes = store.manifest().brick_bytes(BrickIndex(2));
+        assert_eq!(kept.len() as u64, bytes);
         store.release(BrickIndex(2));
-        let error = store.read(BrickIndex(2)).unwrap_err();
-        assert!(error.what.contains("not in memory any more"), "{error}");
-        assert_eq!(
-            kept.len() as u64,
-            store.manifest().brick_bytes(BrickIndex(2))
-        );
+        assert!(store.bricks.lock().unwrap()[2].is_none());
+        assert_eq!(store.read(BrickIndex(2)).unwrap(), kept);
+        store.release(BrickIndex(1));
+        std::fs::remove_file(&path).unwrap();
+        let error = store.read(BrickIndex(1)).unwrap_err();
+        assert!(error.what.contains("v_9x4x4_uint8.raw"), "{error}");
+        assert_eq!(store.read(BrickIndex(2)).unwrap(), kept);
     }
 }

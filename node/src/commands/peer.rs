@@ -3,7 +3,7 @@
 use super::{CommandResult, Misconfigured, invitation::invitation};
 use crate::{
     args::PeerArgs,
-    brick_store::{BrickStoreError, DirectoryStore},
+    brick_store::{BrickStoreError, DirectoryStore, open_shared},
     device_choice,
     metrics::MetricsServer,
     network::{MeshKey, Network, NetworkError},
@@ -38,10 +38,14 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
     let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
     let device = &chosen.device.info().name;
     say(format_args!("device: {device}, because {}", chosen.reason));
+    let info = chosen.device.info();
     say(format_args!(
         "memory for bricks: {} MiB",
-        memory_bytes >> 20
+        info.memory_bytes >> 20
     ));
+    if let Some(less) = device_choice::less_than_asked(args.memory, info) {
+        say(less);
+    }
     let name = args.name.clone().unwrap_or_else(machine_name);
     actix::System::new().block_on(async {
         let config = PeerConfig {
@@ -50,7 +54,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             keep_copies: true,
         };
         let (peer, network) =
-            start_network_peer(config, chosen.device, key, &args.network).map_err(sorted)?;
+            start_network_peer(config, chosen, key, &args.network).map_err(sorted)?;
         let addresses = network.listen_addresses();
         for address in &addresses {
             say(format_args!("listening on {address}"));
@@ -81,7 +85,7 @@ fn say(line: impl Display) {
 }
 
 fn open_data(folder: &Path) -> Result<DirectoryStore, Box<dyn Error>> {
-    DirectoryStore::open(folder).map_err(|error| match error {
+    open_shared(folder).map_err(|error| match error {
         // A disk may be mounted later.
         BrickStoreError::Io { .. } => error.into(),
         _ => Misconfigured::because(error),

@@ -6,6 +6,7 @@ use crate::{
     brick_store,
     camera_choice::{camera, cameras},
     formula::FormulaVolume,
+    free_memory::free_memory_bytes,
     network::MeshKey,
     picture::{PictureError, numbered, write_png},
     progress::Progress,
@@ -156,7 +157,11 @@ pub(crate) fn open_source(
         .brick
         .unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
     let mut progress = Progress::new("reading the volume");
-    let source = brick_store::open_source(volume, edge, &mut |done, total| {
+    // A device on the processor shares the bricks with the source; any other's copies go when it
+    // has them, and the source's stay where others may ask for them.
+    let memory = mesh.memory.unwrap_or(0).saturating_mul(mesh.peers.into());
+    let bytes_max = memory.max(free_memory_bytes() / 2);
+    let source = brick_store::open_source(volume, edge, bytes_max, &mut |done, total| {
         progress.show(done, total);
         !stop.is_said()
     })?;

@@ -12,7 +12,7 @@ use brickmesh_actors::{
     PeerConfig,
     brick_owner::{AskStatus, DataSetStatus, MeshStatus},
 };
-use brickmesh_shaders::device::cpu::CpuDevice;
+use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
 use brickmesh_topology::{PeerId, holding::Announcement, keeper::FrameTimes};
 use serde_json::{Value, json};
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
@@ -33,7 +33,7 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
             memory_bytes: 0,
             keep_copies: false,
         };
-        let device = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
+        let device: Box<dyn RenderDevice> = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
         let (peer, network) = start_network_peer(config, device, key, &args.network)?;
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs_f64(args.seconds)) => {}

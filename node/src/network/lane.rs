@@ -11,7 +11,7 @@
 //! Not here: opening streams (`session`).
 
 use super::PeerId;
-use brickmesh_actors::bus::{BusError, BusEvent, Lane, MESSAGE_BYTES_MAX};
+use brickmesh_actors::bus::{BusError, BusEvent, Lane};
 use bytes::Bytes;
 use futures::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt,
@@ -45,27 +45,18 @@ pub(super) fn index(lane: Lane) -> usize {
 const MESSAGES_MAX: usize = 1024;
 /// Bricks that may wait: each is megabytes, and a few keep a link busy.
 const BRICKS_MAX: usize = 64;
-/// Bytes of control messages that may wait to be sent to one peer, or that came from it and are
-/// not taken up yet; so also the largest control message.
-const CONTROL_BYTES_MAX: usize = 16 << 20;
-/// Bytes that may wait to be sent to one peer as pixels, and as many as bricks.
-const BULK_BYTES_MAX: usize = 512 << 20;
+/// Bytes that may wait to be sent as pixels, and as many as bricks, to all peers together: each has
+/// its share, so that one that takes nothing does not keep others from being sent to. A message
+/// always fits when nothing else waits.
+const BULK_BYTES_MAX: usize = 256 << 20;
 
-/// Messages and bytes that may wait to be sent to one peer.
-fn bounds(lane: Lane) -> (usize, usize) {
+/// Messages that may wait to be sent to one peer, and bytes to one of `peers` peers.
+fn bounds(lane: Lane, peers: usize) -> (usize, usize) {
+    let share = BULK_BYTES_MAX / peers.max(1);
     match lane {
-        Lane::Control => (MESSAGES_MAX, CONTROL_BYTES_MAX),
-        Lane::Pixels => (MESSAGES_MAX, BULK_BYTES_MAX),
-        Lane::Bricks => (BRICKS_MAX, BULK_BYTES_MAX),
-    }
-}
-
-/// Bytes of messages from one peer that may be under way here: being read, or read and not yet
-/// taken up by the program. One message of the largest size always fits.
-fn received_bytes_max(lane: Lane) -> usize {
-    match lane {
-        Lane::Control => CONTROL_BYTES_MAX,
-        Lane::Pixels | Lane::Bricks => MESSAGE_BYTES_MAX,
+        Lane::Control => (MESSAGES_MAX, lane.message_bytes_max()),
+        Lane::Pixels => (MESSAGES_MAX, share),
+        Lane::Bricks => (BRICKS_MAX, share),
     }
 }
 
@@ -74,7 +65,6 @@ fn received_bytes_max(lane: Lane) -> usize {
 struct Queue {
     messages: mpsc::Sender<Bytes>,
     waiting_bytes: Arc<AtomicUsize>,
-    bytes_max: usize,
 }
 
 /// Why a queue refused.
@@ -84,9 +74,12 @@ enum Refusal {
 }
 
 impl Queue {
-    fn push(&self, message: Bytes) -> Result<(), Refusal> {
+    fn push(&self, message: Bytes, bytes_max: usize) -> Result<(), Refusal> {
         let bytes = message.len();
-        let fits = |waiting: usize| Some(waiting + bytes).filter(|sum| *sum <= self.bytes_max);
+        let fits = |waiting: usize| {
+            let sum = waiting + bytes;
+            (waiting == 0 || sum <= bytes_max).then_some(sum)
+        };
         self.waiting_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .map_err(|_| Refusal::Full)?;
@@ -114,13 +107,12 @@ pub(super) struct Outbox([Queue; 3]);
 impl Outbox {
     pub(super) fn new() -> (Self, [Outgoing; 3]) {
         let [control, pixels, bricks] = LANES.map(|lane| {
-            let (messages_max, bytes_max) = bounds(lane);
+            let (messages_max, _) = bounds(lane, 1);
             let (sender, messages) = mpsc::channel(messages_max);
             let waiting_bytes = Arc::new(AtomicUsize::new(0));
             let queue = Queue {
                 messages: sender,
                 waiting_bytes: Arc::clone(&waiting_bytes),
-                bytes_max,
             };
             let outgoing = Outgoing {
                 messages,
@@ -151,16 +143,17 @@ impl Outboxes {
     /// Queues a message, or says why not.
     pub(super) fn send(&self, to: &PeerId, lane: Lane, message: Bytes) -> Result<(), BusError> {
         let bytes = message.len();
-        if bytes > MESSAGE_BYTES_MAX {
-            return Err(BusError::TooLarge { bytes });
+        if bytes > lane.message_bytes_max() {
+            return Err(BusError::TooLarge { bytes, lane });
         }
         let outboxes = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let peer = || to.clone();
         let outbox = outboxes
             .get(to)
             .ok_or_else(|| BusError::NotConnected { peer: peer() })?;
+        let (_, bytes_max) = bounds(lane, outboxes.len());
         outbox.0[index(lane)]
-            .push(message)
+            .push(message, bytes_max)
             .map_err(|refusal| match refusal {
                 Refusal::Full => BusError::QueueFull { peer: peer(), lane },
                 Refusal::Closed => BusError::NotConnected { peer: peer() },
@@ -207,7 +200,9 @@ pub(super) async fn read(
     events: mpsc::Sender<BusEvent>,
 ) -> io::Result<()> {
     let mut stream = BufReader::with_capacity(BUFFER_BYTES, stream);
-    let bytes_max = received_bytes_max(lane);
+    // Of this peer's messages: being read, or read and not yet taken up by the program. One of the
+    // largest always fits.
+    let bytes_max = lane.message_bytes_max();
     let room = Arc::new(Semaphore::new(bytes_max));
     loop {
         let message = match frame(&mut stream, bytes_max, &room).await {
@@ -275,6 +270,7 @@ async fn frame(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brickmesh_actors::bus::MESSAGE_BYTES_MAX;
     use futures::{FutureExt, executor::block_on, io::Cursor};
 
     fn name(text: &str) -> PeerId {
@@ -291,7 +287,7 @@ mod tests {
         let (outbox, [outgoing, ..]) = Outbox::new();
         let lengths = [0, 1, 4, BUFFER_BYTES - 1, BUFFER_BYTES + 1, 1 << 20];
         for (value, length) in (0u8..).zip(lengths) {
-            let sent = outbox.0[0].push(vec![value; length].into());
+            let sent = outbox.0[0].push(vec![value; length].into(), usize::MAX);
             assert!(sent.is_ok());
         }
         drop(outbox);
@@ -340,11 +336,25 @@ mod tests {
     }
 
     #[test]
-    fn every_lane_has_room_for_what_its_sender_may_send() {
-        for lane in LANES {
-            let largest = bounds(lane).1.min(MESSAGE_BYTES_MAX);
-            assert_eq!(received_bytes_max(lane), largest, "{lane:?}");
+    fn who_takes_nothing_leaves_others_their_share() {
+        let outboxes = Outboxes::default();
+        let mut kept = Vec::new();
+        for peer in ["a", "b", "c", "d"] {
+            let (outbox, outgoing) = Outbox::new();
+            outboxes.insert(name(peer), outbox);
+            kept.push(outgoing);
         }
+        let message = Bytes::from(vec![0; 8 << 20]);
+        let sent = |peer: &str| {
+            let send = || outboxes.send(&name(peer), Lane::Pixels, message.clone());
+            (0..100).filter(|_| send().is_ok()).count()
+        };
+        assert_eq!(sent("a"), BULK_BYTES_MAX / 4 / message.len());
+        assert_eq!(sent("d"), BULK_BYTES_MAX / 4 / message.len());
+        let large = Bytes::from(vec![0; MESSAGE_BYTES_MAX]);
+        let send = || outboxes.send(&name("b"), Lane::Bricks, large.clone());
+        assert!(send().is_ok(), "alone, the largest message fits");
+        assert!(matches!(send(), Err(BusError::QueueFull { .. })));
     }
 
     #[test]
@@ -354,7 +364,7 @@ mod tests {
         outboxes.insert(name("a"), outbox);
         let send = |lane, message: Bytes| outboxes.send(&name("a"), lane, message);
         for lane in LANES {
-            let (messages_max, _) = bounds(lane);
+            let (messages_max, _) = bounds(lane, 1);
             for _ in 0..messages_max {
                 send(lane, Bytes::new()).unwrap();
             }
@@ -365,7 +375,7 @@ mod tests {
         let (outbox, outgoing) = Outbox::new();
         outboxes.insert(name("a"), outbox);
         let big = Bytes::from(vec![0; MESSAGE_BYTES_MAX]);
-        for _ in 0..4 {
+        for _ in 0..BULK_BYTES_MAX / MESSAGE_BYTES_MAX {
             outboxes
                 .send(&name("a"), Lane::Pixels, big.clone())
                 .unwrap();
@@ -375,8 +385,10 @@ mod tests {
         drop(outgoing);
         let closed = outboxes.send(&name("a"), Lane::Bricks, Bytes::new());
         assert!(matches!(closed, Err(BusError::NotConnected { .. })));
-        let bytes = MESSAGE_BYTES_MAX + 1;
-        let large = outboxes.send(&name("a"), Lane::Pixels, vec![0; bytes].into());
-        assert_eq!(large, Err(BusError::TooLarge { bytes }));
+        for lane in LANES {
+            let bytes = lane.message_bytes_max() + 1;
+            let large = outboxes.send(&name("a"), lane, vec![0; bytes].into());
+            assert_eq!(large, Err(BusError::TooLarge { bytes, lane }));
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::{POLL, SessionError, in_words, machine_name, start_network_peer};
 use crate::{
     args::MeshArgs,
-    device_choice,
+    device_choice::{self, Chosen},
     network::{MeshKey, Network},
     progress::Progress,
     stop::Stop,
@@ -16,6 +16,7 @@ use brickmesh_actors::{
     data_set::BrickSource,
     local_bus::LocalHub,
 };
+use brickmesh_shaders::DeviceError;
 use brickmesh_topology::{Manifest, PeerId};
 use std::{
     sync::Arc,
@@ -182,29 +183,29 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
     };
     if args.mesh {
         let key = MeshKey::load(&args.network.key_file()?)?;
-        let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
-        tracing::info!(
-            device = chosen.device.info().name,
-            reason = chosen.reason,
-            "device"
-        );
+        let chosen = choose_device(args, memory_bytes)?;
         let (peer, network) =
-            start_network_peer(config(machine_name()), chosen.device, key, &args.network)?;
+            start_network_peer(config(machine_name()), chosen, key, &args.network)?;
         return Ok((vec![peer], Some(network)));
     }
     let hub = LocalHub::new();
     let mut peers = Vec::new();
     for n in 1..=args.peers {
         let name = format!("peer-{n:02}");
-        let chosen = device_choice::choose(args.device, args.peers, memory_bytes)?;
-        tracing::info!(
-            peer = name,
-            device = chosen.device.info().name,
-            reason = chosen.reason,
-            "device"
-        );
+        let chosen = choose_device(args, memory_bytes)?;
         let (bus, events) = hub.join(&PeerId::new(&name));
-        peers.push(Peer::start(config(name), chosen.device, bus, events));
+        peers.push(Peer::start(config(name), chosen, bus, events));
     }
     Ok((peers, None))
+}
+
+/// The device of one of this process's peers.
+fn choose_device(args: &MeshArgs, memory_bytes: u64) -> Result<Chosen, DeviceError> {
+    let chosen = device_choice::choose(args.device, args.peers, memory_bytes)?;
+    let info = chosen.device.info();
+    tracing::info!(device = info.name, reason = chosen.reason, "device");
+    if let Some(less) = device_choice::less_than_asked(args.memory, info) {
+        tracing::warn!("{less}");
+    }
+    Ok(chosen)
 }

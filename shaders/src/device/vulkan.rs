@@ -2,15 +2,21 @@
 //!
 //! Shapes: a brick is one image of its stored box; a job's picture is cut into bands of whole rows
 //! that fit the device's largest storage buffer, each a dispatch that is waited for.
-//! Invariants: sums of image sizes stay below `memory_bytes`; time per job comes from the device's
-//! clock where it has one; full precision end to end (see `voxel_image`).
+//! Invariants: sums of the bricks' image sizes stay below `memory_bytes`, and so does what is taken
+//! from the device for them but for a block a data set (see `memory`); time per job comes from the
+//! device's clock where it has one; full precision end to end (see `voxel_image`).
+//! Besides the bricks, the device's memory holds a picture's pixels and the staging of an upload:
+//! at most [`WORKING_BYTES_MAX`], less where that is not to be had.
 //!
 //! Not here: several queues, sharing of images between devices.
 
 mod choice;
+mod explain;
 mod gpu;
 mod kernels;
+mod memory;
 mod params;
+mod pictures;
 mod resident;
 mod upload;
 mod voxel_image;
@@ -26,10 +32,12 @@ use crate::{
     transfer_table::TransferTable,
 };
 use brickmesh_topology::{Digest, PixelRect, VoxelType};
-use gpu::{Explain, Gpu, Home, dispatch};
+use explain::Explain;
+use gpu::{Gpu, Home, dispatch};
 use kernels::RaycastVariant;
 use params::{JobParams, SceneParams};
-use resident::{ResidentBrick, Visibility, upload_leaps};
+use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
+use resident::{ResidentSet, Visibility, no_leaps};
 use std::{collections::BTreeMap, sync::Arc};
 use upload::upload;
 use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
@@ -46,13 +54,8 @@ use vulkano::{
     pipeline::{ComputePipeline, Pipeline},
 };
 
-/// Pixels of a band: half a gibibyte would be allowed by many devices, but a band that takes
-/// seconds is killed by drivers' watchdogs.
-const BAND_PIXELS_MAX: u64 = 1 << 21;
-/// Bytes of a pixel.
-const PIXEL_BYTES: u64 = 16;
-/// Edge of a workgroup in pixels; as in `wgsl/raycast.wgsl`.
-const GROUP_EDGE: u32 = 8;
+/// Memory that pictures and uploads take besides the bricks, in bytes.
+pub const WORKING_BYTES_MAX: u64 = PICTURE_BYTES_MAX + upload::STAGING_BYTES;
 /// Table error, relative to a range of 1, for which the sampler looks it up: below what 16 bits
 /// of colour show.
 const TABLE_ERROR_MAX: f32 = 1.0 / 65_536.0;
@@ -66,14 +69,11 @@ pub struct VulkanDevice {
     linear: Arc<Sampler>,
     nearest: Arc<Sampler>,
     table_by_sampler: bool,
-    /// Whether pixels go through device memory before they are read back.
-    copies_back: bool,
     kinds: Vec<(VoxelType, VoxelImageKind)>,
     pipelines: BTreeMap<RaycastVariant, Arc<ComputePipeline>>,
-    bricks: BTreeMap<BrickKey, ResidentBrick>,
-    used_bytes: u64,
+    sets: BTreeMap<Digest, ResidentSet>,
     scene: Option<CurrentScene>,
-    pixels: Option<PixelBuffers>,
+    pictures: Pictures,
     /// Stands where a kernel that does not leap has a binding for leaps.
     no_leaps: Arc<ImageView>,
 }
@@ -91,16 +91,10 @@ struct CurrentScene {
     params: Subbuffer<[SceneParams]>,
 }
 
-/// What a band is written to, and what it is read from where that is another.
-#[derive(Clone, Debug)]
-struct PixelBuffers {
-    written: Subbuffer<[[f32; 4]]>,
-    read: Option<Subbuffer<[[f32; 4]]>>,
-}
-
 impl VulkanDevice {
     /// Opens device `index` of [`enumerate`], or the best: discrete, then integrated, virtual,
-    /// cpu. Bricks may take `memory_bytes`, by default three quarters of the device's memory.
+    /// cpu. Bricks may take `memory_bytes`, by default three quarters of the device's memory, in
+    /// any case seven eighths of it at most: see [`DeviceInfo::memory_bytes`].
     ///
     /// # Errors
     /// [`DeviceError::Unavailable`] where there is no such device; [`DeviceError::Failed`] or
@@ -122,7 +116,7 @@ impl VulkanDevice {
         let info = DeviceInfo {
             kind: DeviceKind::Vulkan,
             name: name(&physical.properties().device_name, &kinds),
-            memory_bytes: memory_bytes.unwrap_or(choice::memory_bytes(&physical) / 4 * 3),
+            memory_bytes: memory_for_bricks(choice::memory_bytes(&physical), memory_bytes),
         };
         tracing::info!(device = %info.name, %reason, "vulkan device opened");
         Ok(Self {
@@ -131,14 +125,12 @@ impl VulkanDevice {
             linear,
             nearest,
             table_by_sampler: table_error.is_some_and(|e| e <= TABLE_ERROR_MAX),
-            copies_back: choice::kind(&physical) == VulkanKind::Discrete,
+            pictures: Pictures::new(choice::kind(&physical) == VulkanKind::Discrete),
             kinds,
             pipelines: BTreeMap::new(),
-            bricks: BTreeMap::new(),
-            used_bytes: 0,
+            sets: BTreeMap::new(),
             scene: None,
-            pixels: None,
-            no_leaps: upload_leaps(&gpu, [1; 3], &[0])?,
+            no_leaps: no_leaps(&gpu)?,
             gpu,
         })
     }
@@ -159,15 +151,34 @@ impl VulkanDevice {
         self.kinds = VoxelImageKind::choose_all(&self.gpu, None)?;
         self.info.name = name(&self.gpu.physical().properties().device_name, &self.kinds);
         self.table_by_sampler = false;
-        self.copies_back = true;
-        self.pixels = None;
+        self.pictures = Pictures::new(true);
         Ok(())
     }
 
-    /// Bytes that resident bricks take.
+    /// Behaves from now on as one that hangs: nothing that is submitted ends in time. For tests; the
+    /// memory of what is under way then is never freed.
+    pub fn hang(&mut self) {
+        self.gpu.lose_patience();
+    }
+
+    /// Bytes that the images of resident bricks take.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.used_bytes
+        self.sets.values().map(ResidentSet::image_bytes).sum()
+    }
+
+    /// Bytes that were taken from the device for bricks: blocks are not full.
+    #[must_use]
+    pub fn taken_bytes(&self) -> u64 {
+        self.sets.values().map(ResidentSet::taken_bytes).sum()
+    }
+
+    /// Bytes that one more brick of a data set may take.
+    fn room_in(&self, data_set: Digest) -> u64 {
+        let own = self.sets.get(&data_set).map_or(0, ResidentSet::image_bytes);
+        let others = self.sets.iter().filter(|(d, _)| **d != data_set);
+        let others: u64 = others.map(|(_, set)| set.taken_bytes()).sum();
+        self.info.memory_bytes.saturating_sub(own + others)
     }
 
     fn kind(&self, voxel: VoxelType) -> Result<VoxelImageKind, DeviceError> {
@@ -203,50 +214,6 @@ impl VulkanDevice {
         Ok(pipeline)
     }
 
-    /// Buffers for at least `pixels` pixels, kept for the jobs that follow.
-    fn pixel_buffers(&mut self, pixels: u64) -> Result<PixelBuffers, DeviceError> {
-        if let Some(buffers) = self.pixels.as_ref().filter(|b| b.written.len() >= pixels) {
-            return Ok(buffers.clone());
-        }
-        let length = pixels.next_power_of_two();
-        let buffers = if self.copies_back {
-            let out = BufferUsage::STORAGE_BUFFER | BufferUsage::TRANSFER_SRC;
-            PixelBuffers {
-                written: self.gpu.buffer(out, Home::Device, length)?,
-                read: Some(
-                    self.gpu
-                        .buffer(BufferUsage::TRANSFER_DST, Home::ReadBack, length)?,
-                ),
-            }
-        } else {
-            PixelBuffers {
-                written: self
-                    .gpu
-                    .buffer(BufferUsage::STORAGE_BUFFER, Home::ReadBack, length)?,
-                read: None,
-            }
-        };
-        Ok(self.pixels.insert(buffers).clone())
-    }
-
-    /// Rows of a band of pictures of this width: at least one.
-    fn band_rows(&self, width: u32) -> Result<u32, DeviceError> {
-        let limits = self.gpu.physical().properties();
-        let range = u64::from(limits.max_storage_buffer_range) / PIXEL_BYTES;
-        // Buffers grow to powers of two, so the bound is rounded down to one.
-        let pixels_max = BAND_PIXELS_MAX.min(1 << range.ilog2());
-        let rows = pixels_max / u64::from(width);
-        let rows = rows.min(u64::from(
-            limits.max_compute_work_group_count[1] * GROUP_EDGE,
-        ));
-        u32::try_from(rows)
-            .ok()
-            .filter(|&rows| rows > 0)
-            .ok_or_else(|| DeviceError::Unavailable {
-                what: format!("a row of {width} pixels does not fit this device's buffers"),
-            })
-    }
-
     /// Renders a band and appends its pixels to `out`; microseconds on the device.
     fn render_band(
         &mut self,
@@ -258,7 +225,8 @@ impl VulkanDevice {
     ) -> Result<u64, DeviceError> {
         let shaded = self.scene.as_ref().ok_or(DeviceError::NoScene)?.shade;
         let not_resident = DeviceError::NotResident { brick: job.brick };
-        let by_sampler = match self.bricks.get(&key) {
+        let resident = self.sets.get(&key.data_set);
+        let by_sampler = match resident.and_then(|s| s.get(key.brick)) {
             Some(brick) => brick.kind.by_sampler,
             None => return Err(not_resident),
         };
@@ -273,8 +241,10 @@ impl VulkanDevice {
             _ => self.no_leaps.clone(),
         };
         let count = band.pixel_count() as u64;
-        let buffers = self.pixel_buffers(count)?;
-        let (Some(scene), Some(brick)) = (&self.scene, self.bricks.get(&key)) else {
+        let buffers = self.pictures.buffers(&self.gpu, count)?;
+        let resident = self.sets.get(&key.data_set);
+        let resident = resident.and_then(|s| s.get(key.brick));
+        let (Some(scene), Some(brick)) = (&self.scene, resident) else {
             return Err(not_resident);
         };
         let sampler = |linear| if linear { &self.linear } else { &self.nearest };
@@ -331,27 +301,35 @@ impl RenderDevice for VulkanDevice {
         self.check_extent(size)?;
         self.unload_brick(key);
         let wide_bytes = voxels.stored().voxel_count() * kind.texel_bytes() as u64;
-        let kind = if kind.is_wide() && self.used_bytes + wide_bytes > WIDE_BYTES_MAX {
+        let wide_max = WIDE_BYTES_MAX.min(self.info.memory_bytes / 4);
+        let kind = if kind.is_wide() && self.used_bytes() + wide_bytes > wide_max {
             kind.narrowed(&self.gpu).unwrap_or(kind)
         } else {
             kind
         };
-        let room = self.info.memory_bytes.saturating_sub(self.used_bytes);
-        let loaded = ResidentBrick::load(&self.gpu, kind, &voxels, room)?;
-        let brick = loaded.map_err(|bytes| DeviceError::OutOfMemory {
+        let room = self.room_in(key.data_set);
+        let set = self
+            .sets
+            .entry(key.data_set)
+            .or_insert_with(|| ResidentSet::new(&self.gpu, self.info.memory_bytes));
+        let loaded = set.load(&self.gpu, key.brick, kind, &voxels, room);
+        if set.is_empty() {
+            self.sets.remove(&key.data_set);
+        }
+        loaded?.map_err(|bytes| DeviceError::OutOfMemory {
             what: format!(
                 "brick {} takes {bytes} bytes, {room} of {} are free",
                 key.brick.0, self.info.memory_bytes
             ),
-        })?;
-        self.used_bytes += brick.image_bytes;
-        self.bricks.insert(key, brick);
-        Ok(())
+        })
     }
 
     fn unload_brick(&mut self, key: BrickKey) {
-        if let Some(brick) = self.bricks.remove(&key) {
-            self.used_bytes -= brick.image_bytes;
+        if let Some(set) = self.sets.get_mut(&key.data_set) {
+            set.remove(key.brick);
+            if set.is_empty() {
+                self.sets.remove(&key.data_set);
+            }
         }
     }
 
@@ -391,7 +369,8 @@ impl RenderDevice for VulkanDevice {
             data_set: scene.data_set,
             brick: job.brick,
         };
-        let Some(brick) = self.bricks.get_mut(&key) else {
+        let set = self.sets.get_mut(&key.data_set);
+        let Some(brick) = set.and_then(|s| s.get_mut(key.brick)) else {
             return Err(DeviceError::NotResident { brick: job.brick });
         };
         if !brick.owned.contains_box(&job.owned) {
@@ -409,16 +388,23 @@ impl RenderDevice for VulkanDevice {
                 elapsed_micros: 0,
             });
         }
-        let band_rows = self.band_rows(job.rect.width)?;
         let mut pixels = Vec::with_capacity(job.rect.pixel_count());
-        let mut elapsed_micros = 0;
-        for row in (0..job.rect.height).step_by(band_rows as usize) {
+        let (mut elapsed_micros, mut row) = (0, 0);
+        while row < job.rect.height {
+            let band_rows = self.pictures.band_rows(&self.gpu, job.rect.width)?;
             let band = PixelRect {
                 y: job.rect.y + row,
                 height: band_rows.min(job.rect.height - row),
                 ..job.rect
             };
-            elapsed_micros += self.render_band(job, key, &visibility, band, &mut pixels)?;
+            match self.render_band(job, key, &visibility, band, &mut pixels) {
+                Ok(micros) => {
+                    elapsed_micros += micros;
+                    row += band.height;
+                }
+                Err(DeviceError::OutOfMemory { .. }) if self.pictures.halve_bands() => {}
+                Err(error) => return Err(error),
+            }
         }
         let image = SubImage::new(job.rect, pixels).ok_or_else(|| DeviceError::Failed {
             what: "the picture has the wrong size".into(),
@@ -428,6 +414,13 @@ impl RenderDevice for VulkanDevice {
             elapsed_micros,
         })
     }
+}
+
+/// Bytes that bricks may take of a device's memory: an eighth is left to pictures, uploads and
+/// other programs, whatever was asked for.
+fn memory_for_bricks(memory_bytes: u64, asked: Option<u64>) -> u64 {
+    let most = memory_bytes / 8 * 7;
+    asked.unwrap_or(memory_bytes / 4 * 3).min(most)
 }
 
 /// The device's name and, for people, the voxel types that its sampler is too coarse for.

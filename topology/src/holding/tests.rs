@@ -218,6 +218,21 @@ fn a_device_that_is_full_holds_less_and_says_so() {
 }
 
 #[test]
+fn a_brick_that_does_not_fit_may_be_heard_of_before_those_that_do() {
+    let mut a = holding(0, 64);
+    a.has_source();
+    a.set_in_use(true);
+    a.keep_up(0);
+    let under_way: Vec<BrickIndex> =
+        std::iter::from_fn(|| a.next_fetch(0, false, 0).map(|(b, _)| b)).collect();
+    a.does_not_fit(under_way[3]);
+    under_way[..3].iter().for_each(|&b| a.loaded(b, 0));
+    a.keep_up(0);
+    let says = a.announcement();
+    assert_eq!((says.held.len(), says.room), (3, 3));
+}
+
+#[test]
 fn an_announcement_of_another_grid_is_refused() {
     let mut a = holding(0, 8);
     let mut wrong = a.announcement().clone();

@@ -135,6 +135,22 @@ pub enum KeeperInput {
     Use(Digest, bool),
     /// What became of a [`KeeperOutput::Load`].
     Loaded(Digest, BrickIndex, LoadResult),
+    /// The device is lost, with every brick on it; those named are in host memory too.
+    DeviceLost {
+        /// Why, for people.
+        why: String,
+        /// Bricks of which there are host copies.
+        copies: BTreeSet<(Digest, BrickIndex)>,
+    },
+    /// There is a device again.
+    DeviceOpened {
+        /// What it is, for people.
+        device: String,
+        /// Memory that it gives to bricks, in bytes.
+        memory_bytes: u64,
+    },
+    /// A brick was freed, because memory was short for a picture.
+    GaveUp(Digest, BrickIndex),
     /// This peer is to leave once others hold what only it holds; `unused`: also what nobody
     /// needs.
     Leave {

@@ -1,7 +1,10 @@
 //! The keeper's data sets: opening and closing them, what of each to hold within this peer's
 //! memory, bricks that come and go.
 
-use super::{DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult};
+use super::{
+    DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult,
+    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX,
+};
 use crate::{
     brick_grid::BrickIndex,
     brick_set::BrickSet,
@@ -83,11 +86,7 @@ impl Keeper {
             known.holding.raise_redundancy(redundancy);
             return;
         }
-        if self.order.len() >= DATA_SETS_MAX {
-            let unused = |d: &&Digest| self.sets.get(d).is_some_and(|s| !s.holding.is_in_use());
-            let least = self.order.iter().find(unused).unwrap_or(&self.order[0]);
-            self.close(*least, out);
-        }
+        self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, redundancy);
         if !is_new {
@@ -111,6 +110,30 @@ impl Keeper {
         self.sets.insert(data_set, set);
         self.order.push(data_set);
         self.dirty = true;
+    }
+
+    /// Closes data sets until one more can be opened: those first that nobody needs, then those
+    /// that were opened first.
+    pub(super) fn close_beyond(
+        &mut self,
+        count_max: usize,
+        bytes_max: usize,
+        manifest: &Manifest,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        loop {
+            let open = self.sets.values().map(|s| s.manifest.memory_bytes());
+            let bytes = open.sum::<usize>() + manifest.memory_bytes();
+            if self.order.len() < count_max && bytes <= bytes_max {
+                return;
+            }
+            let unused = |d: &&Digest| self.sets.get(d).is_some_and(|s| !s.holding.is_in_use());
+            let least = self.order.iter().find(unused).or(self.order.first());
+            let Some(&least) = least else {
+                return;
+            };
+            self.close(least, out);
+        }
     }
 
     fn close(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
@@ -276,7 +299,7 @@ impl Keeper {
             return;
         }
         let Some(set) = self.sets.get_mut(&data_set) else {
-            if announcement.in_use {
+            if announcement.in_use && self.needs(data_set) {
                 let need = KeeperMessage::NeedManifest { data_set };
                 out.push(KeeperOutput::Send(from.clone(), need));
             }
@@ -303,6 +326,18 @@ impl Keeper {
             out.push(KeeperOutput::Roster(data_set));
         }
         self.keep_up(out);
+    }
+
+    /// Whether the manifest of a data set is to be asked for now: not while one may be on its way.
+    fn needs(&mut self, data_set: Digest) -> bool {
+        let now = self.now;
+        self.needed
+            .retain(|_, asked| now.saturating_sub(*asked) < NEED_MICROS);
+        let needs = !self.needed.contains_key(&data_set) && self.needed.len() < NEEDED_MAX;
+        if needs {
+            self.needed.insert(data_set, now);
+        }
+        needs
     }
 
     /// Who can take part in frames has changed, of all data sets.

@@ -316,3 +316,129 @@ fn a_brick_that_does_not_fit_or_is_damaged_is_not_announced() {
     assert_eq!(held.held.iter().collect::<Vec<_>>(), loads[..1]);
     assert_eq!(held.room, 1, "the device is full");
 }
+
+#[test]
+fn a_lost_device_is_announced_at_once_and_what_it_held_comes_back() {
+    let (mut mesh, data) = four(0);
+    let before = mesh.holding(2, data).announcement().held.clone();
+    let copies = before.iter().take(3).map(|b| (data, b)).collect();
+    mesh.got.fill(0);
+    let why = "lost".to_owned();
+    mesh.input(2, KeeperInput::DeviceLost { why, copies });
+    mesh.run(LATENCY);
+    let seen = |mesh: &Mesh| mesh.holding(0, data).others()[&name(2)].held.clone();
+    let device = |mesh: &Mesh| mesh.keeper(0).hello_of(&name(2)).unwrap().device.clone();
+    assert!(seen(&mesh).is_empty());
+    assert_eq!(device(&mesh), "lost");
+    let opened = KeeperInput::DeviceOpened {
+        device: "another".to_owned(),
+        memory_bytes: mesh.keeper(2).hello().memory_bytes,
+    };
+    mesh.input(2, opened);
+    mesh.run(10 * SECOND);
+    assert_eq!(
+        (seen(&mesh), device(&mesh)),
+        (before.clone(), "another".to_owned())
+    );
+    let fetched = before.len() as usize - 3;
+    assert_eq!(mesh.got, [0, 0, fetched, 0], "three were in host memory");
+}
+
+#[test]
+fn a_device_with_less_memory_in_place_of_a_lost_one_holds_less() {
+    let (mut mesh, data) = four(0);
+    let brick = manifest(1).largest_brick_bytes();
+    let why = "lost".to_owned();
+    let copies = BTreeSet::new();
+    mesh.input(2, KeeperInput::DeviceLost { why, copies });
+    let opened = KeeperInput::DeviceOpened {
+        device: "a small one".to_owned(),
+        memory_bytes: 4 * brick,
+    };
+    mesh.input(2, opened);
+    mesh.run(60 * SECOND);
+    assert_eq!(mesh.held(2, data), 4);
+    assert_eq!(
+        mesh.holding(0, data).safety().endangered,
+        0,
+        "others hold more"
+    );
+}
+
+#[test]
+fn a_brick_that_was_given_up_is_held_elsewhere() {
+    let (mut mesh, data) = four(0);
+    let before = mesh.holding(2, data).announcement().held.clone();
+    let brick = before.iter().next().unwrap();
+    mesh.input(2, KeeperInput::GaveUp(data, brick));
+    mesh.run(LATENCY);
+    let seen = mesh.holding(0, data).others()[&name(2)].clone();
+    assert!(!seen.held.contains(brick) && !seen.pledged.contains(brick));
+    assert_eq!(
+        (seen.held.len(), seen.room),
+        (before.len() - 1, before.len() - 1)
+    );
+    mesh.run(60 * SECOND);
+    assert_eq!(mesh.held(2, data), before.len() - 1);
+    assert_eq!(mesh.holding(0, data).safety().endangered, 0);
+}
+
+#[test]
+fn manifests_are_kept_as_far_as_their_memory_goes_the_newest_in_any_case() {
+    let mut mesh = Mesh::new(&[27]);
+    let keeper = mesh.keepers[0].as_mut().unwrap();
+    let bytes = manifest(1).memory_bytes();
+    // 27 records with their cells.
+    assert!((27 * 1024..27 * 2048 + 4096).contains(&bytes), "{bytes}");
+    let mut out = Vec::new();
+    for voxel in 1..=3 {
+        let data = manifest(voxel);
+        keeper.step(0, KeeperInput::Offer(Arc::clone(&data), 1), &mut out);
+        keeper.step(0, KeeperInput::Use(data.digest(), voxel != 2), &mut out);
+    }
+    let closed = |keeper: &mut Keeper, count, bytes| {
+        let mut out = Vec::new();
+        keeper.close_beyond(count, bytes, &manifest(9), &mut out);
+        let closed = out.iter().filter_map(|o| match o {
+            KeeperOutput::Closed(data_set) => Some(*data_set),
+            _ => None,
+        });
+        closed.collect::<Vec<_>>()
+    };
+    assert_eq!(closed(keeper, 4, 4 * bytes), []);
+    // First what nobody needs, then what was opened first.
+    let first = [manifest(2).digest(), manifest(1).digest()];
+    assert_eq!(closed(keeper, 4, 2 * bytes), first);
+    assert_eq!(closed(keeper, 1, 9 * bytes), [manifest(3).digest()]);
+    assert_eq!(closed(keeper, 1, 0), []);
+}
+
+#[test]
+fn a_manifest_is_asked_for_once_while_it_may_be_on_its_way() {
+    let mut mesh = Mesh::new(&[27, 27]);
+    mesh.run(SECOND);
+    let mut asked = |now: u64, name_of: &[u8]| {
+        let residency = KeeperMessage::Residency {
+            data_set: Digest::of(name_of),
+            announcement: Announcement {
+                in_use: true,
+                ..Announcement::expected(27, 0)
+            },
+        };
+        let mut out = Vec::new();
+        let keeper = mesh.keepers[0].as_mut().unwrap();
+        keeper.step(now, KeeperInput::Said(name(1), residency), &mut out);
+        let need = |o: &&KeeperOutput| {
+            matches!(o, KeeperOutput::Send(_, KeeperMessage::NeedManifest { .. }))
+        };
+        out.iter().filter(need).count()
+    };
+    let now = SECOND;
+    assert_eq!(
+        (asked(now, b"x"), asked(now + 1, b"x"), asked(now, b"y")),
+        (1, 0, 1)
+    );
+    assert_eq!(asked(now + NEED_MICROS, b"x"), 1, "it did not come");
+    let flood = (0..2 * NEEDED_MAX).map(|n| asked(now + NEED_MICROS, &n.to_le_bytes()));
+    assert!(flood.sum::<usize>() <= NEEDED_MAX);
+}

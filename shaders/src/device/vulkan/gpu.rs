@@ -2,19 +2,30 @@
 //!
 //! Invariant: every submission is waited for before the call returns, so a buffer or image may be
 //! reused at once. All `unsafe` of the Vulkan device stands here.
+//! A device that is lost stays lost: it takes nothing more, and can be dropped at once.
 #![expect(
     unsafe_code,
     reason = "shader modules, dispatches and queries are beyond vulkano's checks"
 )]
 
+use super::{
+    explain::{Explain, device_error},
+    memory::{WORKING_BLOCK_BYTES, allocator},
+};
 use crate::device::DeviceError;
-use std::{error::Error, sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 use vulkano::{
-    Validated, VulkanError,
+    VulkanError,
     buffer::{Buffer, BufferContents, BufferCreateInfo, BufferUsage, Subbuffer},
     command_buffer::{
-        AutoCommandBufferBuilder, CommandBufferUsage, PrimaryAutoCommandBuffer,
-        PrimaryCommandBufferAbstract, allocator::StandardCommandBufferAllocator,
+        AutoCommandBufferBuilder, CommandBufferSubmitInfo, CommandBufferUsage,
+        PrimaryAutoCommandBuffer, SubmitInfo, allocator::StandardCommandBufferAllocator,
     },
     descriptor_set::{
         DescriptorSet, WriteDescriptorSet, allocator::StandardDescriptorSetAllocator,
@@ -36,8 +47,15 @@ use vulkano::{
     },
     query::{QueryPool, QueryPoolCreateInfo, QueryResultFlags, QueryType},
     shader::{ShaderModule, ShaderModuleCreateInfo, spirv::bytes_to_words},
-    sync::{GpuFuture, PipelineStage},
+    sync::{
+        PipelineStage,
+        fence::{Fence, FenceCreateInfo},
+    },
 };
+
+/// How long a submission may take: seconds on slow devices, as drivers' watchdogs end what hangs
+/// before that where there are any.
+const SUBMISSION_MAX: Duration = Duration::from_secs(60);
 
 /// Commands being recorded.
 pub(super) type Commands = AutoCommandBufferBuilder<PrimaryAutoCommandBuffer>;
@@ -62,6 +80,9 @@ pub(super) struct Gpu {
     descriptor_sets: Arc<StandardDescriptorSetAllocator>,
     command_buffers: Arc<StandardCommandBufferAllocator>,
     timestamps: Option<Timestamps>,
+    /// What was submitted last did not come to its end.
+    lost: AtomicBool,
+    submission_max: Duration,
 }
 
 #[derive(Debug)]
@@ -69,40 +90,6 @@ struct Timestamps {
     pool: Arc<QueryPool>,
     nanos_per_tick: f64,
     mask: u64,
-}
-
-/// Adds what was being done to an error of the driver, and sorts it.
-pub(super) trait Explain<T> {
-    /// The value, or [`DeviceError::OutOfMemory`] or [`DeviceError::Failed`] with `what`.
-    fn explain(self, what: &str) -> Result<T, DeviceError>;
-}
-
-impl<T, E: Error + 'static> Explain<T> for Result<T, E> {
-    fn explain(self, what: &str) -> Result<T, DeviceError> {
-        self.map_err(|error| device_error(what, &error))
-    }
-}
-
-fn device_error(what: &str, error: &(dyn Error + 'static)) -> DeviceError {
-    let mut what = what.to_owned();
-    let mut out_of_memory = false;
-    let mut next = Some(error);
-    while let Some(e) = next {
-        // What `Validated` says of itself is only that its source says more.
-        if !e.is::<Validated<VulkanError>>() {
-            what = format!("{what}: {e}");
-        }
-        out_of_memory |= matches!(
-            e.downcast_ref(),
-            Some(VulkanError::OutOfDeviceMemory | VulkanError::OutOfHostMemory)
-        );
-        next = e.source();
-    }
-    if out_of_memory {
-        DeviceError::OutOfMemory { what }
-    } else {
-        DeviceError::Failed { what }
-    }
 }
 
 /// The queue family to use: one that computes, and draws too where there is such (it is the
@@ -145,7 +132,7 @@ impl Gpu {
         let timestamps = Timestamps::new(&device, family)?;
         Ok(Self {
             queue,
-            memory: Arc::new(StandardMemoryAllocator::new_default(device.clone())),
+            memory: allocator(&device, WORKING_BLOCK_BYTES),
             descriptor_sets: Arc::new(StandardDescriptorSetAllocator::new(
                 device.clone(),
                 Default::default(),
@@ -155,8 +142,15 @@ impl Gpu {
                 Default::default(),
             )),
             timestamps,
+            lost: AtomicBool::new(false),
+            submission_max: SUBMISSION_MAX,
             device,
         })
+    }
+
+    /// Waits for nothing from now on.
+    pub(super) fn lose_patience(&mut self) {
+        self.submission_max = Duration::ZERO;
     }
 
     /// What it was opened on.
@@ -199,6 +193,11 @@ impl Gpu {
         Sampler::new(self.device.clone(), info).explain("making a sampler")
     }
 
+    /// An allocator of its own; what it has taken goes with it.
+    pub(super) fn allocator(&self, block_bytes: u64) -> Arc<StandardMemoryAllocator> {
+        allocator(&self.device, block_bytes)
+    }
+
     /// A sampled image to be filled by `upload`.
     pub(super) fn image(
         &self,
@@ -206,8 +205,18 @@ impl Gpu {
         image_type: ImageType,
         extent: [u32; 3],
     ) -> Result<Arc<Image>, DeviceError> {
+        Self::image_in(&self.memory, format, image_type, extent)
+    }
+
+    /// The same in an allocator of [`Self::allocator`].
+    pub(super) fn image_in(
+        memory: &Arc<StandardMemoryAllocator>,
+        format: Format,
+        image_type: ImageType,
+        extent: [u32; 3],
+    ) -> Result<Arc<Image>, DeviceError> {
         Image::new(
-            self.memory.clone(),
+            memory.clone(),
             ImageCreateInfo {
                 image_type,
                 format,
@@ -290,17 +299,49 @@ impl Gpu {
         }
         let commands = commands.build().explain("recording commands")?;
         let start = Instant::now();
-        commands
-            .execute(self.queue.clone())
-            .explain("submitting commands")?
-            .then_signal_fence_and_flush()
-            .explain("submitting commands")?
-            .wait(None)
-            .explain("waiting for the device")?;
+        self.carry_out(commands)?;
         match &self.timestamps {
             Some(timestamps) => timestamps.elapsed_micros(),
             None => Ok(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)),
         }
+    }
+}
+
+impl Gpu {
+    /// Submits commands and waits for their end.
+    ///
+    /// Not through the library's futures: they panic when they are dropped with a lost device.
+    fn carry_out(&self, commands: Arc<PrimaryAutoCommandBuffer>) -> Result<(), DeviceError> {
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(DeviceError::Lost {
+                what: "nothing is submitted to a device that was lost".to_owned(),
+            });
+        }
+        let fence = Fence::new(self.device.clone(), FenceCreateInfo::default());
+        let fence = Arc::new(fence.explain("making a fence")?);
+        let batch = SubmitInfo {
+            command_buffers: vec![CommandBufferSubmitInfo::new(commands.clone())],
+            ..Default::default()
+        };
+        // SAFETY: the commands are new, so not pending (VUID-vkQueueSubmit-pCommandBuffers-00071);
+        // nothing else is under way on the device's only queue, as each submission is waited for;
+        // what the commands use lives until then, or for ever where the wait has no end (below).
+        let submitted = self
+            .queue
+            .with(|mut queue| unsafe { queue.submit(&[batch], Some(&fence)) });
+        submitted.explain("submitting commands")?;
+        let Err(error) = fence.wait(Some(self.submission_max)) else {
+            return Ok(());
+        };
+        self.lost.store(true, Ordering::Relaxed);
+        // A lost device works on nothing, so all of it may go. In any other case the commands may
+        // still run: what they use is never freed, nor the queue, whose end would wait for them.
+        if error != VulkanError::DeviceLost {
+            std::mem::forget((commands, fence, self.queue.clone()));
+        }
+        Err(DeviceError::Lost {
+            what: format!("waiting for the device: {error}"),
+        })
     }
 }
 
@@ -386,24 +427,5 @@ impl Timestamps {
             .explain("reading the device's clock")?;
         let elapsed = ticks[1].wrapping_sub(ticks[0]) & self.mask;
         Ok((elapsed as f64 * self.nanos_per_tick / 1000.0).round() as u64)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use vulkano::memory::allocator::MemoryAllocatorError;
-
-    #[test]
-    fn a_drivers_want_of_memory_is_told_from_its_failure() {
-        let error = |e: VulkanError| {
-            let inner = MemoryAllocatorError::AllocateDeviceMemory(Validated::Error(e));
-            device_error("making an image", &inner)
-        };
-        let full = error(VulkanError::OutOfDeviceMemory);
-        assert!(matches!(full, DeviceError::OutOfMemory { .. }), "{full}");
-        let lost = error(VulkanError::DeviceLost);
-        assert!(matches!(lost, DeviceError::Failed { .. }), "{lost}");
-        assert!(lost.to_string().contains("lost"), "{lost}");
     }
 }

@@ -1,8 +1,13 @@
-//! A brick in device memory: its image, and under the current transfer function, what of it can
-//! be seen.
+//! Bricks in device memory: the image of each, and under the current transfer function, what of it
+//! can be seen.
+//!
+//! The bricks of a data set have an allocator of their own, which goes with the last of them: the
+//! device has its blocks back for another data set, whose bricks may be of another size.
 
 use super::{
-    gpu::{Explain, Gpu},
+    explain::Explain,
+    gpu::Gpu,
+    memory::{block_bytes_taken, brick_block_bytes},
     upload::upload,
     voxel_image::VoxelImageKind,
 };
@@ -11,12 +16,23 @@ use crate::{
     device::DeviceError,
     macrocells::{Macrocells, SkipGrid, VisibleValues},
 };
-use brickmesh_topology::VoxelBox;
-use std::sync::Arc;
+use brickmesh_topology::{BrickIndex, VoxelBox};
+use std::{collections::BTreeMap, sync::Arc};
 use vulkano::{
     format::Format,
-    image::{ImageType, view::ImageView},
+    image::{Image, ImageMemory, ImageType, view::ImageView},
+    memory::allocator::StandardMemoryAllocator,
 };
+
+/// Format of the images of leaps.
+const LEAPS_FORMAT: Format = Format::R8_UINT;
+
+/// The bricks of a data set in device memory.
+#[derive(Debug)]
+pub(super) struct ResidentSet {
+    memory: Arc<StandardMemoryAllocator>,
+    bricks: BTreeMap<BrickIndex, ResidentBrick>,
+}
 
 /// A brick in device memory.
 #[derive(Debug)]
@@ -25,8 +41,12 @@ pub(super) struct ResidentBrick {
     pub(super) stored: VoxelBox,
     pub(super) kind: VoxelImageKind,
     pub(super) view: Arc<ImageView>,
-    /// Device memory that the voxels take; the leaps, 1/512 of a byte a voxel, are not counted.
+    /// Device memory that its images take, in bytes.
     pub(super) image_bytes: u64,
+    /// How much of that lies outside of the allocator's blocks.
+    dedicated_bytes: u64,
+    /// How far rays may leap, per macrocell; filled for a transfer function that shows some.
+    leaps: Arc<ImageView>,
     cells: Macrocells,
     /// With the number of the table that it was worked out for.
     visibility: Option<(u64, Visibility)>,
@@ -43,11 +63,65 @@ pub(super) enum Visibility {
     Some(Arc<ImageView>),
 }
 
-impl ResidentBrick {
+impl ResidentSet {
+    /// No bricks yet; those of all data sets may take `memory_bytes`.
+    pub(super) fn new(gpu: &Gpu, memory_bytes: u64) -> Self {
+        Self {
+            memory: gpu.allocator(brick_block_bytes(memory_bytes)),
+            bricks: BTreeMap::new(),
+        }
+    }
+
+    /// Whether no brick is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bricks.is_empty()
+    }
+
+    /// A brick.
+    pub(super) fn get(&self, brick: BrickIndex) -> Option<&ResidentBrick> {
+        self.bricks.get(&brick)
+    }
+
+    /// A brick, to look at what can be seen of it.
+    pub(super) fn get_mut(&mut self, brick: BrickIndex) -> Option<&mut ResidentBrick> {
+        self.bricks.get_mut(&brick)
+    }
+
+    /// Frees a brick.
+    pub(super) fn remove(&mut self, brick: BrickIndex) {
+        self.bricks.remove(&brick);
+    }
+
+    /// Bytes that its bricks take.
+    pub(super) fn image_bytes(&self) -> u64 {
+        self.bricks.values().map(|b| b.image_bytes).sum()
+    }
+
+    /// Bytes that the device does not have for others.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        let dedicated: u64 = self.bricks.values().map(|b| b.dedicated_bytes).sum();
+        block_bytes_taken(&self.memory) + dedicated
+    }
+
     /// Takes a brick into device memory if that takes at most `room` bytes; else gives, as the
     /// inner error, the bytes that it would take.
     pub(super) fn load(
+        &mut self,
         gpu: &Gpu,
+        brick: BrickIndex,
+        kind: VoxelImageKind,
+        voxels: &BrickVoxels,
+        room: u64,
+    ) -> Result<Result<(), u64>, DeviceError> {
+        let loaded = ResidentBrick::load(gpu, &self.memory, kind, voxels, room)?;
+        Ok(loaded.map(|loaded| drop(self.bricks.insert(brick, loaded))))
+    }
+}
+
+impl ResidentBrick {
+    fn load(
+        gpu: &Gpu,
+        memory: &Arc<StandardMemoryAllocator>,
         kind: VoxelImageKind,
         voxels: &BrickVoxels,
         room: u64,
@@ -57,9 +131,12 @@ impl ResidentBrick {
         if least > room {
             return Ok(Err(least));
         }
-        let image = gpu.image(kind.format, ImageType::Dim3d, voxels.stored().size())?;
-        let requirements = image.memory_requirements();
-        let image_bytes = requirements.iter().map(|r| r.layout.size()).sum();
+        let cells = Macrocells::of(voxels);
+        let size = voxels.stored().size();
+        let image = Gpu::image_in(memory, kind.format, ImageType::Dim3d, size)?;
+        let leaps = Gpu::image_in(memory, LEAPS_FORMAT, ImageType::Dim3d, cells.counts())?;
+        let images = [&image, &leaps];
+        let image_bytes: u64 = images.iter().map(|i| bytes(i)).sum();
         if image_bytes > room {
             return Ok(Err(image_bytes));
         }
@@ -69,10 +146,12 @@ impl ResidentBrick {
         Ok(Ok(Self {
             owned: voxels.owned(),
             stored: voxels.stored(),
+            dedicated_bytes: images.iter().map(|i| dedicated_bytes(i)).sum(),
             view: ImageView::new_default(image).explain("viewing a brick")?,
+            leaps: ImageView::new_default(leaps).explain("viewing macrocells")?,
             kind,
             image_bytes,
-            cells: Macrocells::of(voxels),
+            cells,
             visibility: None,
         }))
     }
@@ -96,7 +175,8 @@ impl ResidentBrick {
         } else if grid.distances()[..cells].iter().all(|&d| d == 0) {
             Visibility::Everything
         } else {
-            Visibility::Some(upload_leaps(gpu, grid.counts(), grid.distances())?)
+            upload_leaps(gpu, self.leaps.image(), grid.distances())?;
+            Visibility::Some(self.leaps.clone())
         };
         self.visibility = Some((table_number, found.clone()));
         Ok(found)
@@ -104,14 +184,32 @@ impl ResidentBrick {
 }
 
 /// Distances to the next visible macrocell as an image of whole numbers, a texel per macrocell.
-pub(super) fn upload_leaps(
-    gpu: &Gpu,
-    counts: [u32; 3],
-    distances: &[u8],
-) -> Result<Arc<ImageView>, DeviceError> {
-    let image = gpu.image(Format::R8_UINT, ImageType::Dim3d, counts)?;
-    upload(gpu, &image, 1, |first, out| {
+fn upload_leaps(gpu: &Gpu, image: &Arc<Image>, distances: &[u8]) -> Result<(), DeviceError> {
+    upload(gpu, image, 1, |first, out| {
         out.copy_from_slice(&distances[first..first + out.len()]);
-    })?;
+    })
+}
+
+/// Leaps of one macrocell, for kernels that have a binding for leaps and do not leap.
+pub(super) fn no_leaps(gpu: &Gpu) -> Result<Arc<ImageView>, DeviceError> {
+    let image = gpu.image(LEAPS_FORMAT, ImageType::Dim3d, [1; 3])?;
+    upload_leaps(gpu, &image, &[0])?;
     ImageView::new_default(image).explain("viewing macrocells")
+}
+
+/// Bytes that an image takes, as the driver rounds them.
+fn bytes(image: &Image) -> u64 {
+    let requirements = image.memory_requirements();
+    requirements.iter().map(|r| r.layout.size()).sum()
+}
+
+/// Bytes of the image's memory that it has to itself, outside of blocks.
+fn dedicated_bytes(image: &Image) -> u64 {
+    let ImageMemory::Normal(memory) = image.memory() else {
+        return 0;
+    };
+    let alone = memory
+        .iter()
+        .filter(|m| m.size() == m.device_memory().allocation_size());
+    alone.map(|m| m.size()).sum()
 }

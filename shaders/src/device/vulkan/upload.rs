@@ -1,7 +1,10 @@
 //! Filling images from host memory, a slab at a time, so that a big brick needs no second copy of
 //! itself in host-visible memory.
 
-use super::gpu::{Explain, Gpu, Home};
+use super::{
+    explain::Explain,
+    gpu::{Gpu, Home},
+};
 use crate::device::DeviceError;
 use std::sync::Arc;
 use vulkano::{
@@ -11,7 +14,7 @@ use vulkano::{
 };
 
 /// Bytes of host-visible memory taken for an upload; one slice of an image at least.
-const STAGING_BYTES: u64 = 32 << 20;
+pub(super) const STAGING_BYTES: u64 = 32 << 20;
 
 /// Fills `image`, whose texels have `texel_bytes`. `fill(first, bytes)` writes the texels from the
 /// one numbered `first` on, x fastest.
@@ -25,12 +28,7 @@ pub(super) fn upload(
     let slice_texels = width as usize * height as usize;
     let slice_bytes = (slice_texels * texel_bytes) as u64;
     let slices_fit = u32::try_from(STAGING_BYTES / slice_bytes).unwrap_or(u32::MAX);
-    let slab_depth = slices_fit.clamp(1, depth);
-    let staging: Subbuffer<[u8]> = gpu.buffer(
-        BufferUsage::TRANSFER_SRC,
-        Home::Upload,
-        slice_bytes * u64::from(slab_depth),
-    )?;
+    let (staging, slab_depth) = staging(gpu, slice_bytes, slices_fit.clamp(1, depth))?;
     let mut z = 0;
     while z < depth {
         let slices = slab_depth.min(depth - z);
@@ -58,4 +56,19 @@ pub(super) fn upload(
         z += slices;
     }
     Ok(())
+}
+
+/// A staging buffer of so many slices, and its depth: fewer where memory is short, one at least.
+fn staging(
+    gpu: &Gpu,
+    slice_bytes: u64,
+    mut depth: u32,
+) -> Result<(Subbuffer<[u8]>, u32), DeviceError> {
+    loop {
+        let bytes = slice_bytes * u64::from(depth);
+        match gpu.buffer(BufferUsage::TRANSFER_SRC, Home::Upload, bytes) {
+            Err(DeviceError::OutOfMemory { .. }) if depth > 1 => depth = depth.div_ceil(2),
+            made => return Ok((made?, depth)),
+        }
+    }
 }

@@ -13,7 +13,8 @@
 //! size. GPUs whose weights have 8 bits are coarse whatever the format, so that they keep R8.
 
 use super::{
-    gpu::{Explain, Gpu, Home, dispatch},
+    explain::Explain,
+    gpu::{Gpu, Home, dispatch},
     kernels,
     upload::upload,
 };

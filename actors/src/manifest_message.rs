@@ -1,0 +1,89 @@
+//! How many bricks a data set may have: its manifest goes from peer to peer as one message.
+
+use crate::bus::Lane;
+use brickmesh_topology::{
+    BrickGrid, BrickIndex, VoxelType, brick_grid::EDGE_MIN, manifest::BrickRecord,
+};
+
+/// Manifests up to this size go before what speaks of their bricks, larger ones beside it.
+const SMALL_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the message besides the bricks' records: volume, histogram, the file's name.
+const REST_BYTES_MAX: usize = 64 << 10;
+
+/// The lane that the manifest of so many bricks takes.
+#[must_use]
+pub fn manifest_lane(brick_count: u32) -> Lane {
+    if brick_count as usize * record_bytes() <= SMALL_BYTES_MAX {
+        Lane::Control
+    } else {
+        Lane::Bricks
+    }
+}
+
+/// Most bricks of a data set that peers can tell each other of.
+///
+/// # Panics
+/// Never: the record that is measured is encoded as every other.
+#[must_use]
+pub fn bricks_max() -> u32 {
+    let records = Lane::Bricks.message_bytes_max() - REST_BYTES_MAX;
+    u32::try_from(records / record_bytes()).unwrap_or(u32::MAX)
+}
+
+/// Bytes of a brick's record in the message: numbers and digests are as long in each.
+fn record_bytes() -> usize {
+    let grid = BrickGrid::new([EDGE_MIN; 3], EDGE_MIN).expect("a grid of one brick");
+    let brick = BrickIndex(0);
+    let voxels = vec![0; usize::try_from(grid.stored_box(brick).voxel_count()).unwrap_or(0)];
+    let record = BrickRecord::of(&grid, brick, VoxelType::U8, &voxels);
+    let bytes = rmp_serde::to_vec_named(&record);
+    bytes.expect("plain data types always encode").len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Message, encode};
+    use brickmesh_topology::{
+        Manifest, VolumeDescription,
+        keeper::KeeperMessage,
+        manifest::{HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn a_manifest_is_as_large_a_message_as_was_reckoned_with() {
+        let dims = [80, 64, 48];
+        let grid = BrickGrid::new(dims, 8).unwrap();
+        let record = |b| {
+            let count = usize::try_from(4 * grid.stored_box(b).voxel_count()).unwrap();
+            let noise: Vec<u8> = (0..127).cycle().take(count).collect();
+            BrickRecord::of(&grid, b, VoxelType::F32, &noise)
+        };
+        let bricks: Vec<BrickRecord> = grid.bricks().map(record).collect();
+        let count = bricks.len();
+        let manifest = Manifest::try_from(ManifestParts {
+            version: MANIFEST_VERSION,
+            volume: VolumeDescription::new(dims, VoxelType::F32),
+            brick_edge: 8,
+            range: [-1e30, 1e30],
+            histogram: vec![1000; HISTOGRAM_BINS],
+            source: "x".repeat(255),
+            bricks,
+        });
+        let open = Message::Keeper(KeeperMessage::Open {
+            manifest: Arc::new(manifest.unwrap()),
+            redundancy: 3,
+            is_new: true,
+        });
+        let (bytes, records) = (encode(&open).len(), count * record_bytes());
+        assert!(
+            bytes > records && bytes < records + REST_BYTES_MAX,
+            "{bytes}"
+        );
+        let most = bricks_max() as usize * record_bytes() + REST_BYTES_MAX;
+        let limit = manifest_lane(bricks_max()).message_bytes_max();
+        assert!(most <= limit && most + record_bytes() > limit);
+        assert_eq!(manifest_lane(512), Lane::Control);
+    }
+}

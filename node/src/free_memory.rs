@@ -1,0 +1,73 @@
+//! Memory that this machine, or the control group that this process is in, has left.
+
+use std::{fs, path::Path};
+
+/// Where control groups are.
+const GROUPS: &str = "/sys/fs/cgroup";
+/// What is assumed where nothing can be asked.
+const UNKNOWN_BYTES: u64 = 4 << 30;
+
+/// Memory that this process may still take, in bytes; 4 GiB where that cannot be asked.
+#[must_use]
+pub fn free_memory_bytes() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = of_machine(&machine).unwrap_or(UNKNOWN_BYTES);
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    machine.min(of_group(&group, Path::new(GROUPS)).unwrap_or(u64::MAX))
+}
+
+fn of_machine(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// The least that is left in a group and those around it; `None` without a limit.
+fn of_group(text: &str, groups: &Path) -> Option<u64> {
+    let own = text.lines().find_map(|l| l.strip_prefix("0::/"))?;
+    let own = groups.join(own);
+    let around = own.ancestors().take_while(|p| p.starts_with(groups));
+    around.filter_map(left_in).min()
+}
+
+fn left_in(group: &Path) -> Option<u64> {
+    let read = |name| -> Option<u64> {
+        let text = fs::read_to_string(group.join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    Some(read("memory.max")?.saturating_sub(read("memory.current")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_says_what_is_free() {
+        let text = "MemTotal: 99 kB\nMemAvailable:   2048 kB\n";
+        assert_eq!(of_machine(text), Some(2 << 20));
+        assert_eq!(of_machine("MemTotal: 99 kB"), None);
+        assert!(free_memory_bytes() > 0);
+    }
+
+    #[test]
+    fn a_limit_around_the_process_counts_wherever_it_is() {
+        let groups = tempfile::tempdir().unwrap();
+        let inner = groups.path().join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        let write = |folder: &str, max: &str, current: &str| {
+            let folder = groups.path().join(folder);
+            fs::write(folder.join("memory.max"), max).unwrap();
+            fs::write(folder.join("memory.current"), current).unwrap();
+        };
+        let left = || of_group("1:cpu:/x\n0::/a/b\n", groups.path());
+        assert_eq!(left(), None);
+        write("a/b", "max\n", "5\n");
+        assert_eq!(left(), None);
+        write("a", "1000\n", "400\n");
+        assert_eq!(left(), Some(600));
+        write("a/b", "300\n", "400\n");
+        assert_eq!(left(), Some(0));
+        assert_eq!(of_group("", groups.path()), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! The buffers that pictures are rendered into, a band of whole rows at a time.
+//!
+//! Invariant: where memory is short, bands get smaller, as long as a row of the widest picture fits.
+
+use super::gpu::{Gpu, Home};
+use crate::device::DeviceError;
+use vulkano::buffer::{BufferUsage, Subbuffer};
+
+/// Pixels of a band: half a gibibyte would be allowed by many devices, but a band that takes
+/// seconds is killed by drivers' watchdogs.
+const BAND_PIXELS_MAX: u64 = 1 << 21;
+/// Pixels of the smallest band that is tried where memory is short.
+const BAND_PIXELS_MIN: u64 = 1 << 14;
+/// Bytes of a pixel.
+const PIXEL_BYTES: u64 = 16;
+/// Most that pictures take: a band where the device writes it, and where the host reads it.
+pub(super) const PICTURE_BYTES_MAX: u64 = 2 * BAND_PIXELS_MAX * PIXEL_BYTES;
+/// Edge of a workgroup in pixels; as in `wgsl/raycast.wgsl`.
+pub(super) const GROUP_EDGE: u32 = 8;
+
+/// What a band is written to, and what it is read from where that is another.
+#[derive(Clone, Debug)]
+pub(super) struct PixelBuffers {
+    /// The device writes here.
+    pub(super) written: Subbuffer<[[f32; 4]]>,
+    /// The host reads here, or else from where it was written.
+    pub(super) read: Option<Subbuffer<[[f32; 4]]>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pictures {
+    /// Whether pixels go through device memory before they are read back.
+    copies_back: bool,
+    band_pixels_max: u64,
+    buffers: Option<PixelBuffers>,
+}
+
+impl Pictures {
+    /// Nothing is allocated yet.
+    pub(super) fn new(copies_back: bool) -> Self {
+        Self {
+            copies_back,
+            band_pixels_max: BAND_PIXELS_MAX,
+            buffers: None,
+        }
+    }
+
+    /// Buffers for at least `pixels` pixels, kept for the jobs that follow.
+    pub(super) fn buffers(&mut self, gpu: &Gpu, pixels: u64) -> Result<PixelBuffers, DeviceError> {
+        let large_enough = |b: &&PixelBuffers| b.written.len() >= pixels;
+        if let Some(buffers) = self.buffers.as_ref().filter(large_enough) {
+            return Ok(buffers.clone());
+        }
+        // First, so that never both are there.
+        self.buffers = None;
+        let length = pixels.next_power_of_two();
+        let storage = BufferUsage::STORAGE_BUFFER;
+        let buffers = if self.copies_back {
+            let out = storage | BufferUsage::TRANSFER_SRC;
+            PixelBuffers {
+                written: gpu.buffer(out, Home::Device, length)?,
+                read: Some(gpu.buffer(BufferUsage::TRANSFER_DST, Home::ReadBack, length)?),
+            }
+        } else {
+            PixelBuffers {
+                written: gpu.buffer(storage, Home::ReadBack, length)?,
+                read: None,
+            }
+        };
+        Ok(self.buffers.insert(buffers).clone())
+    }
+
+    /// Rows of a band of pictures of this width: at least one.
+    pub(super) fn band_rows(&self, gpu: &Gpu, width: u32) -> Result<u32, DeviceError> {
+        let limits = gpu.physical().properties();
+        let range = u64::from(limits.max_storage_buffer_range) / PIXEL_BYTES;
+        // Buffers grow to powers of two, so the bound is rounded down to one.
+        let pixels_max = self.band_pixels_max.min(1 << range.ilog2());
+        let rows = pixels_max / u64::from(width);
+        let rows = rows.min(u64::from(
+            limits.max_compute_work_group_count[1] * GROUP_EDGE,
+        ));
+        u32::try_from(rows)
+            .ok()
+            .filter(|&rows| rows > 0)
+            .ok_or_else(|| DeviceError::Unavailable {
+                what: format!("a row of {width} pixels does not fit this device's buffers"),
+            })
+    }
+
+    /// Goes on with smaller bands, as memory was short; false where they are as small as can be.
+    pub(super) fn halve_bands(&mut self) -> bool {
+        let smaller = self.band_pixels_max > BAND_PIXELS_MIN;
+        if smaller {
+            self.buffers = None;
+            self.band_pixels_max /= 2;
+        }
+        smaller
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brickmesh_topology::camera::PICTURE_EDGE_MAX;
+
+    #[test]
+    fn bands_get_smaller_down_to_a_row_of_the_widest_picture() {
+        let mut pictures = Pictures::new(true);
+        let halved = (0..99).take_while(|_| pictures.halve_bands()).count();
+        assert_eq!(halved, 7);
+        assert_eq!(pictures.band_pixels_max, u64::from(PICTURE_EDGE_MAX));
+    }
+}
