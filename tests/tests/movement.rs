@@ -131,7 +131,8 @@ fn copies_in<'a>(sets: impl IntoIterator<Item = &'a BrickSet>, brick: BrickIndex
 }
 
 fn run(test: impl AsyncFnOnce(Scene)) {
-    let scene = Scene::new();
+    let mut scene = Scene::new();
+    scene.bears_silence = true;
     actix::System::new().block_on(test(scene));
 }
 

@@ -72,7 +72,7 @@ pub enum KeeperMessage {
         manifest: Arc<Manifest>,
         /// Copies of each brick that are wanted.
         redundancy: u32,
-        /// Whether it is opened just now, so that nobody but its source has any of it.
+        /// Whether it was opened just now, so that next to nobody has any of it.
         #[serde(default)]
         is_new: bool,
     },

@@ -3,7 +3,7 @@
 
 use super::{
     DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult,
-    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX,
+    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX, NEW_MICROS,
 };
 use crate::{
     brick_grid::BrickIndex,
@@ -28,15 +28,16 @@ impl DataSet {
         Self {
             holding: Holding::new(local.clone(), grid, redundancy, 0, name),
             manifest,
+            new_until: 0,
         }
     }
 
     /// What tells another peer of it.
-    pub(super) fn opening(&self, is_new: bool) -> KeeperMessage {
+    pub(super) fn opening(&self, now: u64) -> KeeperMessage {
         KeeperMessage::Open {
             manifest: Arc::clone(&self.manifest),
             redundancy: self.holding.redundancy(),
-            is_new,
+            is_new: now < self.new_until,
         }
     }
 
@@ -67,7 +68,7 @@ impl Keeper {
         if let Some(set) = self.sets.get_mut(&data_set) {
             set.holding.has_source();
             set.holding.set_in_use(true);
-            let opening = set.opening(is_new);
+            let opening = set.opening(self.now);
             self.send_all(&opening, out);
         }
         self.keep_up(out);
@@ -89,7 +90,9 @@ impl Keeper {
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, redundancy);
-        if !is_new {
+        if is_new {
+            set.new_until = self.now.saturating_add(NEW_MICROS);
+        } else {
             set.holding.comes_late(self.now);
         }
         if self.is_leaving() {
