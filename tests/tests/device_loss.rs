@@ -202,7 +202,8 @@ fn a_device_that_is_full_holds_less_and_says_so() {
         assert!(cues.is_over());
         let status = status(&mesh).await;
         let says = &status.data_sets[0].residency[&peer_id(FAILING)];
-        assert!((3..12).contains(&says.room), "{says:?}");
+        // Two of three peers hold each of 48 bricks; some were under way when it was full.
+        assert!((3..32).contains(&says.room), "{says:?}");
         assert_eq!((says.held.len(), says.settled), (says.room, true));
         assert_eq!(device_name(&status), "device 0");
         shown.check(&mesh).await;
