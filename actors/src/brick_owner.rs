@@ -173,9 +173,7 @@ impl BrickOwner {
             }
             _ => Lane::Control,
         };
-        let sent = self
-            .outbox
-            .send(to, lane, Message::Keeper(Box::new(message)));
+        let sent = self.outbox.send(to, lane, Message::Keeper(message));
         if let Err(error) = sent {
             // All but requests is said again soon.
             tracing::debug!(peer = to.short(), %error, "a message was not sent");
@@ -292,7 +290,7 @@ impl Handler<OwnerInput> for BrickOwner {
             OwnerInput::Late(peers) => (KeeperInput::Late(peers), None),
             OwnerInput::Device(news) => (self.device_news(news), None),
             OwnerInput::Said(from, Message::Keeper(message), _held) => {
-                if let KeeperMessage::BrickRefused { brick, why, .. } = &*message {
+                if let KeeperMessage::BrickRefused { brick, why, .. } = &message {
                     tracing::debug!(
                         peer = from.short(),
                         brick = brick.0,
@@ -300,7 +298,7 @@ impl Handler<OwnerInput> for BrickOwner {
                         "a brick was refused"
                     );
                 }
-                (KeeperInput::Said(from, *message), None)
+                (KeeperInput::Said(from, message), None)
             }
             OwnerInput::Said(
                 from,

@@ -22,7 +22,10 @@ use brickmesh_topology::{PeerId, frame_plan::FramePlan};
 use bytes::Bytes;
 use early::{Early, Sent};
 use open_tile::OpenTile;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Frames of one requester that are composited at a time; older ones are dropped.
 const FRAMES_MAX: usize = 16;
@@ -79,6 +82,16 @@ pub enum Arrived {
     Encoded(Bytes, Room),
     /// From this peer.
     Own(Box<Partial>, Held),
+}
+
+/// The requester awaits tiles though all jobs are done: it is to be told what they lack.
+#[derive(Clone, Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct TilesDue {
+    /// Who asked for the frame.
+    pub requester: PeerId,
+    /// The frame.
+    pub frame: FrameId,
 }
 
 /// See the module.
@@ -251,6 +264,28 @@ impl Handler<TakePartial> for Compositor {
                 }
             },
         }
+    }
+}
+
+impl Handler<TilesDue> for Compositor {
+    type Result = ();
+
+    fn handle(&mut self, due: TilesDue, _: &mut Self::Context) {
+        // Whoever never heard of the frame, or is done with it, lacks nothing.
+        let Some(of_frame) = self.frames.get(&(due.requester.clone(), due.frame)) else {
+            return;
+        };
+        let tiles = of_frame.tiles.iter();
+        let lacking: BTreeSet<u32> = tiles
+            .flat_map(|(&tile, open)| open.lacking(&of_frame.plan, tile))
+            .collect();
+        let answer = Message::Lacking {
+            frame: due.frame,
+            plan: of_frame.plan.digest,
+            jobs: lacking.into_iter().collect(),
+        };
+        self.outbox
+            .send_or_log(&due.requester, Lane::Control, answer);
     }
 }
 

@@ -71,10 +71,11 @@ mod tests {
             source: "x".repeat(255),
             bricks,
         });
-        let open = Message::Keeper(Box::new(KeeperMessage::Open {
+        let open = Message::Keeper(KeeperMessage::Open {
             manifest: Arc::new(manifest.unwrap()),
             redundancy: 3,
-        }));
+            is_new: true,
+        });
         let (bytes, records) = (encode(&open).len(), count * record_bytes());
         assert!(
             bytes > records && bytes < records + REST_BYTES_MAX,

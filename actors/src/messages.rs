@@ -117,7 +117,7 @@ pub struct StealNote {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// What keepers say to each other.
-    Keeper(Box<KeeperMessage>),
+    Keeper(KeeperMessage),
     /// A brick, in answer.
     BrickData {
         /// The data set.
@@ -188,6 +188,21 @@ pub enum Message {
         frame: FrameId,
         /// Why, for people.
         why: String,
+    },
+    /// The requester awaits tiles though all jobs are done: what does the addressee, who
+    /// composites some of them, lack?
+    TilesDue {
+        /// The frame.
+        frame: FrameId,
+    },
+    /// The sender composites tiles and lacks parts of them, to the requester that asks for them.
+    Lacking {
+        /// The frame.
+        frame: FrameId,
+        /// Digest of the plan.
+        plan: Digest,
+        /// Jobs of the plan, of which some part did not come.
+        jobs: Vec<u32>,
     },
     /// The sender got a partial of another plan than its own, to the requester.
     Diverged {
@@ -373,7 +388,7 @@ mod tests {
         };
         assert!(is_partial(&encode(&Message::Partial(Box::new(partial)))));
         assert!(!is_partial(&encode(&Message::Cancel { frame })));
-        let goodbye = Message::Keeper(Box::new(KeeperMessage::Goodbye));
+        let goodbye = Message::Keeper(KeeperMessage::Goodbye);
         assert!(!is_partial(&encode(&goodbye)) && !is_partial(&[]));
     }
 

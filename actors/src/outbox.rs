@@ -92,7 +92,7 @@ impl Outbox {
                         lane,
                     });
                 }
-                waiting = back;
+                waiting = *back;
                 thread::sleep(PAUSE);
             }
             return Ok(0);
@@ -107,9 +107,9 @@ impl Outbox {
         }
     }
 
-    fn deliver(&self, message: Message) -> Result<(), Message> {
+    fn deliver(&self, message: Message) -> Result<(), Box<Message>> {
         let Some(room) = self.own.try_take(message.pixel_bytes()) else {
-            return Err(message);
+            return Err(Box::new(message));
         };
         let delivery = Delivery {
             from: self.local().clone(),
@@ -118,6 +118,6 @@ impl Outbox {
         };
         self.switchboard
             .try_send(delivery)
-            .map_err(|e| e.into_inner().message)
+            .map_err(|e| Box::new(e.into_inner().message))
     }
 }

@@ -3,6 +3,7 @@
 //! decided by [`FrameTracker`] and [`taking_part()`] in topology.
 
 mod frame;
+mod inquiry;
 mod pending;
 
 pub use frame::{Frame, FrameError, FrameStats, JobStats};
@@ -24,7 +25,7 @@ use brickmesh_topology::{
     keeper::FrameTimes,
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
-    taking_part::{Candidate, attempt_micros, taking_part},
+    taking_part::{Candidate, attempt_micros, taking_part, waits_for_silent},
 };
 use pending::{Pending, Run, finish};
 use std::{
@@ -36,8 +37,8 @@ use tokio::sync::oneshot;
 
 /// Frames that may be under way at a time; more are refused.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
-/// How long a frame waits for somebody who holds a brick: peers that are silent come back within
-/// this, or are gone.
+/// How long a frame waits for who holds a brick: peers that are silent come back within this, or are
+/// gone.
 const NOBODY_MAX: Duration = Duration::from_secs(10);
 /// Roster and cost digests remembered as sent to a peer.
 const SENT_MAX: usize = 32;
@@ -69,7 +70,7 @@ pub enum RequesterInput {
         /// Sender.
         from: PeerId,
         /// What it says.
-        message: Message,
+        message: Box<Message>,
         /// What it holds until it is handled.
         held: Held,
     },
@@ -167,11 +168,12 @@ impl Requester {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
             ..e.clone()
         };
-        let part = taking_part(candidates, &p.without.peers).into_iter();
-        let roster = Roster::new(part.map(with_speed));
-        if roster.entries().is_empty() {
+        let part = taking_part(candidates, &p.without.peers);
+        let may_wait = p.started.elapsed() < NOBODY_MAX;
+        if part.is_empty() || may_wait && waits_for_silent(candidates, &part) {
             return Err(nobody);
         }
+        let roster = Roster::new(part.into_iter().map(with_speed));
         let costs = self.costs.get(&p.ask.data_set).cloned().unwrap_or_default();
         let start = Instant::now();
         let visible = self.visibility.cells(manifest, &p.ask.transfer);
@@ -239,12 +241,22 @@ impl Requester {
         let micros = attempt_micros(makespan, doublings, !run.costs.trees.is_empty());
         let time = Duration::from_micros(micros);
         p.wake(ctx, time, move |s, ctx| {
+            if s.inquire(frame, ctx) {
+                return;
+            }
             let why = format!("no answer within {time:?}");
             // The picture may be whole, and only times missing.
             if s.apply(frame, FrameInput::Deadline, &why, ctx) {
                 s.deliver(frame.number);
             }
         });
+    }
+
+    /// The current attempt at a frame, if it is this one.
+    fn run(&mut self, frame: FrameId) -> Option<&mut Run> {
+        let pending = self.pending.get_mut(&frame.number);
+        let current = pending.filter(|p| p.attempt == frame.attempt);
+        current.and_then(|p| p.run.as_mut())
     }
 
     /// Applies an input to a frame's tracker and carries out the verdict; true if what came is to
@@ -431,7 +443,10 @@ impl Requester {
                         && let Some(p) = self.pending.get_mut(&frame.number)
                         && let Some(run) = &mut p.run
                     {
-                        run.measured.insert(job, (by, done.measured_micros));
+                        // No job can have taken longer than the frame so far.
+                        let most = micros(p.started.elapsed());
+                        let measured = done.measured_micros.min(most);
+                        run.measured.insert(job, (by, measured));
                     }
                 }
                 self.deliver_if_whole(frame);
@@ -453,6 +468,9 @@ impl Requester {
                 }
             }
             Message::NeedInputs { frame } => self.resend_inputs(&from, frame),
+            Message::Lacking { frame, plan, jobs } => {
+                self.lacking(&from, frame, (plan, &jobs), ctx);
+            }
             Message::FrameFailed { frame, why } => {
                 let why = format!("{}: {why}", from.short());
                 self.apply(frame, FrameInput::PeerFailed(from), &why, ctx);
@@ -576,7 +594,7 @@ impl Handler<RequesterInput> for Requester {
                 from,
                 message,
                 held,
-            } => self.said(from, message, held.wire_bytes(), ctx),
+            } => self.said(from, *message, held.wire_bytes(), ctx),
             RequesterInput::Roster {
                 manifest,
                 candidates,

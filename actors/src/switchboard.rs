@@ -5,7 +5,7 @@ use crate::{
     brick_owner::{BrickOwner, OwnerInput},
     budget::{Budget, Held},
     bus::{BusEvent, EVENTS_MAX},
-    compositor::{self, Arrived, Compositor, TakePartial},
+    compositor::{self, Arrived, Compositor, TakePartial, TilesDue},
     messages::{Message, decode, is_partial},
     requester::{Requester, RequesterInput},
     scheduler::{Scheduler, SchedulerInput},
@@ -70,20 +70,7 @@ impl Switchboard {
             held,
         } = delivery;
         let peer = from.clone();
-        if let Some(millionths) = self.own_speed(&message)
-            && self
-                .lines
-                .owner
-                .try_send(OwnerInput::Speed(millionths))
-                .is_err()
-        {
-            tracing::debug!("the owner's mailbox is full: it does not learn its speed");
-        }
-        if matches!(message, Message::Frame(_))
-            && self.lines.owner.try_send(OwnerInput::Rendering).is_err()
-        {
-            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
-        }
+        self.tell_owner_of_frames(&message);
         let full = match message {
             Message::Keeper(_) | Message::BrickData { .. } => self
                 .lines
@@ -111,10 +98,16 @@ impl Switchboard {
                 let taken = TakePartial { from, arrived };
                 self.lines.compositor.try_send(taken).is_err()
             }
+            Message::TilesDue { frame } => {
+                let requester = from;
+                let due = TilesDue { requester, frame };
+                self.lines.compositor.try_send(due).is_err()
+            }
             Message::NeedInputs { .. }
             | Message::JobsDone { .. }
             | Message::Given { .. }
             | Message::Tile { .. }
+            | Message::Lacking { .. }
             | Message::FrameFailed { .. }
             | Message::Diverged { .. }
             | Message::Unreachable { .. } => self
@@ -122,7 +115,7 @@ impl Switchboard {
                 .requester
                 .try_send(RequesterInput::Said {
                     from,
-                    message,
+                    message: Box::new(message),
                     held,
                 })
                 .is_err(),
@@ -132,6 +125,18 @@ impl Switchboard {
                 peer = peer.short(),
                 "an actor's mailbox is full: a message was dropped"
             );
+        }
+    }
+
+    /// The owner learns from what is said to the scheduler that frames are under way, and how fast
+    /// this peer is.
+    fn tell_owner_of_frames(&self, message: &Message) {
+        let told = match message {
+            Message::Frame(_) => Some(OwnerInput::Rendering),
+            _ => self.own_speed(message).map(OwnerInput::Speed),
+        };
+        if told.is_some_and(|t| self.lines.owner.try_send(t).is_err()) {
+            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
         }
     }
 

@@ -1,8 +1,16 @@
 //! The command line: what there is to say, and what it means.
 
-use crate::network::{MeshKey, MeshKeyError, address};
+mod values;
+
+pub use values::{parse_camera, parse_orbit};
+
+use crate::network::{MeshKey, MeshKeyError};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
+use values::{
+    parse_address, parse_bytes, parse_color, parse_device, parse_milliseconds, parse_name,
+    parse_size, parse_socket, parse_step,
+};
 
 /// One volume renderer out of all machines in the room.
 #[derive(Clone, Debug, Parser)]
@@ -397,152 +405,6 @@ pub struct Orbit {
     pub zoom: f64,
 }
 
-fn parse_device(text: &str) -> Result<DeviceChoice, String> {
-    match text.split_once(':') {
-        None if text == "auto" => Ok(DeviceChoice::Auto),
-        None if text == "cpu" => Ok(DeviceChoice::Cpu),
-        None if text == "vulkan" => Ok(DeviceChoice::Vulkan(None)),
-        Some(("vulkan", index)) => {
-            let index = index
-                .parse()
-                .map_err(|_| format!("{index:?} is no device number"))?;
-            Ok(DeviceChoice::Vulkan(Some(index)))
-        }
-        _ => Err("it must be auto, cpu, vulkan or vulkan:N".to_owned()),
-    }
-}
-
-fn parse_size(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || "it must be WIDTHxHEIGHT in pixels, such as 512x512".to_owned();
-    let (w, h) = text.split_once('x').ok_or_else(wrong)?;
-    let size = (
-        w.parse().map_err(|_| wrong())?,
-        h.parse().map_err(|_| wrong())?,
-    );
-    let max = brickmesh_topology::camera::PICTURE_EDGE_MAX;
-    if [size.0, size.1].iter().all(|n| (1..=max).contains(n)) {
-        Ok(size)
-    } else {
-        Err(format!("each edge must be 1 to {max} pixels"))
-    }
-}
-
-fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
-    let parsed: Result<Vec<f64>, _> = text.split(',').map(|n| n.trim().parse::<f64>()).collect();
-    let values = parsed.map_err(|e| format!("{text:?}: {e}"))?;
-    if values.iter().any(|v| !v.is_finite()) {
-        return Err(format!("{text:?}: numbers must be finite"));
-    }
-    values
-        .try_into()
-        .map_err(|v: Vec<f64>| format!("{text:?}: {} numbers, expected {N}", v.len()))
-}
-
-/// Reads the value of `--camera`.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn parse_camera(text: &str) -> Result<CameraArg, String> {
-    let mut camera = CameraArg::default();
-    for part in text.split_whitespace() {
-        match part.split_once('=') {
-            Some(("eye", v)) => camera.eye = Some(numbers(v)?),
-            Some(("at", v)) => camera.at = Some(numbers(v)?),
-            Some(("up", v)) => camera.up = Some(numbers(v)?),
-            Some(("fov", v)) => camera.fov = Some(numbers::<1>(v)?[0]),
-            _ => return Err(format!("{part:?}: expected eye=, at=, up= or fov=")),
-        }
-    }
-    Ok(camera)
-}
-
-/// Reads the value of `--orbit`.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn parse_orbit(text: &str) -> Result<Orbit, String> {
-    let [azimuth, elevation, zoom] =
-        numbers::<3>(text).or_else(|_| numbers::<2>(text).map(|[a, e]| [a, e, 1.0]))?;
-    if zoom > 0.0 {
-        Ok(Orbit {
-            azimuth,
-            elevation,
-            zoom,
-        })
-    } else {
-        Err(format!("zoom is {zoom}; it must be above 0"))
-    }
-}
-
-/// Longest name of a peer, in characters: it stands in logs, tables and metrics.
-const NAME_CHARACTERS_MAX: usize = 64;
-
-fn parse_name(text: &str) -> Result<String, String> {
-    let count = text.chars().count();
-    if (1..=NAME_CHARACTERS_MAX).contains(&count) && !text.chars().any(char::is_control) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "it must be 1 to {NAME_CHARACTERS_MAX} characters, no line breaks or the like"
-        ))
-    }
-}
-
-fn parse_address(text: &str) -> Result<String, String> {
-    let parsed = address::parse(text).map_err(|error| error.to_string());
-    parsed.map(|_| text.to_owned())
-}
-
-fn parse_socket(text: &str) -> Result<SocketAddr, String> {
-    let parsed = text.parse();
-    parsed.map_err(|_| "it must be like 127.0.0.1:9464".to_owned())
-}
-
-fn parse_milliseconds(text: &str) -> Result<f64, String> {
-    let [ms] = numbers::<1>(text)?;
-    if (0.0..=60_000.0).contains(&ms) {
-        Ok(ms)
-    } else {
-        Err("it must be 0 to 60000".to_owned())
-    }
-}
-
-fn parse_step(text: &str) -> Result<f64, String> {
-    let [step] = numbers::<1>(text)?;
-    if (1e-3..=1e3).contains(&step) {
-        Ok(step)
-    } else {
-        Err("it must be 0.001 to 1000".to_owned())
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "colours are f32")]
-fn parse_color(text: &str) -> Result<[f32; 3], String> {
-    let color = numbers::<3>(text)?;
-    if color.iter().all(|c| (0.0..=1.0).contains(c)) {
-        Ok(color.map(|c| c as f32))
-    } else {
-        Err("each must be 0 to 1".to_owned())
-    }
-}
-
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let upper = text.trim().to_ascii_uppercase();
-    let digits = upper.trim_end_matches(['B', 'I']);
-    let (number, shift) = match digits.char_indices().last() {
-        Some((at, 'K')) => (&digits[..at], 10),
-        Some((at, 'M')) => (&digits[..at], 20),
-        Some((at, 'G')) => (&digits[..at], 30),
-        Some((at, 'T')) => (&digits[..at], 40),
-        _ => (digits, 0),
-    };
-    let n: u64 = number
-        .parse()
-        .map_err(|_| "it must be bytes, or a number with K, M, G or T".to_owned())?;
-    n.checked_mul(1 << shift)
-        .ok_or_else(|| "it is too large".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -551,27 +413,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn values_are_read() {
-        assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
-        assert_eq!(parse_bytes("512M"), Ok(512 << 20));
-        assert!(parse_bytes("many").is_err());
-        assert_eq!(parse_device("vulkan:1"), Ok(DeviceChoice::Vulkan(Some(1))));
-        assert!(parse_device("gpu").is_err());
-        assert_eq!(
-            parse_orbit("30,-10").map(|o| (o.elevation, o.zoom)),
-            Ok((-10.0, 1.0))
-        );
-        assert_eq!(
-            parse_camera("eye=1,2,3 fov=20").map(|c| (c.eye, c.fov)),
-            Ok((Some([1.0, 2.0, 3.0]), Some(20.0)))
-        );
-        assert!(parse_camera("eye=1,2").is_err());
-        assert!(parse_size("0x5").is_err());
-        assert_eq!(parse_name("Evas Rechner"), Ok("Evas Rechner".to_owned()));
-        assert!(parse_name("").is_err() && parse_name("a\nb").is_err());
-        assert!(parse_name(&"ä".repeat(64)).is_ok() && parse_name(&"ä".repeat(65)).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every option that `peer` has on the command line, but `config` itself, may stand in it; what is
 //! on the command line wins. Other commands that go into the mesh take from it how to find the
-//! mesh ([`OF_THE_MESH`]), no more: the rest belongs to the one peer that runs as a service.
+//! mesh (`OF_THE_MESH`), no more: the rest belongs to the one peer that runs as a service.
 //!
 //! Method: there is no second list of options. The file's values become clap's defaults, after
 //! each was tried as if it stood on the command line; so clap's own parsers judge them.

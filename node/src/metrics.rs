@@ -186,6 +186,64 @@ fn resident_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
+/// A number of a data set, from it and from what this peer says of it.
+type Of = fn(&DataSetStatus, &Announcement) -> f64;
+
+/// The gauges of each data set: name, help, and value.
+const OF_DATA_SETS: [(&str, &str, Of); 9] = [
+    (
+        "brickmesh_data_set_in_use",
+        "1 where somebody looks at the data set or offers it.",
+        |d, _| f64::from(u8::from(d.residency.values().any(|r| r.in_use))),
+    ),
+    (
+        "brickmesh_bricks_held",
+        "Bricks that this peer holds in device memory.",
+        |_, own| f64::from(own.held.len()),
+    ),
+    (
+        "brickmesh_bricks_pledged",
+        "Bricks that this peer holds or is about to.",
+        |_, own| f64::from(own.pledged.len()),
+    ),
+    (
+        "brickmesh_bricks_pending",
+        "Bricks that this peer pledged and does not hold yet.",
+        |_, own| {
+            let missing = own.pledged.iter().filter(|&b| !own.held.contains(b));
+            missing.count() as f64
+        },
+    ),
+    (
+        "brickmesh_redundancy_target",
+        "Copies of each brick that are wanted.",
+        |d, _| f64::from(d.redundancy),
+    ),
+    (
+        "brickmesh_redundancy_min",
+        "Copies of the scarcest brick in the mesh.",
+        |d, _| f64::from(d.safety.copies_min),
+    ),
+    (
+        "brickmesh_redundancy_mean",
+        "Copies of a brick in the mesh, on average.",
+        |d, _| {
+            let bricks = d.manifest.grid().brick_count().max(1);
+            d.safety.copies as f64 / f64::from(bricks)
+        },
+    ),
+    (
+        "brickmesh_bricks_endangered",
+        "Bricks with fewer copies in the mesh than are wanted.",
+        |d, _| f64::from(d.safety.endangered),
+    ),
+    (
+        "brickmesh_bricks_missing",
+        "Bricks that no peer holds: frames have holes there.",
+        |d, _| f64::from(d.safety.missing),
+    ),
+];
+
 fn data_sets(page: &Page, local: &PeerId, status: &MeshStatus) -> prometheus::Result<()> {
     let name = |d: &DataSetStatus| d.manifest.digest().to_string();
     let all = status.data_sets.iter();
@@ -199,62 +257,7 @@ fn data_sets(page: &Page, local: &PeerId, status: &MeshStatus) -> prometheus::Re
         ["data_set", "source"],
         bricks,
     )?;
-    // Each of the data set, and of what this peer says of it.
-    type Of = fn(&DataSetStatus, &Announcement) -> f64;
-    let gauges: [(&str, &str, Of); 9] = [
-        (
-            "brickmesh_data_set_in_use",
-            "1 where somebody looks at the data set or offers it.",
-            |d, _| f64::from(u8::from(d.residency.values().any(|r| r.in_use))),
-        ),
-        (
-            "brickmesh_bricks_held",
-            "Bricks that this peer holds in device memory.",
-            |_, own| f64::from(own.held.len()),
-        ),
-        (
-            "brickmesh_bricks_pledged",
-            "Bricks that this peer holds or is about to.",
-            |_, own| f64::from(own.pledged.len()),
-        ),
-        (
-            "brickmesh_bricks_pending",
-            "Bricks that this peer pledged and does not hold yet.",
-            |_, own| {
-                let missing = own.pledged.iter().filter(|&b| !own.held.contains(b));
-                missing.count() as f64
-            },
-        ),
-        (
-            "brickmesh_redundancy_target",
-            "Copies of each brick that are wanted.",
-            |d, _| f64::from(d.redundancy),
-        ),
-        (
-            "brickmesh_redundancy_min",
-            "Copies of the scarcest brick in the mesh.",
-            |d, _| f64::from(d.safety.copies_min),
-        ),
-        (
-            "brickmesh_redundancy_mean",
-            "Copies of a brick in the mesh, on average.",
-            |d, _| {
-                let bricks = d.manifest.grid().brick_count().max(1);
-                d.safety.copies as f64 / f64::from(bricks)
-            },
-        ),
-        (
-            "brickmesh_bricks_endangered",
-            "Bricks with fewer copies in the mesh than are wanted.",
-            |d, _| f64::from(d.safety.endangered),
-        ),
-        (
-            "brickmesh_bricks_missing",
-            "Bricks that no peer holds: frames have holes there.",
-            |d, _| f64::from(d.safety.missing),
-        ),
-    ];
-    for (metric, help, of) in gauges {
+    for (metric, help, of) in OF_DATA_SETS {
         let samples = all.clone().filter_map(|d| {
             let own = d.residency.get(local)?;
             Some(([name(d)], of(d, own)))

@@ -32,7 +32,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub const LEAVE_MAX: Duration = Duration::from_secs(30);
 /// How long a goodbye of a peer that holds nothing may take.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
-/// A mesh that holds too little for so long, and gets nothing more, is too small.
+/// A mesh that holds too little for so long, and gets nothing more, is too small; one that holds
+/// every brick, though not all copies, and gets nothing more, will do.
 const SETTLED: Duration = Duration::from_secs(5);
 /// Refusals that one error repeats.
 const REFUSALS_TOLD_MAX: usize = 2;
@@ -278,8 +279,9 @@ impl Session {
         }
     }
 
-    /// Waits until every peer with memory holds what its placement asks for. Of a data set that
-    /// is not this machine's own, bricks may be missing: frames say which.
+    /// Waits until every peer with memory holds what its placement asks for, or every brick is held
+    /// and nothing more comes. Of a data set that is not this machine's own, bricks may be missing:
+    /// frames say which.
     async fn wait_for_bricks(&mut self, is_own: bool) -> Result<(), SessionError> {
         let mut progress = Progress::new("loading bricks");
         let (mut last_change, mut last_held) = (Instant::now(), 0);
@@ -302,7 +304,12 @@ impl Session {
                 .all(|(p, _)| data_set.residency.get(p).is_some_and(|r| r.settled));
             let bricks = data_set.manifest.grid().brick_count();
             let missing = data_set.safety.missing;
-            if settled && missing == 0 {
+            let held = held(data_set);
+            if held != last_held {
+                (last_change, last_held) = (Instant::now(), held);
+            }
+            // Whoever says that it will hold bricks and gets none is not waited for.
+            if missing == 0 && (settled || last_change.elapsed() > SETTLED) {
                 return Ok(());
             }
             if !settled {
@@ -319,10 +326,6 @@ impl Session {
                     bricks,
                     rooms: rooms(&status),
                 });
-            }
-            let held = held(data_set);
-            if held != last_held {
-                (last_change, last_held) = (Instant::now(), held);
             }
             if last_change.elapsed() > STALL {
                 return Err(SessionError::Stalled { missing, bricks });

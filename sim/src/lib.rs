@@ -29,6 +29,18 @@ pub enum SimError {
         /// Where and why.
         source: serde_json::Error,
     },
+    /// A simulated mesh did what it must never do.
+    #[error("sim mesh: after {frames} frames, {at_micros} µs: {what}\nsee it again: {replay}")]
+    Broken {
+        /// What is broken.
+        what: String,
+        /// When, on the virtual clock, microseconds.
+        at_micros: u64,
+        /// Frames that had ended before.
+        frames: usize,
+        /// The command that does the same again.
+        replay: String,
+    },
     /// A field out of its bounds.
     #[error("sim {what}: {field} is {}; {expected}", shortened(found))]
     Field {
@@ -52,7 +64,7 @@ pub fn run(what: &str, input: &str) -> Result<String, SimError> {
         "placement" => answer("placement", input, placement::run),
         "schedule" => answer("schedule", input, schedule::run),
         "jobs" => answer("jobs", input, jobs::run),
-        "mesh" => answer("mesh", input, mesh::run),
+        "mesh" => answer("mesh", input, |parsed| mesh::run(parsed, input)),
         _ => Err(SimError::What {
             found: what.to_owned(),
         }),

@@ -4,9 +4,13 @@
 //!
 //! What a job really costs is not what the plan expects: every brick has a dearness of its own,
 //! drawn from the seed, that only measuring shows; and a few per cent of noise on each job.
-//! Not here: bricks that move (placement after a join or a death), the transfer of pixels.
+//! In `cluster` all peers know all and bricks stay where they are; with `"chaos"` in the input,
+//! peers find each other, hold, lose and fetch bricks, and every message goes through a network
+//! that may lose it (`chaos`).
 
+mod chaos;
 mod cluster;
+mod report;
 mod volume;
 
 use crate::SimError;
@@ -15,10 +19,16 @@ use brickmesh_topology::{
     frame_plan::PlanRules,
     placement::{deal, shares},
     prediction::Prediction,
-    schedule::Scheduler,
+    schedule::{SPEED_ONE, Scheduler},
 };
-use cluster::{Cluster, FrameReport};
-use serde::{Deserialize, Serialize};
+use chaos::{ChaosInput, ChaosReport};
+use cluster::Cluster;
+use report::FrameReport;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error as _, SeqAccess, Visitor},
+};
+use std::fmt;
 
 /// Most peers.
 const PEERS_MAX: usize = 1024;
@@ -35,7 +45,15 @@ const ID_BYTES_MAX: usize = 256;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// A list, or how many there are.
+    #[serde(deserialize_with = "peers")]
     peers: Vec<PeerInput>,
+    /// In place of the path's.
+    #[serde(default)]
+    frames: Option<u32>,
+    /// What goes wrong; without it, faults are those of the list alone.
+    #[serde(default)]
+    chaos: Option<ChaosInput>,
     #[serde(default)]
     volume: volume::VolumeInput,
     #[serde(default)]
@@ -63,6 +81,44 @@ struct PeerInput {
     /// 2 renders a job in half the time.
     #[serde(default = "unit")]
     speed: f64,
+}
+
+/// Reads a list of peers, or makes as many as a number says.
+fn peers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PeerInput>, D::Error> {
+    struct Peers;
+    impl<'de> Visitor<'de> for Peers {
+        type Value = Vec<PeerInput>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of peers, or how many there are")
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, count: u64) -> Result<Self::Value, E> {
+            if count > PEERS_MAX as u64 {
+                return Err(E::custom(format!(
+                    "{count} peers; there may be {PEERS_MAX}"
+                )));
+            }
+            let peer = |p: u64| PeerInput {
+                id: format!("peer-{p:03}"),
+                capacity: plenty(),
+                speed: unit(),
+            };
+            Ok((0..count).map(peer).collect())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut peers = Vec::new();
+            while let Some(peer) = list.next_element()? {
+                if peers.len() > PEERS_MAX {
+                    return Err(A::Error::custom(format!("there may be {PEERS_MAX} peers")));
+                }
+                peers.push(peer);
+            }
+            Ok(peers)
+        }
+    }
+    from.deserialize_any(Peers)
 }
 
 /// The camera's way: around the volume, with leaps.
@@ -166,6 +222,31 @@ impl Default for RulesInput {
     }
 }
 
+impl From<RulesInput> for PlanRules {
+    fn from(rules: RulesInput) -> Self {
+        Self {
+            split: rules.split,
+            min_job_micros: rules.min_job_us,
+            prediction: rules.prediction,
+            scheduler: rules.scheduler,
+            lengthen_runs: rules.lengthen_runs,
+            steal: rules.steal,
+            ..Self::default()
+        }
+    }
+}
+
+/// A factor or a share in millionths.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "checked to be 0 to 1000"
+)]
+fn millionths(value: f64) -> u64 {
+    (value * SPEED_ONE as f64).round() as u64
+}
+
 fn one() -> u64 {
     1
 }
@@ -187,6 +268,8 @@ fn unit() -> f64 {
 pub(crate) struct Output {
     frames: Vec<FrameReport>,
     totals: Totals,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chaos: Option<ChaosReport>,
 }
 
 #[derive(Serialize)]
@@ -202,14 +285,19 @@ struct Totals {
     /// Jobs that were blended twice: never.
     rendered_twice: usize,
     missing: usize,
-    /// Bricks that went from peer to peer: placement does not change while frames run.
+    /// Bricks that went from peer to peer; none without chaos.
     moved: usize,
 }
 
-pub(crate) fn run(input: Input) -> Result<Output, SimError> {
+/// Runs an input; `text` is what it was read from.
+pub(crate) fn run(mut input: Input, text: &str) -> Result<Output, SimError> {
+    input.path.frames = input.frames.unwrap_or(input.path.frames);
     check(&input)?;
     let volume = volume::manifest(&input.volume)?;
     let views = views(&input.path, volume.volume())?;
+    if let Some(chaos) = &input.chaos {
+        return chaos::run(&input, chaos, volume, views, text);
+    }
     let mut cluster = Cluster::new(&input, volume);
     let frames: Vec<FrameReport> = (0..)
         .zip(&views)
@@ -218,6 +306,7 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
     Ok(Output {
         totals: totals(&frames),
         frames,
+        chaos: None,
     })
 }
 
@@ -234,7 +323,7 @@ fn totals(frames: &[FrameReport]) -> Totals {
         stolen: frames.iter().map(|f| f.stolen).sum(),
         rendered_twice: frames.iter().map(|f| f.rendered_twice).sum(),
         missing: frames.iter().map(|f| f.missing).sum(),
-        moved: 0,
+        moved: frames.iter().map(|f| f.moved).sum(),
     }
 }
 

@@ -177,6 +177,25 @@ pub async fn until<T>(max: Duration, what: &str, mut ask: impl FnMut() -> Option
     }
 }
 
+/// Waits until the question, which takes its time, has an answer.
+///
+/// # Panics
+/// Where it has none in time.
+pub async fn until_async<T>(
+    max: Duration,
+    what: &str,
+    mut ask: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(start.elapsed() < max, "no {what} within {max:?}");
+        sleep(LOOK).await;
+    }
+}
+
 /// The protocols of a stranger.
 #[derive(NetworkBehaviour)]
 #[behaviour(to_swarm = "Heard")]

@@ -7,48 +7,26 @@
 )]
 
 use brickmesh_actors::bus::Lane;
-use brickmesh_node::network::{MeshKey, Multiaddr, PROTOCOL_VERSION, Refusal, address};
+use brickmesh_node::network::{MeshKey, PROTOCOL_VERSION, Refusal};
 use brickmesh_tests::{
+    attacker::{FIRST_FLIGHT_BYTES, at, flood, recording_proxy, replay, socket_of},
     network_peer::{Heard, NetworkPeer, SECOND, another_key, config, key, pair, stranger, until},
     program::{Running, brickmesh},
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use libp2p::{
-    multiaddr::Protocol,
-    swarm::{DialError, SwarmEvent},
-};
+use libp2p::swarm::{DialError, SwarmEvent};
 use std::{
     io::{BufRead, BufReader, Read},
-    net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
-    sync::{Arc, Mutex},
     time::Instant,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::timeout,
 };
-
-/// What the opener of a connection sends before it is answered: two names of protocols, one byte
-/// of length and a line's end each, and the first message of noise, two bytes and 32.
-const FIRST_FLIGHT_BYTES: usize = 2 + "/multistream/1.0.0".len() + 2 + "/noise".len() + 2 + 32;
-
-/// Where a peer on loopback listens.
-fn socket_of(peer: &NetworkPeer) -> SocketAddr {
-    let address = peer.network.listen_addresses()[0].clone();
-    let mut parts = address.iter();
-    match (parts.next(), parts.next()) {
-        (Some(Protocol::Ip4(ip)), Some(Protocol::Tcp(port))) => (ip, port).into(),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn at(socket: SocketAddr) -> Multiaddr {
-    address::parse(&socket.to_string()).unwrap()
-}
 
 /// A message from one peer reaches the other.
 async fn assert_talk(from: &NetworkPeer, to: &mut NetworkPeer, text: &'static str) {
@@ -66,7 +44,7 @@ async fn another_key_is_refused_and_both_sides_are_told_within_a_second() {
     let of_b = until(10 * SECOND, "refusal at the dialler", || told(&b)).await;
     let of_a = until(10 * SECOND, "refusal at the listener", || told(&a)).await;
     let took = start.elapsed();
-    let address = at(socket_of(&a));
+    let address = at(socket_of(&a.network));
     assert_eq!(of_b, Refusal::AnotherKey { address });
     let address = "/ip4/127.0.0.1".parse().unwrap();
     assert_eq!(of_a, Refusal::AnotherKey { address });
@@ -157,40 +135,19 @@ async fn another_version_is_refused_and_each_side_learns_both() {
     assert_talk(&a, &mut b, "as before").await;
 }
 
-/// Passes one connection on, both ways, and keeps what its opener sent.
-async fn recording_proxy(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let here = listener.local_addr().unwrap();
-    let record = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&record);
-    tokio::spawn(async move {
-        let (client, _) = listener.accept().await.unwrap();
-        let server = TcpStream::connect(to).await.unwrap();
-        let (mut from_client, mut to_client) = client.into_split();
-        let (mut from_server, mut to_server) = server.into_split();
-        tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await.ok() });
-        let mut buffer = vec![0; 64 << 10];
-        while let Ok(bytes @ 1..) = from_client.read(&mut buffer).await {
-            kept.lock().unwrap().extend(&buffer[..bytes]);
-            to_server.write_all(&buffer[..bytes]).await.unwrap();
-        }
-    });
-    (here, record)
-}
-
 #[tokio::test]
 async fn a_handshake_that_is_replayed_opens_nothing() {
     let mut a = NetworkPeer::join(&[]);
-    let (proxy, record) = recording_proxy(socket_of(&a)).await;
+    let (proxy, record) = recording_proxy(socket_of(&a.network)).await;
     let mut b = NetworkPeer::join(&[at(proxy)]);
     assert_eq!(a.connected(10 * SECOND).await, b.id());
     assert_eq!(b.connected(10 * SECOND).await, a.id());
     assert_talk(&b, &mut a, "first").await;
     // The whole session of the opener, handshake and message.
-    let recorded = record.lock().unwrap().clone();
+    let recorded = record.bytes();
     assert!(recorded.len() > 200, "{}", recorded.len());
     // One that leaves in the middle, as a dial does when another was faster: no word of keys.
-    let mut halfway = TcpStream::connect(socket_of(&a)).await.unwrap();
+    let mut halfway = TcpStream::connect(socket_of(&a.network)).await.unwrap();
     halfway
         .write_all(&recorded[..FIRST_FLIGHT_BYTES])
         .await
@@ -202,12 +159,8 @@ async fn a_handshake_that_is_replayed_opens_nothing() {
     assert_talk(&a, &mut b, "between").await;
     assert_eq!(a.network.refusals(), []);
     for _ in 0..3 {
-        let mut again = TcpStream::connect(socket_of(&a)).await.unwrap();
-        again.write_all(&recorded).await.unwrap();
         // It answers with its half of a new handshake, and hangs up on the old half.
-        let mut answer = Vec::new();
-        let hung_up = timeout(5 * SECOND, again.read_to_end(&mut answer)).await;
-        assert!(hung_up.is_ok(), "the connection stays open");
+        replay(socket_of(&a.network), &recorded).await;
     }
     a.assert_quiet();
     let address = "/ip4/127.0.0.1".parse().unwrap();
@@ -220,20 +173,7 @@ async fn a_handshake_that_is_replayed_opens_nothing() {
 async fn a_flood_of_connections_delays_honest_peers_no_longer_than_a_handshake_may_take() {
     let (a, mut b) = pair().await;
     let start = Instant::now();
-    let mut flood = Vec::new();
-    for number in 0..300_u32 {
-        let mut socket = TcpStream::connect(socket_of(&a)).await.unwrap();
-        if number % 3 == 0 {
-            // Garbage: no two alike, none of it a protocol.
-            let garbage: Vec<u8> = (0..2000_u32)
-                .map(|at| {
-                    (number.wrapping_mul(2_654_435_761) ^ at.wrapping_mul(40_503)).to_le_bytes()[1]
-                })
-                .collect();
-            socket.write_all(&garbage).await.ok();
-        }
-        flood.push(socket);
-    }
+    let sockets = flood(socket_of(&a.network), 300).await;
     // Who is connected does not notice.
     assert_talk(&a, &mut b, "through the flood").await;
     assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
@@ -242,7 +182,7 @@ async fn a_flood_of_connections_delays_honest_peers_no_longer_than_a_handshake_m
     let first = c.connected(20 * SECOND).await;
     assert!(first == a.id() || first == b.id());
     println!("joined {:?} after the flood began", start.elapsed());
-    drop(flood);
+    drop(sockets);
     let message = Bytes::from_static(b"arrived");
     c.bus.send(&first, Lane::Control, message).unwrap();
 }

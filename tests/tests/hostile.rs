@@ -477,10 +477,10 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
     let (manifest, request) = (&scene.manifest, &scene.request);
     match message {
         Message::Keeper(message) => {
-            if let KeeperMessage::Open { manifest, .. } = &*message {
+            if let KeeperMessage::Open { manifest, .. } = &message {
                 use_manifest(manifest);
             }
-            keep(scene, *message)?;
+            keep(scene, message)?;
         }
         Message::BrickData { brick, .. } => {
             if brick.0 >= brick_count {
@@ -534,6 +534,10 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
                     by: PeerId::new(&by),
                 });
             }
+        }
+        Message::Lacking { jobs, .. } => {
+            let tracker = FrameTracker::new(&scene.plan, 0);
+            assert!(tracker.owners(&jobs).len() <= scene.plan.peers.len());
         }
         _ => {}
     }

@@ -4,20 +4,18 @@
 //! `cargo test --release -p brickmesh-tests --test network -- --ignored --nocapture`.
 
 use brickmesh_actors::bus::{BusError, BusEvent, Lane};
-use brickmesh_node::network::{Network, NetworkConfig, NetworkError, PROTOCOL_VERSION, address};
-use brickmesh_tests::network_peer::{NetworkPeer as Peer, SECOND, config, key, pair, stranger};
+use brickmesh_node::network::{Network, NetworkConfig, NetworkError, address};
+use brickmesh_tests::{
+    attacker::{GIANT_LENGTH, Rogue, say},
+    network_peer::{NetworkPeer as Peer, SECOND, config, key, pair},
+};
 use brickmesh_topology::PeerId;
 use bytes::Bytes;
-use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
-use libp2p::{StreamProtocol, swarm::SwarmEvent};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::mpsc,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 #[tokio::test]
 async fn both_peers_learn_of_a_connection_once() {
@@ -209,69 +207,15 @@ fn a_bad_address_is_refused_with_its_text() {
 #[tokio::test]
 async fn a_frame_that_announces_too_much_loses_only_its_sender() {
     let (mut a, mut b) = pair().await;
-    let version = format!("/brickmesh/{PROTOCOL_VERSION}");
-    let mut swarm = stranger(&version, key().noise_prologue());
-    let rogue_id = *swarm.local_peer_id();
-    let rogue_name = PeerId::new(&rogue_id.to_base58());
-    let a_id: libp2p::PeerId = a.id().as_str().parse().unwrap();
-    let mut control = swarm.behaviour().streams.new_control();
-    let lanes = ["control", "pixels", "bricks"].map(|lane| {
-        let name = format!("/brickmesh/{lane}/{PROTOCOL_VERSION}");
-        StreamProtocol::try_from_owned(name).unwrap()
-    });
-    for lane in &lanes {
-        let mut arriving = control.accept(lane.clone()).unwrap();
-        tokio::spawn(async move {
-            while let Some((_, mut stream)) = arriving.next().await {
-                tokio::spawn(async move {
-                    stream.write_all(&[1]).await.unwrap();
-                    stream.flush().await.unwrap();
-                    stream.read_to_end(&mut Vec::new()).await.ok();
-                });
-            }
-        });
-    }
-    swarm.dial(a.network.listen_addresses()[0].clone()).unwrap();
-    let (up, mut is_up) = mpsc::channel(1);
-    tokio::spawn(async move {
-        loop {
-            if let SwarmEvent::ConnectionEstablished { .. } = swarm.select_next_some().await {
-                up.send(()).await.unwrap();
-            }
-        }
-    });
-    timeout(10 * SECOND, is_up.recv()).await.unwrap().unwrap();
-    let mut streams = Vec::new();
-    for lane in lanes {
-        streams.push(
-            timeout(10 * SECOND, open(&mut control, a_id, &lane))
-                .await
-                .unwrap(),
-        );
-    }
-    assert_eq!(a.connected(10 * SECOND).await, rogue_name);
-    streams[1].write_all(&u32::MAX.to_le_bytes()).await.unwrap();
-    streams[1].flush().await.unwrap();
-    assert_eq!(a.lost(10 * SECOND).await, rogue_name);
+    let mut rogue = Rogue::join(&a.network).await;
+    let mut streams = rogue.open_lanes().await;
+    assert_eq!(a.connected(10 * SECOND).await, rogue.id());
+    say(&mut streams[1], &GIANT_LENGTH).await.unwrap();
+    assert_eq!(a.lost(10 * SECOND).await, rogue.id());
     a.bus
         .send(&b.id(), Lane::Control, Bytes::from_static(b"still here"))
         .unwrap();
     assert_eq!(b.received(5 * SECOND).await[..], b"still here"[..]);
-}
-
-async fn open(
-    control: &mut libp2p_stream::Control,
-    peer: libp2p::PeerId,
-    lane: &StreamProtocol,
-) -> libp2p::Stream {
-    loop {
-        if let Ok(mut stream) = control.open_stream(peer, lane.clone()).await
-            && stream.read_exact(&mut [0]).await.is_ok()
-        {
-            return stream;
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
 }
 
 #[tokio::test]

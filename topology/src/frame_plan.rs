@@ -27,7 +27,7 @@ use crate::{
     voxel_box::VoxelBox,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// How plans are made; every peer of a frame follows the same rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ pub struct FramePlan {
     /// Jobs, front to back; a job's index is its id in the frame.
     pub jobs: Vec<PlannedJob>,
     /// Indices of the peers that hold each job's brick, ascending.
-    pub holders: Vec<Vec<usize>>,
+    pub holders: Arc<Vec<Vec<usize>>>,
     /// Tiles; a tile's index is its id in the frame.
     pub tiles: Vec<Tile>,
     /// Which jobs meet in which tile.
@@ -158,7 +158,7 @@ impl FramePlan {
             peers,
             speeds,
             jobs,
-            holders: scheduled.into_iter().map(|j| j.holders).collect(),
+            holders: Arc::new(scheduled.into_iter().map(|j| j.holders).collect()),
             tiles,
             tile_jobs,
             schedule,
@@ -408,7 +408,7 @@ pub(crate) fn scripted(
         peers,
         speeds,
         jobs,
-        holders,
+        holders: Arc::new(holders),
         tiles,
     }
 }

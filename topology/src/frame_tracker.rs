@@ -6,7 +6,7 @@
 //! many.
 
 use crate::{digest::Digest, frame_plan::FramePlan, peer::PeerId};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Attempts at a frame that may fail before it is given up.
 pub const ATTEMPTS_MAX: u32 = 5;
@@ -49,6 +49,8 @@ pub enum FrameInput {
     PeerLost(PeerId),
     /// A peer said that it cannot do its part, or followed another plan.
     PeerFailed(PeerId),
+    /// These peers are at fault (`inquiry`).
+    AtFault(BTreeSet<PeerId>),
     /// The attempt's time is over.
     Deadline,
 }
@@ -86,7 +88,7 @@ pub struct FrameTracker {
     tile_owner: Vec<usize>,
     /// Who has each job, as far as is known: its renderer, or who it was given to.
     job_owner: Vec<Option<usize>>,
-    holders: Vec<Vec<usize>>,
+    holders: Arc<Vec<Vec<usize>>>,
 }
 
 impl FrameTracker {
@@ -109,7 +111,7 @@ impl FrameTracker {
             jobs: jobs.map(|j| j as u32).collect(),
             tile_owner: plan.tiles.iter().map(|t| t.compositor).collect(),
             job_owner: plan.jobs.iter().map(|j| j.renderer).collect(),
-            holders: plan.holders.clone(),
+            holders: Arc::clone(&plan.holders),
         }
     }
 
@@ -129,6 +131,26 @@ impl FrameTracker {
     #[must_use]
     pub fn awaited(&self) -> usize {
         self.tiles.len() + self.jobs.len()
+    }
+
+    /// Who composites the missing tiles, once every renderer says that it is done; before, nobody.
+    /// Whether they are at fault or a renderer is, nobody can tell from here: it has to be asked
+    /// for (`inquiry`).
+    #[must_use]
+    pub fn awaited_compositors(&self) -> BTreeSet<PeerId> {
+        if !self.jobs.is_empty() {
+            return BTreeSet::new();
+        }
+        let owners = self.tiles.iter().map(|&t| self.tile_owner[t as usize]);
+        owners.map(|p| self.peers[p].clone()).collect()
+    }
+
+    /// Who has these jobs, as far as is known; jobs that nobody renders, or that are none, nobody.
+    #[must_use]
+    pub fn owners(&self, jobs: &[u32]) -> BTreeSet<PeerId> {
+        let owner = |&job: &u32| *self.job_owner.get(job as usize)?;
+        let owners = jobs.iter().filter_map(owner);
+        owners.map(|p| self.peers[p].clone()).collect()
     }
 
     /// Applies an input.
@@ -170,15 +192,12 @@ impl FrameTracker {
             },
             FrameInput::PeerLost(_) => FrameVerdict::Ignore,
             FrameInput::PeerFailed(peer) => self.fail([peer]),
+            FrameInput::AtFault(peers) => self.blame(peers),
             // Times that are late cost a prediction, not a picture.
             FrameInput::Deadline if self.tiles.is_empty() => FrameVerdict::Whole,
             FrameInput::Deadline => {
                 let late = self.late();
-                if 2 * late.len() > self.peers.len() && self.prolonged < PROLONGED_MAX {
-                    self.prolonged += 1;
-                    return FrameVerdict::Prolong;
-                }
-                self.fail(late)
+                self.blame(late)
             }
         }
     }
@@ -205,7 +224,7 @@ impl FrameTracker {
     }
 
     /// Who is late: renderers of missing jobs; where all are done, compositors of missing tiles.
-    fn late(&self) -> Vec<PeerId> {
+    fn late(&self) -> BTreeSet<PeerId> {
         let renderers = self.jobs.iter().filter_map(|&j| self.job_owner[j as usize]);
         let mut late: BTreeSet<usize> = renderers.collect();
         if late.is_empty() {
@@ -216,6 +235,20 @@ impl FrameTracker {
                 .collect();
         }
         late.into_iter().map(|p| self.peers[p].clone()).collect()
+    }
+
+    /// These are late or at fault. Where that is most of the peers, or nobody can be named, it is the
+    /// expectation that was wrong.
+    fn blame(&mut self, peers: BTreeSet<PeerId>) -> FrameVerdict {
+        let is_doubtful = peers.is_empty() || 2 * peers.len() > self.peers.len();
+        if is_doubtful && self.prolonged < PROLONGED_MAX {
+            self.prolonged += 1;
+            return FrameVerdict::Prolong;
+        }
+        if peers.is_empty() {
+            return FrameVerdict::GiveUp;
+        }
+        self.fail(peers)
     }
 
     fn fail(&self, peers: impl IntoIterator<Item = PeerId>) -> FrameVerdict {
@@ -376,6 +409,22 @@ mod tests {
         let mut t = FrameTracker::new(&plan(), 0);
         assert_eq!(t.step(tile(0, "b")), FrameVerdict::Accept);
         assert_eq!(t.step(FrameInput::Deadline), FrameVerdict::Whole);
+    }
+
+    #[test]
+    fn compositors_are_awaited_once_all_jobs_are_done() {
+        let mut t = FrameTracker::new(&plan(), 0);
+        assert_eq!(t.step(job(0, "a")), FrameVerdict::Accept);
+        assert_eq!(t.awaited_compositors(), BTreeSet::new());
+        assert_eq!(t.step(job(1, "a")), FrameVerdict::Accept, "it stole it");
+        let b = BTreeSet::from([PeerId::new("b")]);
+        assert_eq!(t.awaited_compositors(), b);
+        let a = BTreeSet::from([PeerId::new("a")]);
+        assert_eq!(t.owners(&[1, 2, 99]), a, "who has it now");
+        let failed = t.step(FrameInput::AtFault(a.clone()));
+        assert_eq!(failed, FrameVerdict::Again { without: a });
+        assert_eq!(t.step(tile(0, "b")), FrameVerdict::Whole);
+        assert_eq!(t.awaited_compositors(), BTreeSet::new());
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! Invariants: bricks on their way come only as far as there is room beside those held. At most
 //! [`FETCHES_MAX`] are on their way, one while frames are rendered; every fetch ends, by arrival,
-//! refusal, time-out or loss of the peer, and is then tried elsewhere. A brick that the peer
+//! refusal, time-out or loss of the peer, and is then tried elsewhere, at those first who gave what
+//! they were asked for. A brick that the peer
 //! should not hold any more stays until others hold enough copies.
 
 use crate::{
@@ -22,18 +23,28 @@ use crate::{
     upkeep::{Member, Safety, name_hash, next_pledge},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// Bricks on their way to a peer at a time, of one data set.
 pub const FETCHES_MAX: usize = 8;
 /// How long a holder may take to answer at first, and twice as long each further time: bricks may
 /// be large, and links slow.
 const FETCH_MICROS: u64 = 20_000_000;
+/// A newcomer takes its share once it has met nobody new for so long: before, it would think that
+/// more of it is its to take.
+const MEETING_MICROS: u64 = 2_000_000;
 /// How long a peer waits at least for others to pledge what is theirs to take, before it takes it
 /// itself.
 const WANTING_MICROS: u64 = 10_000_000;
 /// Most copies of a brick that anybody can want.
 pub const REDUNDANCY_MAX: u32 = 64;
+/// How long a brick that is not pledged any more is held yet: longer than a peer stays in the mesh
+/// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
+/// holding it has said so after this peer decided, and two that decide at once hear of each other.
+const UNPLEDGED_MICROS: u64 = 10_000_000;
 /// How long a refused brick waits before it is asked for elsewhere.
 const REFUSED_MICROS: u64 = 200_000;
 /// While frames are rendered, a fetch is followed by a pause of so many times its own time: a
@@ -102,6 +113,10 @@ pub struct Holding {
     suspects: BTreeSet<PeerId>,
     fetches: BTreeMap<BrickIndex, Fetch>,
     attempts: BTreeMap<BrickIndex, usize>,
+    /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
+    failures: BTreeMap<PeerId, u32>,
+    /// Since when bricks that are held are not pledged any more.
+    unpledged: BTreeMap<BrickIndex, u64>,
     /// Bricks whose voxels this peer has in host memory, to load them again.
     copies: BrickSet,
     /// While frames are rendered, no fetch begins before.
@@ -110,6 +125,9 @@ pub struct Holding {
     room_max: u32,
     /// Something that decides about the pledge has changed since it was worked out.
     outdated: bool,
+    /// This peer came into a mesh that had the data set: when it learned last of another one that has
+    /// room.
+    met_at: Option<u64>,
     /// When it was worked out last, while copies are wanting that nobody has pledged.
     wanting_since: Option<u64>,
 }
@@ -123,9 +141,13 @@ enum Fetch {
     Paused {
         until: u64,
     },
-    /// On its way into device memory; read here, from the source, since then.
+    /// Read here, from the source, since then, into device memory.
+    Reading {
+        since: u64,
+    },
+    /// It came from a peer and is on its way into device memory.
     Loading {
-        read_since: Option<u64>,
+        from: PeerId,
     },
 }
 
@@ -154,9 +176,12 @@ impl Holding {
             suspects: BTreeSet::new(),
             fetches: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            unpledged: BTreeMap::new(),
             pause_until: 0,
             room_max: u32::MAX,
             outdated: true,
+            met_at: None,
             wanting_since: None,
         }
     }
@@ -273,17 +298,19 @@ impl Holding {
         if announcement.leaving {
             self.own.leavers.insert(peer.clone());
         }
+        if before.is_none() && announcement.room > 0 {
+            self.met_at = self.met_at.map(|_| now);
+        }
         self.others.insert(peer.clone(), announcement);
         true
     }
 
     /// A peer is there that has said nothing of the data set yet.
-    pub fn expect(&mut self, peer: &PeerId, room: u32) {
-        let brick_count = self.grid.brick_count();
-        self.others.entry(peer.clone()).or_insert_with(|| {
-            self.outdated = true;
-            Announcement::expected(brick_count, room)
-        });
+    pub fn expect(&mut self, peer: &PeerId, room: u32, now: u64) {
+        if !self.others.contains_key(peer) {
+            let expected = Announcement::expected(self.grid.brick_count(), room);
+            self.heard(peer, expected, now);
+        }
     }
 
     /// Forgets a peer that is gone: what was asked of it is asked elsewhere.
@@ -291,6 +318,7 @@ impl Holding {
         self.outdated |= self.others.remove(peer).is_some();
         self.suspects.remove(peer);
         self.own.leavers.remove(peer);
+        self.failures.remove(peer);
         self.unreachable(peer);
     }
 
@@ -320,6 +348,9 @@ impl Holding {
             return false;
         }
         let settled = self.settle();
+        if self.is_meeting(now) {
+            return settled;
+        }
         let is_patient = self
             .wanting_since
             .is_none_or(|since| now.saturating_sub(since) < self.patience());
@@ -353,6 +384,16 @@ impl Holding {
         self.own.pledged = next;
         self.wanting_since = self.is_wanting().then_some(now);
         self.settle() | settled | changed
+    }
+
+    /// This peer comes into a mesh that has the data set: it gets to know it first.
+    pub fn comes_late(&mut self, now: u64) {
+        self.met_at = Some(now);
+    }
+
+    fn is_meeting(&self, now: u64) -> bool {
+        let met_lately = |at| now.saturating_sub(at) < MEETING_MICROS;
+        self.own.pledged.is_empty() && self.met_at.is_some_and(met_lately)
     }
 
     /// How long a peer waits for others to pledge what it thinks is theirs before it takes it
@@ -398,27 +439,61 @@ impl Holding {
         u32::try_from(holders).unwrap_or(u32::MAX)
     }
 
-    /// The bricks that may be dropped now: not pledged any more, and held by as many others who
-    /// will go on holding them as there should be, at least one.
+    /// The bricks that may be dropped now: not pledged any more for some time, and held by as many
+    /// others who will go on holding them as there should be, at least one. Where pledged bricks
+    /// wait for the room that they take, one other is enough: full peers that wait for each other to
+    /// take over what they give up would wait for ever.
     #[must_use]
-    pub fn droppable(&self) -> Vec<BrickIndex> {
-        let spare = |b: &BrickIndex| {
-            if self.own.pledged.contains(*b) {
-                return false;
-            }
-            let stay = self.others.values().filter(|a| !a.leaving);
-            let pledging: Vec<_> = stay.filter(|a| a.pledged.contains(*b)).collect();
-            let holding = pledging.iter().filter(|a| a.held.contains(*b)).count();
-            let enough = pledging.len().min(self.redundancy as usize).max(1);
-            holding >= enough
+    pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
+        let own = &self.own;
+        let is_spare = |b: &BrickIndex| own.held.contains(*b) && !own.pledged.contains(*b);
+        self.unpledged.retain(|b, _| is_spare(b));
+        for brick in own.held.iter().filter(is_spare) {
+            self.unpledged.entry(brick).or_insert(now);
+        }
+        let due = self.unpledged.iter();
+        let due = due.filter(|(_, since)| now.saturating_sub(**since) >= UNPLEDGED_MICROS);
+        let (enough, mut scarce): (Vec<_>, Vec<_>) = due
+            .map(|(&b, _)| (self.kept_elsewhere(b), b))
+            .partition(|((holding, wanted), _)| holding >= wanted);
+        scarce.retain(|((holding, _), _)| *holding > 0);
+        scarce.sort_by_key(|&((holding, _), b)| (Reverse(holding), b));
+        scarce.truncate(self.lacking_room().saturating_sub(enough.len()));
+        enough.into_iter().chain(scarce).map(|(_, b)| b).collect()
+    }
+
+    /// How many others hold a brick and will go on holding it, and how many should, at least one. One
+    /// who is silent may be dead.
+    fn kept_elsewhere(&self, brick: BrickIndex) -> (usize, usize) {
+        let stay = self.others.iter().filter(|(_, a)| !a.leaving);
+        let pledging: Vec<_> = stay.filter(|(_, a)| a.pledged.contains(brick)).collect();
+        let holds = |(p, a): &&(&PeerId, &Announcement)| {
+            a.held.contains(brick) && !self.suspects.contains(*p)
         };
-        self.own.held.iter().filter(spare).collect()
+        let holding = pledging.iter().filter(holds).count();
+        let wanted = pledging.len().min(self.redundancy as usize).max(1);
+        (holding, wanted)
+    }
+
+    /// Bricks that are pledged, could be had, and do not fit beside those that are held.
+    fn lacking_room(&self) -> usize {
+        let lacks = |b: &BrickIndex| !self.own.held.contains(*b) && self.can_be_had(*b);
+        let wanted = self.own.pledged.iter().filter(lacks).count();
+        (self.own.held.len() as usize + wanted).saturating_sub(self.own.room as usize)
     }
 
     /// A brick is not held any more: it was dropped, or its memory was lost.
     pub fn dropped(&mut self, brick: BrickIndex) {
         self.own.held.remove(brick);
         self.copies.remove(brick);
+        self.settle();
+    }
+
+    /// A brick that was dropped and is pledged again is still in memory: it is held again.
+    pub fn kept(&mut self, brick: BrickIndex) {
+        self.fetches.remove(&brick);
+        self.attempts.remove(&brick);
+        self.own.held.insert(brick);
         self.settle();
     }
 
@@ -470,9 +545,7 @@ impl Holding {
             .into_iter()
             .find_map(|b| self.origin(b).map(|o| (b, o)))?;
         let fetch = match &origin {
-            Origin::Source => Fetch::Loading {
-                read_since: Some(now),
-            },
+            Origin::Source => Fetch::Reading { since: now },
             Origin::Peer(from) => Fetch::Asked {
                 from: from.clone(),
                 since: now,
@@ -492,7 +565,11 @@ impl Holding {
         let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
         let is_well = |p: &&PeerId| !self.suspects.contains(*p);
         let well: Vec<&PeerId> = holders.iter().copied().filter(is_well).collect();
-        let holders = if well.is_empty() { holders } else { well };
+        let mut holders = if well.is_empty() { holders } else { well };
+        // Whoever gave what was asked of it comes before whoever did not.
+        let failures = |p: &PeerId| self.failures.get(p).copied().unwrap_or(0);
+        let fewest = holders.iter().map(|p| failures(p)).min();
+        holders.retain(|p| Some(failures(p)) == fewest);
         let attempt = self.attempts.get(&brick).copied().unwrap_or(0);
         let at = (brick.0 as usize + attempt).checked_rem(holders.len())?;
         Some(Origin::Peer(holders[at].clone()))
@@ -506,8 +583,8 @@ impl Holding {
         let (awaited, took) = (from == peer, now.saturating_sub(*since));
         if awaited {
             self.pause(now, took);
-            self.fetches
-                .insert(brick, Fetch::Loading { read_since: None });
+            let from = peer.clone();
+            self.fetches.insert(brick, Fetch::Loading { from });
         }
         awaited
     }
@@ -519,16 +596,25 @@ impl Holding {
     /// The brick did not come, or was damaged: pause, then ask elsewhere.
     pub fn failed(&mut self, brick: BrickIndex, now: u64) {
         let until = now.saturating_add(REFUSED_MICROS);
-        self.fetches.insert(brick, Fetch::Paused { until });
+        let before = self.fetches.insert(brick, Fetch::Paused { until });
+        if let Some(Fetch::Asked { from, .. } | Fetch::Loading { from }) = before {
+            self.gave_nothing(from);
+        }
+    }
+
+    fn gave_nothing(&mut self, peer: PeerId) {
+        let failures = self.failures.entry(peer).or_default();
+        *failures = failures.saturating_add(1);
     }
 
     /// The brick is in device memory.
     pub fn loaded(&mut self, brick: BrickIndex, now: u64) {
-        if let Some(Fetch::Loading {
-            read_since: Some(since),
-        }) = self.fetches.remove(&brick)
-        {
-            self.pause(now, now.saturating_sub(since));
+        match self.fetches.remove(&brick) {
+            Some(Fetch::Reading { since }) => self.pause(now, now.saturating_sub(since)),
+            Some(Fetch::Loading { from }) => {
+                self.failures.remove(&from);
+            }
+            _ => {}
         }
         self.attempts.remove(&brick);
         self.own.held.insert(brick);
@@ -552,15 +638,25 @@ impl Holding {
 
     /// Ends fetches and pauses whose time is over.
     pub fn expire(&mut self, now: u64) {
-        self.fetches.retain(|brick, f| match f {
+        let is_over = |brick: &BrickIndex, f: &mut Fetch| match f {
             Fetch::Asked { since, .. } => {
                 let attempts = self.attempts.get(brick).copied().unwrap_or(1);
                 let time = FETCH_MICROS << attempts.saturating_sub(1).min(5);
-                now.saturating_sub(*since) < time
+                now.saturating_sub(*since) >= time
             }
-            Fetch::Paused { until } => *until > now,
-            Fetch::Loading { .. } => true,
-        });
+            Fetch::Paused { until } => *until <= now,
+            Fetch::Reading { .. } | Fetch::Loading { .. } => false,
+        };
+        let over: Vec<Fetch> = self
+            .fetches
+            .extract_if(.., is_over)
+            .map(|(_, f)| f)
+            .collect();
+        for fetch in over {
+            if let Fetch::Asked { from, .. } = fetch {
+                self.gave_nothing(from);
+            }
+        }
     }
 
     /// This peer, and all others that take part, with what they hold; speeds are not known here.

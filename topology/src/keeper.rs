@@ -37,6 +37,9 @@ const ANNOUNCE_MICROS: u64 = 2_000_000;
 const RENDERING_MICROS: u64 = 1_000_000;
 /// A brick that is dropped stays in memory so long for frames that were planned before.
 const DROP_MICROS: u64 = 3_000_000;
+/// A data set is new for so long after it was opened: peers that are just being connected have a part
+/// in its first placement.
+const NEW_MICROS: u64 = 2_000_000;
 /// Data sets held at a time; an open one beyond it replaces one that nobody needs, or the one
 /// opened first.
 pub const DATA_SETS_MAX: usize = 16;
@@ -88,6 +91,8 @@ struct Member {
 struct DataSet {
     manifest: Arc<Manifest>,
     holding: Holding,
+    /// Until then whoever hears of it counts as there from the beginning.
+    new_until: u64,
 }
 
 /// Whether this peer is about to leave.
@@ -259,7 +264,7 @@ impl Keeper {
         let beat = self.next_beat();
         out.push(KeeperOutput::Send(peer.clone(), beat));
         for (&data_set, set) in &self.sets {
-            out.push(KeeperOutput::Send(peer.clone(), set.opening()));
+            out.push(KeeperOutput::Send(peer.clone(), set.opening(self.now)));
             let residency = KeeperMessage::Residency {
                 data_set,
                 announcement: set.holding.announcement().clone(),
@@ -284,13 +289,14 @@ impl Keeper {
             KeeperMessage::Open {
                 manifest,
                 redundancy,
+                is_new,
             } => {
-                self.open(manifest, redundancy, out);
+                self.open(manifest, redundancy, is_new, out);
                 self.keep_up(out);
             }
             KeeperMessage::NeedManifest { data_set } => {
                 if let Some(set) = self.sets.get(&data_set) {
-                    out.push(KeeperOutput::Send(from, set.opening()));
+                    out.push(KeeperOutput::Send(from, set.opening(self.now)));
                 }
             }
             KeeperMessage::Residency {
@@ -370,7 +376,7 @@ impl Keeper {
         };
         for set in self.sets.values_mut() {
             let room = set.room_in(member.hello.memory_bytes);
-            set.holding.expect(peer, room);
+            set.holding.expect(peer, room, self.now);
         }
     }
 

@@ -19,6 +19,7 @@ pub mod footprint;
 pub mod frame_plan;
 pub mod frame_tracker;
 pub mod holding;
+pub mod inquiry;
 pub mod job_tree;
 pub mod keeper;
 pub mod manifest;

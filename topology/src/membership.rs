@@ -241,6 +241,12 @@ impl<R> Membership<R> {
         self.members.iter().map(|(p, s)| (p, &s.record, s.health))
     }
 
+    /// Whether a peer is not heard; not one that is only late, or unknown.
+    #[must_use]
+    pub fn is_silent(&self, peer: &PeerId) -> bool {
+        self.members.get(peer).is_some_and(|s| s.silent)
+    }
+
     /// The peers that are not heard, ascending; not those that are only late.
     pub fn silent(&self) -> impl Iterator<Item = &PeerId> {
         self.members

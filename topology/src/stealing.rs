@@ -20,7 +20,10 @@
 
 use crate::{frame_plan::FramePlan, prediction::Work as Done, schedule::cost_on};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// What a steal must save to be worth its messages, microseconds.
 pub const GAIN_MICROS_MIN: u64 = 2_000;
@@ -83,7 +86,7 @@ pub struct Work {
     steal: bool,
     /// Cost of each job of the plan on a device of speed 1.
     costs: Vec<u64>,
-    holders: Vec<Vec<usize>>,
+    holders: Arc<Vec<Vec<usize>>>,
     speeds: Vec<u64>,
     /// What each peer was planned to take.
     loads: Vec<u64>,
@@ -112,7 +115,7 @@ impl Work {
             me,
             steal: steal && plan.peers.len() > 1,
             costs: plan.jobs.iter().map(|j| j.estimate_micros).collect(),
-            holders: plan.holders.clone(),
+            holders: Arc::clone(&plan.holders),
             speeds: plan.speeds.clone(),
             loads: plan.schedule.loads_micros.clone(),
             queue: mine

@@ -1,5 +1,6 @@
 //! Who takes part in a frame: among the peers that the requester hears, those that hear each other
-//! and did not fail it before, as long as no brick is missing for that.
+//! and did not fail it before, as long as no brick is missing for that; and whether to wait for those
+//! that it does not hear.
 
 use crate::{brick_set::BrickSet, peer::PeerId, roster::RosterEntry};
 use std::collections::BTreeSet;
@@ -15,13 +16,17 @@ const MAKESPANS_UNKNOWN: u64 = 8;
 /// Longest makespan that is waited for.
 const MAKESPAN_MICROS_MAX: u64 = 600_000_000;
 
-/// A peer that frames may be given to.
+/// A peer of the mesh that holds bricks, or could.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// What it holds.
     pub entry: RosterEntry,
     /// Peers that it does not hear.
     pub suspects: BTreeSet<PeerId>,
+    /// It is not heard, or does not hear the requester: no frames are given to it.
+    pub is_silent: bool,
+    /// It was late with its part of a frame: it is spared where others can do its part.
+    pub is_late: bool,
 }
 
 /// The peers that a frame does without, and why.
@@ -66,15 +71,26 @@ pub fn taking_part<'a>(
     candidates: &'a [Candidate],
     without: &BTreeSet<PeerId>,
 ) -> Vec<&'a RosterEntry> {
-    let holders = candidates.iter().filter(|c| !c.entry.bricks.is_empty());
+    let takes_part = |c: &&Candidate| !c.is_silent && !c.entry.bricks.is_empty();
+    let holders = candidates.iter().filter(takes_part);
     let (well, mut left_out): (Vec<_>, Vec<_>) =
-        holders.partition(|c| !without.contains(&c.entry.peer));
+        holders.partition(|c| !c.is_late && !without.contains(&c.entry.peer));
     let (mut well, deaf) = hearing_each_other(well);
     left_out.splice(..0, deaf);
     while let Some(at) = most_missed(&well, &left_out) {
         well.push(left_out.remove(at));
     }
     well.into_iter().map(|c| &c.entry).collect()
+}
+
+/// Whether a frame by these peers would lack bricks that silent ones hold: they will be heard again
+/// soon, or be gone for good, so the frame waits.
+#[must_use]
+pub fn waits_for_silent(candidates: &[Candidate], part: &[&RosterEntry]) -> bool {
+    let elsewhere = |b| part.iter().any(|e| e.bricks.contains(b));
+    let silent = candidates.iter().filter(|c| c.is_silent);
+    let mut theirs = silent.flat_map(|c| c.entry.bricks.iter());
+    theirs.any(|b| !elsewhere(b))
 }
 
 /// Leaves out peers, those of the most broken pairs first, until all hear each other.
@@ -124,6 +140,8 @@ mod tests {
                 bricks: held,
             },
             suspects: suspects.iter().map(|s| PeerId::new(s)).collect(),
+            is_silent: false,
+            is_late: false,
         }
     }
 
@@ -172,6 +190,23 @@ mod tests {
         // Complaints about peers that take no part do not count.
         let gone = [candidate("a", &[0], &["x"]), candidate("b", &[1], &["x"])];
         assert_eq!(names(&gone, &[]), "ab");
+    }
+
+    #[test]
+    fn a_frame_waits_for_silent_peers_that_alone_hold_a_brick() {
+        let mut peers = [candidate("a", &[0, 1], &[]), candidate("b", &[1, 2], &[])];
+        peers[1].is_silent = true;
+        assert_eq!(names(&peers, &[]), "a");
+        let without = BTreeSet::new();
+        assert!(waits_for_silent(&peers, &taking_part(&peers, &without)));
+        // Who is only late is given it.
+        (peers[1].is_silent, peers[1].is_late) = (false, true);
+        assert_eq!(names(&peers, &[]), "ab");
+        (peers[1].is_silent, peers[1].is_late) = (true, false);
+        peers[0].entry.bricks.insert(BrickIndex(2));
+        assert!(!waits_for_silent(&peers, &taking_part(&peers, &without)));
+        (peers[1].is_silent, peers[1].is_late) = (false, true);
+        assert_eq!(names(&peers, &[]), "a", "spared");
     }
 
     #[test]

@@ -65,7 +65,10 @@ pub fn next_pledge(
     if own.room == 0 {
         return BrickSet::new(grid.brick_count());
     }
-    if own.pledged.is_empty()
+    let is_silent = |m: &Member<'_>| m.pledged.is_empty() && m.room > 0 && !m.leaving;
+    // Whoever has not said what it pledges will pledge its part of the first placement, as long as
+    // all others do: it is not to be made up for.
+    if members.iter().any(is_silent)
         && let Some(first) = first_pledge(grid, members, me, redundancy, seed)
     {
         return first;
@@ -89,6 +92,12 @@ fn first_pledge(
     seed: u64,
 ) -> Option<BrickSet> {
     let capacities = shares(grid.brick_count(), &rooms(members), redundancy);
+    let is_part =
+        |(m, &share): (&Member<'_>, &u32)| m.pledged.is_empty() || m.pledged.len() == share;
+    if !members.iter().zip(&capacities).all(is_part) {
+        // Known without the work of placing.
+        return None;
+    }
     let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
     let mut placed = if copies * u64::from(grid.brick_count()) <= SWAP_WORK_MAX {
         place(grid, &capacities, PlacementMethod::Redundant, seed).held

@@ -203,11 +203,11 @@ impl BrickOwner {
         ctx: &mut Context<Self>,
     ) {
         let refuse = move |why: &str| {
-            Message::Keeper(Box::new(KeeperMessage::BrickRefused {
+            Message::Keeper(KeeperMessage::BrickRefused {
                 data_set,
                 brick,
                 why: why.to_owned(),
-            }))
+            })
         };
         let manifest = self.keeper.manifest(data_set);
         let manifest = manifest.filter(|m| brick.0 < m.grid().brick_count());

@@ -96,6 +96,17 @@ impl OpenTile {
         Ok(())
     }
 
+    /// Jobs that did not come yet.
+    pub(super) fn lacking(&self, plan: &FramePlan, tile: u32) -> impl Iterator<Item = u32> {
+        let jobs = plan.tile_jobs.of_tile(tile as usize).iter().enumerate();
+        let waits = move |at: usize| {
+            let before = self.waiting.range(..=at).next_back();
+            before.is_some_and(|(&first, run)| at < first + run.0)
+        };
+        let lacking = jobs.skip(self.blended).filter(move |(at, _)| !waits(*at));
+        lacking.filter_map(|(_, &(job, _))| u32::try_from(job).ok())
+    }
+
     /// The tile, for the requester.
     pub(super) fn message(&self, frame: FrameId, plan: &FramePlan, tile: u32) -> Message {
         let nothing = || {

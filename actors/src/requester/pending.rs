@@ -6,7 +6,7 @@ use actix::{AsyncContext, Context, SpawnHandle};
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     PeerId, PixelRect, cost_table::CostTable, frame_plan::FramePlan, frame_tracker::FrameTracker,
-    roster::Roster, taking_part::LeftOut,
+    inquiry::Inquiry, roster::Roster, taking_part::LeftOut,
 };
 use std::{
     collections::BTreeMap,
@@ -44,6 +44,8 @@ pub(super) struct Run {
     /// Who rendered each job, and the time it took there.
     pub(super) measured: BTreeMap<u32, (PeerId, u64)>,
     pub(super) composite_micros: u64,
+    /// Who is asked why tiles do not come.
+    pub(super) inquiry: Option<Inquiry>,
 }
 
 impl Pending {
@@ -120,6 +122,7 @@ impl Run {
             image: SubImage::transparent(picture),
             measured: BTreeMap::new(),
             composite_micros: 0,
+            inquiry: None,
         }
     }
 

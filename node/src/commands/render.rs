@@ -20,7 +20,7 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame},
 };
 use brickmesh_topology::{
-    Camera, Manifest, TransferFunction, VolumeDescription, frame_plan::PlanRules,
+    Camera, Manifest, TransferFunction, VolumeDescription, VoxelBox, frame_plan::PlanRules,
 };
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use tokio::task::JoinHandle;
@@ -31,6 +31,8 @@ const DEMO_EDGE: u32 = 128;
 const DEMO_BRICK: u32 = 32;
 /// Frames of the demo that are asked for before the first of them is awaited.
 const FRAMES_AHEAD: u8 = 2;
+/// Missing boxes that a line of the log names; `--stats` has all of them.
+const BOXES_TOLD_MAX: usize = 4;
 /// Edge of a brick where one peer renders alone: few jobs, little overhead.
 pub(crate) const BRICK_ALONE: u32 = 256;
 /// Edge of a brick where several share the work.
@@ -210,6 +212,18 @@ async fn written(writing: Option<Writing>) -> CommandResult {
     Ok(())
 }
 
+/// Boxes that are missing, in one line, as `--stats` writes them.
+fn in_words(missing: &[VoxelBox]) -> String {
+    let told = missing.iter().take(BOXES_TOLD_MAX);
+    let mut words: Vec<String> = told
+        .map(|b| format!("{:?}", <[[u32; 3]; 2]>::from(*b)))
+        .collect();
+    if missing.len() > BOXES_TOLD_MAX {
+        words.push(format!("{} boxes more", missing.len() - BOXES_TOLD_MAX));
+    }
+    words.join(", ")
+}
+
 /// Renders all frames, a few of them under way at a time.
 async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats) -> CommandResult {
     let mut progress = Progress::new("rendering");
@@ -242,9 +256,11 @@ async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats)
             .map_err(|_| crate::session::SessionError::Ended)??;
         stats.add(session, &frame.stats);
         if !frame.stats.missing.is_empty() {
+            let missing = &frame.stats.missing;
             eprintln!(
-                "brickmesh: frame {done}: {} boxes are missing: nobody holds them",
-                frame.stats.missing.len()
+                "brickmesh: frame {done}: {} boxes are missing, nobody holds them: {}",
+                missing.len(),
+                in_words(missing)
             );
         }
         let rect = frame.image.rect();
@@ -261,5 +277,19 @@ async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats)
         }));
         done += 1;
         progress.show(u64::from(done), total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_names_the_missing_boxes_up_to_a_bound() {
+        let missing = [VoxelBox::new([0, 16, 32], [16, 32, 40]); 6];
+        assert_eq!(in_words(&missing[..1]), "[[0, 16, 32], [16, 32, 40]]");
+        let words = in_words(&missing);
+        assert!(words.ends_with("[16, 32, 40]], 2 boxes more"), "{words}");
+        assert_eq!(words.matches("[[").count(), BOXES_TOLD_MAX);
     }
 }

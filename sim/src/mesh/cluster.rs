@@ -1,6 +1,8 @@
 //! The simulated machines: a queue of events on a virtual clock.
 
-use super::{FaultInput, FaultKind, Input, NetworkInput, field, volume};
+use super::{
+    FaultInput, FaultKind, Input, NetworkInput, field, millionths, report::FrameReport, volume,
+};
 use crate::SimError;
 use brickmesh_topology::{
     Manifest, PeerId, View,
@@ -16,7 +18,6 @@ use brickmesh_topology::{
     stealing::{StealMessage, StealOutput, Work},
     taking_part::attempt_micros,
 };
-use serde::Serialize;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -33,26 +34,6 @@ const ASK_AGAIN_MICROS: u64 = 50_000;
 /// Longest time that a job really takes on a device of speed 1, microseconds: a day, so that no sum
 /// of times overflows.
 const EXPECTED_MICROS_MAX: u64 = 86_400_000_000;
-
-/// What happened in a frame.
-#[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct FrameReport {
-    pub(super) frame: u32,
-    pub(super) total_us: u64,
-    pub(super) attempts: u32,
-    pub(super) given_up: bool,
-    jobs: usize,
-    pub(super) stolen: usize,
-    /// Peers that ended a tenth or more after the planned makespan.
-    late: Vec<String>,
-    /// Boxes that nobody holds.
-    pub(super) missing: usize,
-    moved: usize,
-    pub(super) rendered_twice: usize,
-    messages: usize,
-    planned_us: u64,
-    pub(super) max_over_mean: f64,
-}
 
 pub(super) struct Cluster {
     manifest: Manifest,
@@ -160,15 +141,7 @@ impl Cluster {
         let mut draws = Seeded::new(input.seed);
         Self {
             visible: VisibleCells::of(&manifest, &volume::transfer()),
-            rules: PlanRules {
-                split: input.rules.split,
-                min_job_micros: input.rules.min_job_us,
-                prediction: input.rules.prediction,
-                scheduler: input.rules.scheduler,
-                lengthen_runs: input.rules.lengthen_runs,
-                steal: input.rules.steal,
-                ..PlanRules::default()
-            },
+            rules: input.rules.into(),
             network: input.network,
             faults: input.faults.clone(),
             peers,
@@ -183,18 +156,8 @@ impl Cluster {
     pub(super) fn frame(&mut self, number: u32, view: &View) -> Result<FrameReport, SimError> {
         let mut report = FrameReport {
             frame: number,
-            total_us: 0,
-            attempts: 0,
-            given_up: false,
-            jobs: 0,
-            stolen: 0,
-            late: Vec::new(),
-            missing: 0,
-            moved: 0,
-            rendered_twice: 0,
-            messages: 0,
-            planned_us: 0,
             max_over_mean: 1.0,
+            ..FrameReport::default()
         };
         let mut without = BTreeSet::new();
         let mut start = 0;
@@ -541,14 +504,4 @@ impl Attempt {
         let most = self.spent.iter().copied().max().unwrap_or(0) as f64;
         report.max_over_mean = if mean > 0.0 { most / mean } else { 1.0 };
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "checked to be 0 to 1000"
-)]
-fn millionths(value: f64) -> u64 {
-    (value * SPEED_ONE as f64).round() as u64
 }

@@ -111,6 +111,11 @@ fn bad_input_is_named() {
     assert!(refused(json!({"peers": []})).contains("peers is 0"));
     assert!(refused(json!({"peers": [{"id": "a"}, {"id": "a"}]})).contains("once"));
     assert!(refused(json!({"peers": [{"id": "a", "speed": 0.0}]})).contains("speed is 0"));
+    assert!(refused(json!({"peers": 5000})).contains("5000 peers"));
+    assert!(refused(json!({"peers": 3, "chaos": {"loss": 1.5}})).contains("loss is 1.5"));
+    assert!(refused(json!({"peers": 3, "chaos": {"cuts": 1_000_000}})).contains("cuts is 1000000"));
+    assert!(refused(json!({"peers": 3, "chaos": {"interval_us": 0}})).contains("interval_us is 0"));
+    assert!(refused(json!({"peers": [{"id": "viewer"}], "chaos": {}})).contains("viewer"));
     let fault = json!([{"frame": 1, "peer": "z", "kind": "crash"}]);
     assert!(refused(json!({"peers": [{"id": "a"}], "faults": fault})).contains("faults is z"));
 }

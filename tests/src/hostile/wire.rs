@@ -51,8 +51,7 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
     let (data_set, brick) = (manifest.digest(), BrickIndex(3));
     let (frame, plan) = (frame(), Digest::of(b"plan"));
     let mut all = about_frames(manifest, frame, plan);
-    let of_keepers = of_keepers(manifest).into_iter().map(Box::new);
-    all.extend(of_keepers.map(Message::Keeper));
+    all.extend(of_keepers(manifest).into_iter().map(Message::Keeper));
     all.extend([
         Message::BrickData {
             data_set,
@@ -61,6 +60,12 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
         },
         Message::Roster(roster(manifest)),
         Message::Costs(costs(manifest)),
+        Message::TilesDue { frame },
+        Message::Lacking {
+            frame,
+            plan,
+            jobs: vec![0, 1],
+        },
     ]);
     all
 }
@@ -92,6 +97,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
         KeeperMessage::Open {
             manifest: Arc::new(manifest.clone()),
             redundancy: 2,
+            is_new: true,
         },
         KeeperMessage::Residency {
             data_set,

@@ -54,7 +54,7 @@ impl Mesh {
             let mut quiet = true;
             for n in 0..self.peers.len() {
                 quiet &= !self.peers[n].keep_up(self.now);
-                for brick in self.peers[n].droppable() {
+                for brick in self.peers[n].droppable(self.now) {
                     self.peers[n].dropped(brick);
                     quiet = false;
                 }
@@ -90,6 +90,10 @@ fn a_mesh_holds_two_copies_of_all_and_a_newcomer_moves_its_share_alone() {
     assert_eq!(mesh.moved, 3 * 32);
     mesh.moved = 0;
     mesh.peers.push(holding(4, 64));
+    mesh.peers[4].comes_late(0);
+    mesh.settle();
+    assert_eq!(mesh.moved, 0, "it may meet others yet");
+    mesh.now += MEETING_MICROS;
     mesh.settle();
     assert_eq!(mesh.moved, 128 / 5);
 }
@@ -357,4 +361,137 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
     half.source = true;
     assert!(a.heard(&peer(1), half, 0));
     assert!(a.keep_up(0) && !a.announcement().settled);
+}
+
+#[test]
+fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
+    let mut a = holding(0, 64);
+    let all = Announcement {
+        held: BrickSet::all(64),
+        pledged: BrickSet::all(64),
+        ..Announcement::expected(64, 64)
+    };
+    for n in 1..4 {
+        assert!(a.heard(&peer(n), all.clone(), 0));
+    }
+    a.set_in_use(true);
+    a.keep_up(0);
+    let (mut now, mut asked) = (0, BTreeMap::<PeerId, usize>::new());
+    while !a.announcement().settled {
+        now += REFUSED_MICROS;
+        a.expire(now);
+        while let Some((brick, Origin::Peer(from))) = a.next_fetch(now, false, 0) {
+            *asked.entry(from.clone()).or_default() += 1;
+            if from == peer(1) {
+                // Damaged.
+                assert!(a.arrived(brick, &from, now));
+                a.failed(brick, now);
+            } else if from == peer(2) {
+                // It never comes.
+                now += FETCH_MICROS << 5;
+                a.expire(now);
+            } else {
+                assert!(a.arrived(brick, &from, now));
+                a.loaded(brick, now);
+            }
+        }
+    }
+    assert!(asked[&peer(1)] <= 2 && asked[&peer(2)] <= 2, "{asked:?}");
+    assert!(asked[&peer(3)] >= 30);
+    // One that went and came is tried as if nothing had been.
+    a.forget(&peer(1));
+    assert!(!a.failures.contains_key(&peer(1)));
+}
+
+#[test]
+fn a_newcomer_that_meets_the_others_one_by_one_takes_no_more_than_its_share() {
+    let mut mesh = Mesh::new(&[64; 4]);
+    mesh.settle();
+    let mut newcomer = holding(4, 64);
+    newcomer.comes_late(0);
+    let mut now = 0;
+    for p in &mesh.peers {
+        now += MEETING_MICROS - 1;
+        assert!(newcomer.heard(&p.local, p.announcement().clone(), now));
+        newcomer.keep_up(now);
+        assert!(newcomer.announcement().pledged.is_empty());
+    }
+    assert!(newcomer.keep_up(now + MEETING_MICROS));
+    assert_eq!(newcomer.announcement().pledged.len(), 128 / 5);
+}
+
+#[test]
+fn peers_that_give_a_brick_up_at_once_do_not_lose_it() {
+    let brick = BrickIndex(7);
+    let with = |pledged: bool| {
+        let mut a = Announcement::expected(64, 8);
+        a.held.insert(brick);
+        if pledged {
+            a.pledged.insert(brick);
+        }
+        a
+    };
+    let mut peers: Vec<Holding> = (0..3).map(|n| holding(n, 8)).collect();
+    for (n, p) in peers.iter_mut().enumerate() {
+        // Each has given it up, and knows of the others only that they hold and pledge it.
+        p.own = with(false);
+        for other in (0..3).filter(|&o| o != n) {
+            assert!(p.heard(&peer(other), with(true), 0));
+        }
+        assert_eq!(p.droppable(0), [], "the others may give it up too");
+    }
+    for (n, p) in peers.iter_mut().enumerate() {
+        for other in (0..3).filter(|&o| o != n) {
+            assert!(p.heard(&peer(other), with(false), 2_000 * MS));
+        }
+        assert_eq!(p.droppable(60_000 * MS), [], "and they did");
+        assert!(p.heard(&peer(9), with(true), 61_000 * MS));
+        p.suspect(&peer(9));
+        assert_eq!(p.droppable(62_000 * MS), [], "it may be dead");
+        p.trust(&peer(9));
+        assert_eq!(
+            p.droppable(62_000 * MS),
+            [brick],
+            "somebody goes on holding it"
+        );
+        p.dropped(brick);
+        p.kept(brick);
+        assert!(p.announcement().held.contains(brick));
+    }
+}
+
+#[test]
+fn full_peers_do_not_wait_for_each_other_for_ever() {
+    // It holds 0 and 1, pledges 2 and 3, has room for two; others took over 0 once, 1 twice of
+    // thrice.
+    let mut a = holding(0, 2);
+    let set = |bricks: &[u32]| {
+        let mut set = BrickSet::new(64);
+        bricks
+            .iter()
+            .for_each(|&b| assert!(set.insert(BrickIndex(b))));
+        set
+    };
+    a.redundancy = 3;
+    (a.own.held, a.own.pledged) = (set(&[0, 1]), set(&[2, 3]));
+    for (n, held) in [(1, &[1, 2][..]), (2, &[1, 2]), (3, &[2])] {
+        let other = Announcement {
+            held: set(held),
+            pledged: set(&[0, 1, 2]),
+            ..Announcement::expected(64, 3)
+        };
+        assert!(a.heard(&peer(n), other, 0));
+    }
+    assert_eq!(a.droppable(0), []);
+    // 3 cannot be had, so one place is enough; nobody else holds 0.
+    assert_eq!(a.droppable(UNPLEDGED_MICROS), [BrickIndex(1)]);
+    a.dropped(BrickIndex(1));
+    assert_eq!(a.droppable(2 * UNPLEDGED_MICROS), []);
+    a.own.room = 4;
+    a.own.held.insert(BrickIndex(1));
+    assert_eq!(
+        a.droppable(3 * UNPLEDGED_MICROS),
+        [],
+        "there is room for all"
+    );
 }

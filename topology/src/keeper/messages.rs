@@ -72,6 +72,9 @@ pub enum KeeperMessage {
         manifest: Arc<Manifest>,
         /// Copies of each brick that are wanted.
         redundancy: u32,
+        /// Whether it was opened just now, so that next to nobody has any of it.
+        #[serde(default)]
+        is_new: bool,
     },
     /// The sender does not know a data set that was spoken of: open it there.
     NeedManifest {

@@ -3,7 +3,7 @@
 
 use super::{
     DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult,
-    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX,
+    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX, NEW_MICROS,
 };
 use crate::{
     brick_grid::BrickIndex,
@@ -13,9 +13,10 @@ use crate::{
     manifest::Manifest,
     membership::Health,
     peer::PeerId,
+    roster::RosterEntry,
     taking_part::Candidate,
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 /// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
 /// manifest would be larger than a message can be.
@@ -27,14 +28,16 @@ impl DataSet {
         Self {
             holding: Holding::new(local.clone(), grid, redundancy, 0, name),
             manifest,
+            new_until: 0,
         }
     }
 
     /// What tells another peer of it.
-    pub(super) fn opening(&self) -> KeeperMessage {
+    pub(super) fn opening(&self, now: u64) -> KeeperMessage {
         KeeperMessage::Open {
             manifest: Arc::clone(&self.manifest),
             redundancy: self.holding.redundancy(),
+            is_new: now < self.new_until,
         }
     }
 
@@ -60,11 +63,12 @@ impl Keeper {
         out: &mut Vec<KeeperOutput>,
     ) {
         let data_set = manifest.digest();
-        self.open(manifest, redundancy, out);
+        let is_new = !self.sets.contains_key(&data_set);
+        self.open(manifest, redundancy, is_new, out);
         if let Some(set) = self.sets.get_mut(&data_set) {
             set.holding.has_source();
             set.holding.set_in_use(true);
-            let opening = set.opening();
+            let opening = set.opening(self.now);
             self.send_all(&opening, out);
         }
         self.keep_up(out);
@@ -75,6 +79,7 @@ impl Keeper {
         &mut self,
         manifest: Arc<Manifest>,
         redundancy: u32,
+        is_new: bool,
         out: &mut Vec<KeeperOutput>,
     ) {
         let data_set = manifest.digest();
@@ -85,12 +90,17 @@ impl Keeper {
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, redundancy);
+        if is_new {
+            set.new_until = self.now.saturating_add(NEW_MICROS);
+        } else {
+            set.holding.comes_late(self.now);
+        }
         if self.is_leaving() {
             set.holding.leave();
         }
         for (peer, member, health) in self.members.all() {
-            set.holding
-                .expect(peer, set.room_in(member.hello.memory_bytes));
+            let room = set.room_in(member.hello.memory_bytes);
+            set.holding.expect(peer, room, self.now);
             if health == Health::Suspect {
                 set.holding.suspect(peer);
             }
@@ -168,7 +178,7 @@ impl Keeper {
             let room = set.room_in(self.hello.memory_bytes.saturating_sub(others));
             set.holding.set_room(room);
             self.dirty |= set.holding.keep_up(self.now);
-            for brick in set.holding.droppable() {
+            for brick in set.holding.droppable(self.now) {
                 set.holding.dropped(brick);
                 dropped.push((data_set, brick));
             }
@@ -177,13 +187,30 @@ impl Keeper {
         for (data_set, brick) in dropped {
             self.dropping
                 .push((self.now + DROP_MICROS, data_set, brick));
-            out.push(KeeperOutput::Dropped(data_set, brick));
             out.push(KeeperOutput::Roster(data_set));
             self.dirty = true;
         }
+        self.keep_dropped(out);
         self.make_room(out);
         for data_set in self.order.clone() {
             self.fetch(data_set, out);
+        }
+    }
+
+    /// Holds again what was dropped, is pledged again, and still in memory.
+    fn keep_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
+        let sets = &self.sets;
+        let is_wanted = |d: &mut (u64, Digest, BrickIndex)| {
+            let set = sets.get(&d.1);
+            set.is_some_and(|s| s.holding.announcement().pledged.contains(d.2))
+        };
+        let again: Vec<_> = self.dropping.extract_if(.., is_wanted).collect();
+        for (_, data_set, brick) in again {
+            if let Some(set) = self.sets.get_mut(&data_set) {
+                set.holding.kept(brick);
+                out.push(KeeperOutput::Roster(data_set));
+                self.dirty = true;
+            }
         }
     }
 
@@ -195,8 +222,6 @@ impl Keeper {
             return;
         };
         while let Some((brick, origin)) = set.holding.next_fetch(self.now, rendering, unfreed) {
-            // It may be in memory yet, to be freed soon.
-            self.dropping.retain(|d| (d.1, d.2) != (data_set, brick));
             out.push(match origin {
                 Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
                 Origin::Peer(from) => {
@@ -243,6 +268,7 @@ impl Keeper {
             let set = self.sets.get(&data_set);
             if set.is_none_or(|s| !s.holding.announcement().held.contains(brick)) {
                 out.push(KeeperOutput::Unload(data_set, brick));
+                out.push(KeeperOutput::Dropped(data_set, brick));
             }
         }
     }
@@ -323,22 +349,26 @@ impl Keeper {
     }
 
     /// The manifest of a data set that is open, and who can take part in its frames: this peer and
-    /// those that are well and hear it.
+    /// all others of the mesh, suspects too, so that frames can wait for them.
     #[must_use]
     pub fn candidates(&self, data_set: Digest) -> Option<(&Arc<Manifest>, Vec<Candidate>)> {
         let set = self.sets.get(&data_set)?;
-        let hears = |p: &PeerId| {
-            let record = self.members.record(p);
-            self.members.health(p) == Some(Health::Well)
-                && record.is_some_and(|m| !m.vitals.suspects.contains(&self.local))
+        let is_known = |p: &PeerId| self.members.health(p).is_some();
+        let candidate = |entry: RosterEntry| {
+            let peer = &entry.peer;
+            let record = self.members.record(peer);
+            let suspects = record.map(|m| m.vitals.suspects.clone());
+            let suspects = suspects.unwrap_or_default();
+            let is_silent = self.members.is_silent(peer) || suspects.contains(&self.local);
+            Candidate {
+                is_late: !is_silent && self.members.health(peer) == Some(Health::Suspect),
+                is_silent,
+                suspects,
+                entry,
+            }
         };
-        let suspects = |p: &PeerId| self.members.record(p).map(|m| m.vitals.suspects.clone());
-        let entries = set.holding.roster(hears).into_iter();
-        let candidates = entries.map(|entry| Candidate {
-            suspects: suspects(&entry.peer).unwrap_or_else(BTreeSet::new),
-            entry,
-        });
-        Some((&set.manifest, candidates.collect()))
+        let entries = set.holding.roster(is_known).into_iter();
+        Some((&set.manifest, entries.map(candidate).collect()))
     }
 
     /// The manifest of a data set that is open.

@@ -96,6 +96,27 @@ fn the_first_pledges_are_the_placement() {
 }
 
 #[test]
+fn who_has_not_spoken_yet_is_not_made_up_for() {
+    let mut mesh = Mesh::new(4, 2, &[99; 8]);
+    for me in 0..8 {
+        // Each hears of one before it at a time, and decides anew.
+        for known in 0..=me {
+            let mut knows = Mesh::new(4, 2, &[99; 8]);
+            (0..known).for_each(|n| knows.peers[n].2 = mesh.peers[n].2.clone());
+            knows.peers[me].2 = mesh.peers[me].2.clone();
+            let next = knows.next(me);
+            mesh.take(me, next);
+        }
+    }
+    assert_eq!((mesh.safety().endangered, mesh.moved), (0, 128));
+    // Of those who are gone nothing is expected.
+    mesh.peers[3].2 = BrickSet::new(64);
+    mesh.peers[3].1 = 0;
+    mesh.settle();
+    assert_eq!((mesh.safety().endangered, mesh.moved), (0, 128 + 16));
+}
+
+#[test]
 fn a_ninth_peer_takes_its_share_and_nobody_else_moves() {
     let mut mesh = Mesh::new(6, 3, &[99; 8]);
     mesh.settle();

@@ -1,0 +1,283 @@
+//! A simulated machine: a keeper, a device, a compositor, and at one of them a viewer. It hands
+//! each message to the part that it concerns, as the switchboard does.
+
+use super::{
+    compositing::Compositing,
+    environment::Environment,
+    notes::{Note, Who},
+    queue::{At, Event},
+    rendering::Rendering,
+    scenario::Recipe,
+    viewer::Viewer,
+};
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, PeerId,
+    holding::Origin,
+    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, TICK_MICROS},
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// How long thieves wait before they ask again, microseconds.
+const ASK_AGAIN_MICROS: u64 = 50_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Machine {
+    me: Who,
+    pub(super) recipe: Recipe,
+    keeper: Keeper,
+    pub(super) rendering: Rendering,
+    compositing: Compositing,
+    pub(super) viewer: Option<Viewer>,
+    data_set: Digest,
+    is_open: bool,
+    /// What the viewer wants of the keeper next.
+    wishes: Option<KeeperInput>,
+    is_source: bool,
+    /// It handles nothing for now; what comes waits.
+    pub(super) is_frozen: bool,
+    pub(super) waiting: VecDeque<(At, Event)>,
+    /// It was told to leave, and has said goodbye.
+    pub(super) is_leaving: bool,
+    pub(super) has_left: bool,
+}
+
+impl Machine {
+    /// A machine that was just switched on.
+    pub(super) fn new(
+        env: &Environment,
+        me: Who,
+        recipe: Recipe,
+        viewer: Option<Viewer>,
+        manifest: &Manifest,
+    ) -> Self {
+        let hello = Hello {
+            name: String::new(),
+            device: String::new(),
+            memory_bytes: u64::from(recipe.room) * manifest.largest_brick_bytes(),
+            version: String::new(),
+        };
+        let bricks = manifest.grid().brick_count();
+        Self {
+            me,
+            recipe,
+            keeper: Keeper::new(env.name(me).clone(), hello, env.now() + 1),
+            rendering: Rendering::new(me, recipe.speed, bricks),
+            compositing: Compositing::default(),
+            viewer,
+            data_set: manifest.digest(),
+            is_open: false,
+            wishes: None,
+            is_source: false,
+            is_frozen: false,
+            waiting: VecDeque::new(),
+            is_leaving: false,
+            has_left: false,
+        }
+    }
+
+    /// Starts the clocks.
+    pub(super) fn start(&self, env: &mut Environment) {
+        let phase = 7_919 * self.me as u64;
+        env.later(phase % TICK_MICROS, self.me, Event::Tick(self.me));
+        env.later(phase % ASK_AGAIN_MICROS, self.me, Event::AskAgain(self.me));
+    }
+
+    /// Whether this machine can give every brick.
+    pub(super) fn is_source(&self) -> bool {
+        self.is_source
+    }
+
+    /// This machine has the source of the data set.
+    pub(super) fn offer(&mut self, env: &mut Environment, redundancy: u32) {
+        self.is_source = true;
+        let manifest = Arc::clone(&env.plans().manifest);
+        self.keep(env, KeeperInput::Offer(manifest, redundancy), true);
+    }
+
+    /// This machine is to leave politely.
+    pub(super) fn leave(&mut self, env: &mut Environment) {
+        self.is_leaving = true;
+        self.keep(env, KeeperInput::Leave { unused: true }, true);
+    }
+
+    /// What happens here.
+    pub(super) fn handle(&mut self, env: &mut Environment, event: Event) {
+        match event {
+            Event::Hear { from, note, .. } => self.hear(env, from, *note),
+            Event::LinkUp(_, other) => {
+                let other = env.name(other).clone();
+                self.keep(env, KeeperInput::Connected(other), true);
+            }
+            Event::LinkLost(_, other) => {
+                self.rendering.lost(env, other);
+                self.compositing.forget(other, None);
+                let other = env.name(other).clone();
+                self.keep(env, KeeperInput::Lost(other), true);
+            }
+            Event::Tick(_) => {
+                self.keep(env, KeeperInput::Tick, true);
+                env.later(TICK_MICROS, self.me, Event::Tick(self.me));
+            }
+            Event::AskAgain(_) => {
+                self.rendering.ask_again(env);
+                env.later(ASK_AGAIN_MICROS, self.me, Event::AskAgain(self.me));
+            }
+            Event::Rendered {
+                key, job, micros, ..
+            } => self.rendering.rendered(env, key, job, micros),
+            Event::Loaded { brick, is_true, .. } => self.loaded(env, brick, is_true),
+            Event::Deadline(frame) => {
+                if let Some(viewer) = &mut self.viewer {
+                    viewer.deadline(env, frame);
+                }
+            }
+            Event::NextFrame => {
+                if let Some(viewer) = &mut self.viewer {
+                    viewer.ask(env);
+                }
+            }
+            _ => env.oracle.broken("an event came to the wrong place"),
+        }
+        if let Some(wish) = self.wishes.take() {
+            self.keep(env, wish, true);
+        }
+        let late = self.viewer.as_mut().map(|v| std::mem::take(&mut v.late));
+        if let Some(late) = late.filter(|l| !l.is_empty()) {
+            self.keep(env, KeeperInput::Late(late), true);
+        }
+    }
+
+    fn hear(&mut self, env: &mut Environment, from: Who, note: Note) {
+        match note {
+            Note::Keeper(message) => {
+                let from = env.name(from).clone();
+                self.keep(env, KeeperInput::Said(from, message), true);
+            }
+            Note::Brick(data_set, brick, is_true) => {
+                let from = env.name(from).clone();
+                self.keep(env, KeeperInput::Brick(from, data_set, brick), is_true);
+            }
+            Note::Roster(digest, roster) => self.rendering.take_roster(digest, roster),
+            Note::Costs(digest, costs) => self.rendering.take_costs(digest, costs),
+            Note::Frame(request) => {
+                self.keep(env, KeeperInput::Rendering, true);
+                let (rendering, compositing) = (&mut self.rendering, &mut self.compositing);
+                rendering.start(env, compositing, from, &request, self.is_open);
+            }
+            Note::Cancel(frame) => {
+                self.rendering.forget(from, Some(frame));
+                self.compositing.forget(from, Some(frame));
+            }
+            Note::Steal(key, plan, message) => {
+                self.rendering.steal(env, from, key, plan, &message);
+            }
+            Note::Partial(partial) => self.compositing.take(env, self.me, from, &partial),
+            to_viewer => {
+                if let Some(viewer) = &mut self.viewer {
+                    viewer.hear(env, from, to_viewer);
+                }
+            }
+        }
+    }
+
+    fn loaded(&mut self, env: &mut Environment, brick: BrickIndex, is_true: bool) {
+        self.rendering.loaded(brick, is_true, self.recipe.really);
+        let result = if !is_true {
+            LoadResult::Failed
+        } else if self.rendering.bricks.contains(brick) {
+            env.oracle.holds(self.me, brick, env.queue.now());
+            LoadResult::Done
+        } else {
+            LoadResult::NoRoom
+        };
+        let loaded = KeeperInput::Loaded(self.data_set, brick, result);
+        self.keep(env, loaded, true);
+        self.rendering.go_on(env);
+    }
+
+    /// Lets the keeper decide, and does what it says. `is_true`: bytes that came with what it is
+    /// told are what they should be.
+    fn keep(&mut self, env: &mut Environment, input: KeeperInput, is_true: bool) {
+        let mut outputs = Vec::new();
+        self.keeper.step(env.now(), input, &mut outputs);
+        // Many changes at once are one to the viewer.
+        let mut is_told = self.viewer.is_none();
+        for output in outputs {
+            match output {
+                KeeperOutput::Roster(data_set) if !is_told => {
+                    is_told = true;
+                    self.tell_viewer(env, data_set);
+                }
+                KeeperOutput::Send(to, message) => self.say(env, &to, message),
+                KeeperOutput::Load(_, brick, origin) => {
+                    let is_true = is_true || origin == Origin::Source;
+                    self.rendering.load(env, brick, is_true);
+                }
+                KeeperOutput::Give(to, data_set, brick) => self.give(env, &to, data_set, brick),
+                other => self.carry_out(env, other),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, env: &mut Environment, output: KeeperOutput) {
+        match output {
+            KeeperOutput::Unload(_, brick) => {
+                self.rendering.bricks.remove(brick);
+                env.dropped(self.me, brick);
+            }
+            KeeperOutput::Opened(manifest) => {
+                self.is_open = true;
+                if self.viewer.is_some() {
+                    self.wishes = Some(KeeperInput::Use(manifest.digest(), true));
+                }
+            }
+            KeeperOutput::Closed(_) => self.is_open = false,
+            KeeperOutput::GoOnWithout(peer) => {
+                if let Some(viewer) = &mut self.viewer {
+                    let peer = env.who(&peer);
+                    viewer.lost(env, peer);
+                }
+            }
+            KeeperOutput::Dropping(..) => env.oracle.broken("a message of a peer was refused"),
+            KeeperOutput::Left => self.has_left = true,
+            _ => {}
+        }
+    }
+
+    fn tell_viewer(&mut self, env: &mut Environment, data_set: Digest) {
+        let Some((_, candidates)) = self.keeper.candidates(data_set) else {
+            return;
+        };
+        if let Some(viewer) = &mut self.viewer {
+            viewer.take_candidates(env, candidates);
+        }
+    }
+
+    fn say(&mut self, env: &mut Environment, to: &PeerId, message: KeeperMessage) {
+        let asked = match message {
+            KeeperMessage::BrickRequest { data_set, brick } => Some((data_set, brick)),
+            _ => None,
+        };
+        let to = env.who(to);
+        let sent = env.try_send(self.me, to, Note::Keeper(message));
+        if let Some((data_set, brick)) = asked.filter(|_| !sent) {
+            self.keep(env, KeeperInput::NotAsked(data_set, brick), true);
+        }
+    }
+
+    fn give(&mut self, env: &mut Environment, to: &PeerId, data_set: Digest, brick: BrickIndex) {
+        let note = if self.is_source || self.rendering.bricks.contains(brick) {
+            Note::Brick(data_set, brick, true)
+        } else {
+            let why = String::new();
+            Note::Keeper(KeeperMessage::BrickRefused {
+                data_set,
+                brick,
+                why,
+            })
+        };
+        let to = env.who(to);
+        env.send(self.me, to, note);
+    }
+}

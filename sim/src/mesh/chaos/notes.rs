@@ -1,0 +1,157 @@
+//! What simulated machines say to each other: the messages of the actors, with names in place of
+//! pixels and voxels.
+
+use brickmesh_topology::{
+    BrickIndex, Digest, cost_table::CostTable, keeper::KeeperMessage, roster::Roster,
+    stealing::StealMessage,
+};
+use std::sync::Arc;
+
+/// Index of a machine.
+pub(super) type Who = usize;
+
+/// Names a frame of the viewer, and which attempt at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FrameId {
+    pub(super) number: u64,
+    pub(super) attempt: u32,
+}
+
+/// Who asked, and which of its frames.
+pub(super) type FrameKey = (Who, FrameId);
+
+/// Asks for a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) frame: FrameId,
+    /// Index of the view.
+    pub(super) view: usize,
+    pub(super) roster: Digest,
+    pub(super) costs: Digest,
+}
+
+/// In place of a job's pixels: where they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Job of the plan.
+    pub(super) job: u32,
+    /// Who rendered it.
+    pub(super) by: Who,
+    /// Index of the view that it shows.
+    pub(super) view: usize,
+}
+
+/// Jobs that follow each other in a tile's order.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) tile: u32,
+    pub(super) first: usize,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// What a peer rendered of one compositor's tiles.
+#[derive(Clone, Debug)]
+pub(super) struct Partial {
+    pub(super) key: FrameKey,
+    pub(super) plan: Digest,
+    pub(super) runs: Vec<Run>,
+}
+
+/// A message.
+#[derive(Clone, Debug)]
+pub(super) enum Note {
+    /// Between keepers.
+    Keeper(KeeperMessage),
+    /// A brick, and whether its bytes are what they should be.
+    Brick(Digest, BrickIndex, bool),
+    Roster(Digest, Arc<Roster>),
+    Costs(Digest, Arc<CostTable>),
+    Frame(Request),
+    NeedInputs(FrameId),
+    Cancel(FrameId),
+    Partial(Arc<Partial>),
+    /// Jobs with their times, microseconds.
+    JobsDone(FrameId, Digest, Arc<[(u32, u64)]>),
+    Steal(FrameKey, Digest, StealMessage),
+    /// Jobs, and who has them now.
+    Given(FrameId, Digest, Arc<[u32]>, Who),
+    Tile {
+        frame: FrameId,
+        plan: Digest,
+        tile: u32,
+        pieces: Arc<[Piece]>,
+    },
+    FrameFailed(FrameId),
+    /// A peer that followed another plan.
+    Diverged(FrameId, Who),
+    /// A compositor that cannot be reached.
+    Unreachable(FrameId, Who),
+}
+
+/// What may happen to a message on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Keeper,
+    /// Bricks, and who asks for them: not said again soon.
+    Brick,
+    Frame,
+    Steal,
+}
+
+impl Note {
+    pub(super) fn class(&self) -> Class {
+        match self {
+            Self::Keeper(
+                KeeperMessage::BrickRequest { .. } | KeeperMessage::BrickRefused { .. },
+            )
+            | Self::Brick(..) => Class::Brick,
+            Self::Keeper(_) => Class::Keeper,
+            Self::Steal(..) => Class::Steal,
+            _ => Class::Frame,
+        }
+    }
+
+    /// A number for the trace: what kind of message, and of what.
+    pub(super) fn mark(&self) -> u64 {
+        let frame = |kind: u64, f: &FrameId, of: u64| {
+            kind | f.number << 8 | u64::from(f.attempt) << 32 | of << 36
+        };
+        match self {
+            Self::Keeper(message) => keeper_mark(message),
+            Self::Brick(_, brick, _) => 6 | u64::from(brick.0) << 8,
+            Self::Roster(digest, _) => 32 | first(digest),
+            Self::Costs(digest, _) => 33 | first(digest),
+            Self::Frame(request) => frame(34, &request.frame, 0),
+            Self::NeedInputs(f) => frame(35, f, 0),
+            Self::Cancel(f) => frame(36, f, 0),
+            Self::Partial(p) => frame(37, &p.key.1, p.runs.len() as u64),
+            Self::JobsDone(f, _, jobs) => frame(38, f, jobs.len() as u64),
+            Self::Steal((_, f), _, _) => frame(39, f, 0),
+            Self::Given(f, _, jobs, by) => frame(40, f, (jobs.len() as u64) << 10 | *by as u64),
+            Self::Tile { frame: f, tile, .. } => frame(41, f, u64::from(*tile)),
+            Self::FrameFailed(f) => frame(42, f, 0),
+            Self::Diverged(f, who) => frame(43, f, *who as u64),
+            Self::Unreachable(f, who) => frame(44, f, *who as u64),
+        }
+    }
+}
+
+fn first(digest: &Digest) -> u64 {
+    let bytes = digest.as_bytes().iter().take(7);
+    bytes.fold(0, |word, &b| word << 8 | u64::from(b)) << 8
+}
+
+fn keeper_mark(message: &KeeperMessage) -> u64 {
+    match message {
+        KeeperMessage::Beat { beat, .. } => beat.count << 8,
+        KeeperMessage::Goodbye => 1,
+        KeeperMessage::Open { .. } => 2,
+        KeeperMessage::NeedManifest { .. } => 3,
+        KeeperMessage::Residency { announcement, .. } => {
+            let held = u64::from(announcement.held.len());
+            4 | held << 8 | u64::from(announcement.pledged.len()) << 32
+        }
+        KeeperMessage::BrickRequest { brick, .. } => 5 | u64::from(brick.0) << 8,
+        KeeperMessage::BrickRefused { brick, .. } => 7 | u64::from(brick.0) << 8,
+    }
+}

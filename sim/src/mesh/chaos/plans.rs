@@ -1,0 +1,211 @@
+//! Plans of frames: machines that have the same inputs derive the same plan, so each is derived
+//! once and shared; now and then, by draw, a machine derives its own, which must be equal.
+//!
+//! What a job really takes is not what the plan expects: every brick has a dearness of its own,
+//! drawn from the seed, that only measuring shows, and every job a few per cent of noise.
+
+use super::oracle::Oracle;
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, View,
+    cell_ranges::VisibleCells,
+    cost_table::CostTable,
+    frame_plan::{FramePlan, PlanInputs, PlanRules},
+    roster::Roster,
+    seeded::{Seeded, mixed},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// Distance of samples, in voxels.
+const STEP: f64 = 0.5;
+/// Plans that are kept.
+const PLANS_MAX: usize = 64;
+/// One in so many derivations that could be shared is made for itself.
+const OWN_DERIVATION: u64 = 400;
+/// Price of a job besides its samples, microseconds.
+const JOB_MICROS: u64 = 200;
+/// Real load of a machine in the first frame, microseconds, about.
+const LOAD_MICROS: u64 = 12_000;
+
+/// What decides about a plan.
+type Key = (usize, Digest, Digest);
+
+/// A plan, with what the simulation needs besides.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) plan: FramePlan,
+    /// Index of the view.
+    pub(super) view: usize,
+    /// Tiles of each job: tile, position of the job in its order, pixels.
+    pub(super) tiles_of: Vec<Vec<(u32, usize, usize)>>,
+    /// What each job really takes on a device of speed 1, microseconds.
+    pub(super) real_micros: Vec<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Plans {
+    pub(super) manifest: Arc<Manifest>,
+    visible: VisibleCells,
+    rules: PlanRules,
+    views: Vec<View>,
+    kept: VecDeque<(Key, Arc<Planned>)>,
+    /// In thousandths, by brick.
+    dearness: Vec<u64>,
+    /// Nanoseconds that a sample takes, times 1024.
+    sample_cost: Option<u64>,
+    machines: u64,
+    draws: Seeded,
+}
+
+impl Plans {
+    pub(super) fn new(
+        manifest: Arc<Manifest>,
+        visible: VisibleCells,
+        rules: PlanRules,
+        views: Vec<View>,
+        machines: usize,
+        mut draws: Seeded,
+    ) -> Self {
+        let bricks = manifest.grid().brick_count();
+        Self {
+            dearness: (0..bricks).map(|_| 500 + draws.below(1000)).collect(),
+            manifest,
+            visible,
+            rules,
+            views,
+            kept: VecDeque::new(),
+            sample_cost: None,
+            machines: machines as u64,
+            draws,
+        }
+    }
+
+    pub(super) fn views(&self) -> usize {
+        self.views.len()
+    }
+
+    pub(super) fn rules(&self) -> &PlanRules {
+        &self.rules
+    }
+
+    /// The plan of these inputs; `None` where there is none.
+    pub(super) fn derive(
+        &mut self,
+        view: usize,
+        roster: (Digest, &Roster),
+        costs: (Digest, &CostTable),
+        oracle: &mut Oracle,
+    ) -> Option<Arc<Planned>> {
+        let key = (view, roster.0, costs.0);
+        let kept = self.kept.iter().find(|(k, _)| *k == key).map(|(_, p)| p);
+        if let Some(planned) = kept.map(Arc::clone) {
+            if self.draws.below(OWN_DERIVATION) == 0 {
+                let own = self.plan(view, roster.1, costs.1);
+                if own.is_none_or(|own| own != planned.plan) {
+                    oracle.broken("two machines derived unlike plans from the same inputs");
+                }
+            }
+            return Some(planned);
+        }
+        let plan = self.plan(view, roster.1, costs.1)?;
+        self.check(&plan, view, oracle);
+        let planned = Arc::new(self.planned(plan, view));
+        self.kept.push_back((key, Arc::clone(&planned)));
+        if self.kept.len() > PLANS_MAX {
+            self.kept.pop_front();
+        }
+        Some(planned)
+    }
+
+    fn plan(&self, view: usize, roster: &Roster, costs: &CostTable) -> Option<FramePlan> {
+        let inputs = PlanInputs {
+            manifest: &self.manifest,
+            view: self.views.get(view)?,
+            step: STEP,
+            visible: &self.visible,
+            roster,
+            costs,
+            rules: &self.rules,
+        };
+        FramePlan::derive(&inputs).ok()
+    }
+
+    fn planned(&mut self, plan: FramePlan, view: usize) -> Planned {
+        let mut tiles_of = vec![Vec::new(); plan.jobs.len()];
+        for tile in 0..plan.tiles.len() {
+            for (position, &(job, rect)) in plan.tile_jobs.of_tile(tile).iter().enumerate() {
+                let number = u32::try_from(tile).unwrap_or(u32::MAX);
+                tiles_of[job].push((number, position, rect.pixel_count()));
+            }
+        }
+        Planned {
+            real_micros: self.real_micros(&plan),
+            tiles_of,
+            view,
+            plan,
+        }
+    }
+
+    fn real_micros(&mut self, plan: &FramePlan) -> Vec<u64> {
+        let leaves: BTreeMap<BrickIndex, _> = plan
+            .trees
+            .iter()
+            .map(|(&b, t)| (b, t.leaf_values()))
+            .collect();
+        let samples = |j: &brickmesh_topology::frame_plan::PlannedJob| {
+            let of_brick = leaves.get(&j.brick).and_then(|l| l.get(j.leaf));
+            of_brick.map_or(0, |l| l.samples.min(1 << 40))
+        };
+        let all: u64 = plan.jobs.iter().map(samples).sum();
+        let wanted = LOAD_MICROS * self.machines * 1_000 * 1_024;
+        let cost = *self.sample_cost.get_or_insert(wanted / all.max(1));
+        let seed = plan.digest.as_bytes().iter().take(8);
+        let seed = seed.fold(0, |s, &b| s << 8 | u64::from(b));
+        let jobs = plan.jobs.iter().zip(0_u64..);
+        let real = jobs.map(|(j, index)| {
+            let nanos = u128::from(samples(j)) * u128::from(cost) / 1_024;
+            let micros = u64::try_from(nanos / 1_000).unwrap_or(u64::MAX >> 24);
+            let dear = micros.min(1 << 40) * self.dearness[j.brick.0 as usize] / 1_000;
+            let noise = 970 + mixed(seed ^ index) % 61;
+            (JOB_MICROS + dear) * noise / 1_000
+        });
+        real.collect()
+    }
+
+    /// Every voxel that can be seen is in exactly one job: the leaves of each brick's tree part it,
+    /// and each leaf with something to see is a job, once.
+    fn check(&self, plan: &FramePlan, view: usize, oracle: &mut Oracle) {
+        let (grid, volume) = (self.manifest.grid(), self.manifest.volume());
+        let mut jobs: BTreeMap<(BrickIndex, usize), usize> = BTreeMap::new();
+        for j in &plan.jobs {
+            *jobs.entry((j.brick, j.leaf)).or_default() += 1;
+        }
+        for brick in grid.bricks().filter(|&b| self.visible.any(b)) {
+            let owned = grid.owned_box(brick);
+            if self.views[view].rect_of(volume, &owned).is_none() {
+                continue;
+            }
+            let leaves = plan.trees.get(&brick).map(|t| t.leaves(owned));
+            let leaves = leaves.unwrap_or_default();
+            let voxels: u64 = leaves.iter().map(|(l, _)| l.voxel_count()).sum();
+            let inside = leaves.iter().all(|(l, _)| owned.contains_box(l));
+            if voxels != owned.voxel_count() || !inside {
+                oracle.broken(&format!("brick {} is not parted by its jobs", brick.0));
+            }
+            for (index, (part, _)) in leaves.iter().enumerate() {
+                let seen = self.visible.share(grid, brick, part) > 0.0
+                    && self.views[view].rect_of(volume, part).is_some();
+                let expected = usize::from(seen);
+                if jobs.remove(&(brick, index)).unwrap_or(0) != expected {
+                    oracle.broken(&format!("brick {} has a wrong number of jobs", brick.0));
+                }
+            }
+        }
+        if !jobs.is_empty() {
+            oracle.broken("a plan has jobs of what cannot be seen");
+        }
+    }
+}

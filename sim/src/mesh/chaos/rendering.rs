@@ -1,0 +1,385 @@
+//! The scheduler and the raycaster of a machine: as the actors, on a simulated device.
+
+use super::{
+    compositing::Compositing,
+    environment::Environment,
+    notes::{FrameId, FrameKey, Note, Partial, Piece, Request, Run, Who},
+    plans::Planned,
+    queue::Event,
+};
+use brickmesh_topology::{
+    BrickIndex, Digest,
+    brick_set::BrickSet,
+    cost_table::CostTable,
+    roster::Roster,
+    schedule::SPEED_ONE,
+    stealing::{StealMessage, StealOutput, Work},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// Rosters and cost tables that are kept under their names.
+const INPUTS_MAX: usize = 64;
+/// Frames under way at a time; the oldest is dropped.
+const FRAMES_MAX: usize = 32;
+/// Frames that are remembered, so that one asked for twice is begun once.
+const SEEN_MAX: usize = 256;
+/// Pixels to one compositor that are worth a message: 64 KiB.
+const PIXELS_ENOUGH: usize = 8 << 10;
+/// Time that a brick takes into device memory, microseconds.
+const LOAD_MICROS: u64 = 1_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Rendering {
+    me: Who,
+    /// Real speed in millionths.
+    pub(super) speed: u64,
+    /// Bricks in device memory.
+    pub(super) bricks: BrickSet,
+    rosters: Recent<Roster>,
+    costs: Recent<CostTable>,
+    /// Oldest first.
+    frames: VecDeque<Active>,
+    seen: VecDeque<FrameKey>,
+    busy: bool,
+    loads: VecDeque<(BrickIndex, bool)>,
+}
+
+/// A frame that is being rendered here.
+#[derive(Debug)]
+struct Active {
+    key: FrameKey,
+    planned: Arc<Planned>,
+    work: Work,
+    /// Runs that may still grow, by tile.
+    runs: BTreeMap<u32, Run>,
+    /// What waits for more to the same compositor, and its pixels.
+    parcels: BTreeMap<usize, (Vec<Run>, usize)>,
+    times: Vec<(u32, u64)>,
+}
+
+/// The last few values under their digests.
+#[derive(Debug)]
+struct Recent<T>(VecDeque<(Digest, Arc<T>)>);
+
+impl<T> Recent<T> {
+    fn get(&self, digest: Digest) -> Option<Arc<T>> {
+        let found = self.0.iter().rev().find(|(d, _)| *d == digest);
+        found.map(|(_, t)| Arc::clone(t))
+    }
+
+    fn put(&mut self, digest: Digest, value: Arc<T>) {
+        self.0.push_back((digest, value));
+        if self.0.len() > INPUTS_MAX {
+            self.0.pop_front();
+        }
+    }
+}
+
+impl Rendering {
+    pub(super) fn new(me: Who, speed: u64, brick_count: u32) -> Self {
+        Self {
+            me,
+            speed,
+            bricks: BrickSet::new(brick_count),
+            rosters: Recent(VecDeque::new()),
+            costs: Recent(VecDeque::new()),
+            frames: VecDeque::new(),
+            seen: VecDeque::new(),
+            busy: false,
+            loads: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn take_roster(&mut self, digest: Digest, roster: Arc<Roster>) {
+        self.rosters.put(digest, roster);
+    }
+
+    pub(super) fn take_costs(&mut self, digest: Digest, costs: Arc<CostTable>) {
+        self.costs.put(digest, costs);
+    }
+
+    /// A frame is asked for; `is_open`: its data set is known here.
+    pub(super) fn start(
+        &mut self,
+        env: &mut Environment,
+        compositing: &mut Compositing,
+        requester: Who,
+        request: &Request,
+        is_open: bool,
+    ) {
+        let frame = request.frame;
+        let key = (requester, frame);
+        let inputs = self.rosters.get(request.roster);
+        let inputs = inputs.zip(self.costs.get(request.costs));
+        let (roster, costs) = match inputs {
+            _ if !is_open => return env.send(self.me, requester, Note::FrameFailed(frame)),
+            None => return env.send(self.me, requester, Note::NeedInputs(frame)),
+            Some(inputs) => inputs,
+        };
+        // A request that comes twice is begun once: its jobs would be rendered twice.
+        if self.seen.contains(&key) {
+            return;
+        }
+        self.seen.push_back(key);
+        if self.seen.len() > SEEN_MAX {
+            self.seen.pop_front();
+        }
+        let roster = (request.roster, &*roster);
+        let Some(planned) = env.derive(request.view, roster, (request.costs, &*costs)) else {
+            return env.send(self.me, requester, Note::FrameFailed(frame));
+        };
+        compositing.expect(env, self.me, key, &planned);
+        if let Some(index) = planned.plan.index_of(env.name(self.me)) {
+            self.frames.push_back(Active {
+                key,
+                work: Work::new(&planned.plan, index, env.rules().steal),
+                planned,
+                runs: BTreeMap::new(),
+                parcels: BTreeMap::new(),
+                times: Vec::new(),
+            });
+            if self.frames.len() > FRAMES_MAX {
+                self.frames.pop_front();
+            }
+            self.go_on(env);
+        }
+    }
+
+    /// The requester needs a frame no more; `None`: none of its frames.
+    pub(super) fn forget(&mut self, requester: Who, frame: Option<FrameId>) {
+        let over = |key: &FrameKey| key.0 == requester && frame.is_none_or(|f| f == key.1);
+        self.frames.retain(|f| !over(&f.key));
+    }
+
+    /// A peer cannot be reached any more.
+    pub(super) fn lost(&mut self, env: &Environment, peer: Who) {
+        self.forget(peer, None);
+        for frame in &mut self.frames {
+            if let Some(index) = frame.planned.plan.index_of(env.name(peer)) {
+                frame.work.lost(index);
+            }
+        }
+    }
+
+    /// A thief or a victim says something.
+    pub(super) fn steal(
+        &mut self,
+        env: &mut Environment,
+        from: Who,
+        key: FrameKey,
+        plan: Digest,
+        message: &StealMessage,
+    ) {
+        let known = |f: &&mut Active| f.key == key && f.planned.plan.digest == plan;
+        let Some(frame) = self.frames.iter_mut().find(known) else {
+            return;
+        };
+        if let Some(index) = frame.planned.plan.index_of(env.name(from)) {
+            let mut outputs = Vec::new();
+            frame.work.heard(index, message, &mut outputs);
+            if frame.carry_out(env, self.me, outputs) {
+                self.go_on(env);
+            }
+        }
+    }
+
+    /// Questions that were not answered are put again.
+    pub(super) fn ask_again(&mut self, env: &mut Environment) {
+        for frame in &mut self.frames {
+            let mut outputs = Vec::new();
+            frame.work.tick(&mut outputs);
+            frame.carry_out(env, self.me, outputs);
+        }
+    }
+
+    /// A brick is to be loaded; `is_true`: the bytes are the brick's.
+    pub(super) fn load(&mut self, env: &mut Environment, brick: BrickIndex, is_true: bool) {
+        self.loads.push_back((brick, is_true));
+        self.go_on(env);
+    }
+
+    /// The device has loaded a brick, or found no room for it: then it is not in `bricks`.
+    pub(super) fn loaded(&mut self, brick: BrickIndex, is_true: bool, room: u32) {
+        self.busy = false;
+        if is_true && (self.bricks.len() < room || self.bricks.contains(brick)) {
+            self.bricks.insert(brick);
+        }
+    }
+
+    /// The device has rendered a job.
+    pub(super) fn rendered(
+        &mut self,
+        env: &mut Environment,
+        key: FrameKey,
+        job: u32,
+        measured_micros: u64,
+    ) {
+        self.busy = false;
+        if let Some(frame) = self.frames.iter_mut().find(|f| f.key == key) {
+            env.oracle.rendered(key.1, job, self.me);
+            frame.job_done(env, self.me, job, measured_micros);
+        }
+        self.go_on(env);
+    }
+
+    /// Starts what the device does next, or lets this machine steal.
+    pub(super) fn go_on(&mut self, env: &mut Environment) {
+        if self.busy {
+            return;
+        }
+        if let Some((brick, is_true)) = self.loads.pop_front() {
+            self.busy = true;
+            let who = self.me;
+            let event = Event::Loaded {
+                who,
+                brick,
+                is_true,
+            };
+            return env.later(LOAD_MICROS, who, event);
+        }
+        while let Some(at) = self.frames.iter().position(|f| f.work.has_jobs()) {
+            let frame = &mut self.frames[at];
+            let Some(job) = frame.work.next_job() else {
+                break;
+            };
+            let index = job as usize;
+            let (key, who) = (frame.key, self.me);
+            let brick = frame.planned.plan.jobs[index].brick;
+            if !self.bricks.contains(brick) {
+                self.frames.remove(at);
+                env.send(who, key.0, Note::FrameFailed(key.1));
+                continue;
+            }
+            let cost = u128::from(frame.planned.real_micros[index]) * u128::from(SPEED_ONE);
+            let micros = u64::try_from(cost / u128::from(self.speed.max(1))).unwrap_or(u64::MAX);
+            self.busy = true;
+            env.oracle.renders(who, brick);
+            let event = Event::Rendered {
+                who,
+                key,
+                job,
+                micros,
+            };
+            return env.later(micros, who, event);
+        }
+        for frame in &mut self.frames {
+            frame.send_all(env, self.me);
+            let mut outputs = Vec::new();
+            frame.work.idle(&mut outputs);
+            frame.carry_out(env, self.me, outputs);
+        }
+    }
+}
+
+impl Active {
+    /// Sends what follows from a step of the work; true if jobs came in.
+    fn carry_out(&self, env: &mut Environment, me: Who, outputs: Vec<StealOutput>) -> bool {
+        let (requester, frame) = self.key;
+        let plan = &self.planned.plan;
+        let mut render = false;
+        for output in outputs {
+            match output {
+                StealOutput::Send { to, message } => {
+                    let to = env.who(&plan.peers[to]);
+                    env.send(me, to, Note::Steal(self.key, plan.digest, message));
+                }
+                StealOutput::Given { jobs, by } => {
+                    let by = env.who(&plan.peers[by]);
+                    let given = Note::Given(frame, plan.digest, jobs.into(), by);
+                    env.send(me, requester, given);
+                }
+                StealOutput::Render => render = true,
+            }
+        }
+        render
+    }
+
+    fn job_done(&mut self, env: &mut Environment, me: Who, job: u32, measured_micros: u64) {
+        let mut outputs = Vec::new();
+        self.work.job_done(job, measured_micros, &mut outputs);
+        self.carry_out(env, me, outputs);
+        self.times.push((job, measured_micros));
+        let piece = Piece {
+            job,
+            by: me,
+            view: self.planned.view,
+        };
+        self.add(piece);
+        let full = self.parcels.extract_if(.., |_, p| p.1 >= PIXELS_ENOUGH);
+        let full: Vec<_> = full.map(|(c, p)| (c, p.0)).collect();
+        self.send(env, me, full);
+        if !self.work.has_jobs() {
+            self.send_all(env, me);
+        }
+    }
+
+    /// Gathers a rendered job with those before it in each of its tiles.
+    fn add(&mut self, piece: Piece) {
+        let planned = Arc::clone(&self.planned);
+        for &(tile, position, pixels) in &planned.tiles_of[piece.job as usize] {
+            let run = match self.runs.remove(&tile) {
+                Some(mut run) if run.first + run.pieces.len() == position => {
+                    run.pieces.push(piece);
+                    run
+                }
+                other => {
+                    other.into_iter().for_each(|r| self.pack(r, 0));
+                    Run {
+                        tile,
+                        first: position,
+                        pieces: vec![piece],
+                    }
+                }
+            };
+            let order = planned.plan.tile_jobs.of_tile(tile as usize);
+            let next = order.get(position + 1);
+            let next = next.and_then(|&(j, _)| u32::try_from(j).ok());
+            if next.is_some_and(|j| self.work.is_queued(j)) {
+                self.runs.insert(tile, run);
+            } else {
+                self.pack(run, pixels);
+            }
+        }
+    }
+
+    fn pack(&mut self, run: Run, pixels: usize) {
+        let compositor = self.planned.plan.tiles[run.tile as usize].compositor;
+        let parcel = self.parcels.entry(compositor).or_default();
+        parcel.0.push(run);
+        parcel.1 += pixels;
+    }
+
+    /// Sends all that waits, if nothing more is rendered of this frame for now.
+    fn send_all(&mut self, env: &mut Environment, me: Who) {
+        for run in std::mem::take(&mut self.runs).into_values() {
+            self.pack(run, 0);
+        }
+        let all = std::mem::take(&mut self.parcels);
+        self.send(env, me, all.into_iter().map(|(c, p)| (c, p.0)).collect());
+        if !self.times.is_empty() {
+            let times: Arc<[(u32, u64)]> = std::mem::take(&mut self.times).into();
+            let (requester, frame) = self.key;
+            let done = Note::JobsDone(frame, self.planned.plan.digest, times);
+            env.send(me, requester, done);
+        }
+    }
+
+    fn send(&self, env: &mut Environment, me: Who, parcels: Vec<(usize, Vec<Run>)>) {
+        for (compositor, runs) in parcels {
+            let partial = Partial {
+                key: self.key,
+                plan: self.planned.plan.digest,
+                runs,
+            };
+            let to = env.who(&self.planned.plan.peers[compositor]);
+            if !env.try_send(me, to, Note::Partial(Arc::new(partial))) {
+                let (requester, frame) = self.key;
+                env.send(me, requester, Note::Unreachable(frame, to));
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Members that have the key and lie about what they hold and do, over loopback with the real
+//! network: honest members' frames stay whole. A liar is a whole peer whose messages are twisted
+//! on their way out. Every wait has a deadline.
+//!
+//! Not here, for nobody can tell it from the truth: pictures that are wrong and well formed.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
+use brickmesh_actors::messages::{Message, TilePart};
+use brickmesh_node::network::MeshKey;
+use brickmesh_tests::{
+    compare::compare,
+    network_mesh::{MEMORY, Member, NetworkMesh, SETTLE, Scene, Twist, Watched, met},
+    network_peer::{config, until_async},
+    program::{brickmesh, read_png},
+};
+use brickmesh_topology::{BrickIndex, Digest, PeerId, brick_set::BrickSet, keeper::KeeperMessage};
+use std::{
+    path::Path,
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+const VOLUME: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/data/neghip_64x64x64_uint8.raw.gz"
+);
+
+/// Honest members of each mesh.
+const HONEST: usize = 3;
+/// Copies of each brick.
+const REDUNDANCY: u32 = 2;
+
+/// Bricks of the scene.
+const BRICKS: u32 = 48;
+
+/// How often a lie was told.
+#[derive(Clone, Debug, Default)]
+struct Told(Arc<AtomicUsize>);
+
+impl Told {
+    fn once_more(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn times(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A lie: `f` counts when it is told.
+fn lie(f: impl Fn(Message, &Told) -> Vec<Message> + Send + Sync + 'static) -> (Twist, Told) {
+    let told = Told::default();
+    let counted = told.clone();
+    (Arc::new(move |_, message| f(message, &counted)), told)
+}
+
+/// Three honest members render; a liar joins, and lies so many times. All frames are whole.
+fn among_honest(
+    memory: impl Fn(&Scene) -> u64,
+    (twist, told): (Twist, Told),
+    times: usize,
+) -> Watched {
+    let scene = Scene::new();
+    actix::System::new().block_on(async {
+        let mesh = NetworkMesh::start(&scene, HONEST, REDUNDANCY).await;
+        // From now on it is known what to expect of frames.
+        scene.watch(mesh.viewer(), async {}).await;
+        let liar_comes = async {
+            let liar = Member::join_twisted(&mesh.addresses(), memory(&scene), twist);
+            until_async(SETTLE, "lie", async || {
+                (told.times() >= times).then_some(())
+            })
+            .await;
+            liar
+        };
+        let (liar, watched) = scene.watch(mesh.viewer(), liar_comes).await;
+        for member in &mesh.members {
+            let peers = member.status().await.peers;
+            let honest = mesh.members.iter().all(|m| peers.contains_key(m.id()));
+            assert!(honest, "an honest member is taken to be gone: {peers:?}");
+        }
+        drop(liar);
+        watched
+    })
+}
+
+fn enough(_: &Scene) -> u64 {
+    MEMORY
+}
+
+#[test]
+fn one_that_says_it_holds_everything_and_fails_frames() {
+    let everything = lie(|message, told| match message {
+        Message::Keeper(KeeperMessage::Residency {
+            data_set,
+            mut announcement,
+        }) => {
+            let all = BrickSet::all(BRICKS);
+            announcement.held = all.clone();
+            announcement.pledged = all;
+            announcement.settled = true;
+            vec![Message::Keeper(KeeperMessage::Residency {
+                data_set,
+                announcement,
+            })]
+        }
+        Message::FrameFailed { .. } => {
+            told.once_more();
+            vec![message]
+        }
+        _ => vec![message],
+    });
+    // In truth it has room for two bricks.
+    let watched = among_honest(|scene| scene.memory_of(2), everything, 2);
+    assert!(watched.repeated > 0, "{watched:?}");
+}
+
+/// What a member says of its part of a frame.
+fn is_of_a_frame(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Partial(_)
+            | Message::Tile { .. }
+            | Message::JobsDone { .. }
+            | Message::Given { .. }
+            | Message::Steal(_)
+            | Message::NeedInputs { .. }
+            | Message::Lacking { .. }
+            | Message::FrameFailed { .. }
+    )
+}
+
+#[test]
+fn one_that_never_does_its_part_and_says_nothing() {
+    let silence = lie(|message, told| {
+        if matches!(message, Message::JobsDone { .. }) {
+            told.once_more();
+        }
+        if is_of_a_frame(&message) {
+            return Vec::new();
+        }
+        vec![message]
+    });
+    let watched = among_honest(enough, silence, 1);
+    assert!(watched.repeated > 0, "{watched:?}");
+}
+
+#[test]
+fn one_that_says_it_is_done_and_sends_no_pixels() {
+    let no_pixels = lie(|message, told| match message {
+        Message::Partial(_) | Message::Tile { .. } => Vec::new(),
+        Message::JobsDone { .. } => {
+            told.once_more();
+            vec![message]
+        }
+        _ => vec![message],
+    });
+    let watched = among_honest(enough, no_pixels, 1);
+    assert!(watched.repeated > 0, "{watched:?}");
+}
+
+#[test]
+fn one_that_sends_pixels_of_a_wrong_length() {
+    let cut_off = lie(|message, told| match message {
+        Message::Partial(mut partial) => {
+            told.once_more();
+            for part in &mut partial.tiles {
+                part.pixels.bytes.truncate(5);
+                part.pixels.bytes.push(0);
+            }
+            vec![Message::Partial(partial)]
+        }
+        _ => vec![message],
+    });
+    let watched = among_honest(enough, cut_off, 1);
+    assert!(watched.repeated > 0, "{watched:?}");
+}
+
+#[test]
+fn one_that_makes_up_tiles_of_another_plan() {
+    let made_up = || Digest::of(b"made up");
+    let another_plan = lie(move |message, told| match message {
+        Message::Tile {
+            frame,
+            tile,
+            pixels,
+            composite_micros,
+            received_bytes,
+            ..
+        } => {
+            told.once_more();
+            let plan = made_up();
+            vec![Message::Tile {
+                frame,
+                plan,
+                tile,
+                pixels,
+                composite_micros,
+                received_bytes,
+            }]
+        }
+        Message::Partial(mut partial) => {
+            partial.plan = made_up();
+            let nothing: Vec<TilePart> = partial.tiles.drain(1..).collect();
+            drop(nothing);
+            vec![Message::Partial(partial)]
+        }
+        _ => vec![message],
+    });
+    let watched = among_honest(enough, another_plan, 1);
+    assert!(watched.repeated > 0, "{watched:?}");
+}
+
+#[test]
+fn one_that_accuses_honest_members_of_following_another_plan() {
+    // It knows them by what it sends to them.
+    let known: Mutex<Vec<PeerId>> = Mutex::default();
+    let told = Told::default();
+    let counted = told.clone();
+    let twist: Twist = Arc::new(move |to, message| {
+        let mut known = known.lock().unwrap();
+        if !known.contains(to) {
+            known.push(to.clone());
+        }
+        let Message::JobsDone { frame, .. } = message else {
+            return vec![message];
+        };
+        counted.once_more();
+        let accuse = |peer: &PeerId| Message::Diverged {
+            frame,
+            peer: peer.as_str().to_owned(),
+        };
+        let accusations = known.iter().map(accuse);
+        accusations.chain([message.clone()]).collect()
+    });
+    among_honest(enough, (twist, told), 3);
+}
+
+/// Says that every job took so many microseconds.
+fn times_of(micros: u64) -> (Twist, Told) {
+    lie(move |message, told| match message {
+        Message::JobsDone {
+            frame,
+            plan,
+            mut jobs,
+        } => {
+            told.once_more();
+            jobs.iter_mut().for_each(|j| j.measured_micros = micros);
+            vec![Message::JobsDone { frame, plan, jobs }]
+        }
+        _ => vec![message],
+    })
+}
+
+#[test]
+fn one_whose_jobs_take_no_time() {
+    among_honest(enough, times_of(0), 3);
+}
+
+#[test]
+fn one_whose_jobs_take_for_ever() {
+    among_honest(enough, times_of(u64::MAX), 3);
+}
+
+/// Claims room for everything, and takes nothing.
+fn greedy() -> (Twist, Told) {
+    lie(|message, told| match message {
+        Message::Keeper(KeeperMessage::Residency {
+            data_set,
+            mut announcement,
+        }) => {
+            told.once_more();
+            let all: Vec<BrickIndex> = announcement.pledged.iter().collect();
+            all.into_iter().for_each(|brick| {
+                announcement.held.remove(brick);
+                announcement.pledged.remove(brick);
+            });
+            announcement.room = u32::MAX;
+            announcement.settled = false;
+            vec![Message::Keeper(KeeperMessage::Residency {
+                data_set,
+                announcement,
+            })]
+        }
+        Message::Keeper(KeeperMessage::BrickRequest { .. }) => Vec::new(),
+        _ => vec![message],
+    })
+}
+
+/// The program renders two pictures; returns them.
+fn render(folder: &Path, name: &str, more: &[String]) -> Vec<Vec<u8>> {
+    let out = folder.join(format!("{name}.png"));
+    let mut command = Command::new(brickmesh());
+    command
+        .args(["render", VOLUME, "--size", "96x96", "--device", "cpu"])
+        .args(["--frames", "2", "--spin", "30", "--out"])
+        .arg(&out)
+        .args(more);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("missing"), "{said}");
+    let picture = |n| read_png(&folder.join(format!("{name}-000{n}.png"))).2;
+    [0, 1].map(picture).into()
+}
+
+#[test]
+fn the_program_does_not_wait_for_one_that_claims_room_and_never_takes_a_brick() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = render(folder.path(), "alone", &[]);
+    let key_file = folder.path().join("mesh.key");
+    let (key, _) = MeshKey::load_or_make(&key_file).unwrap();
+    let (twist, told) = greedy();
+    actix::System::new().block_on(async {
+        // It is there before the data set is, and so has a part in its first placement.
+        let first = Member::start(config(key.clone(), &[]), MEMORY, None);
+        let known = first.addresses();
+        let start = |twist| Member::start(config(key.clone(), &known), MEMORY, twist);
+        let members = [start(None), start(Some(twist)), first];
+        met(&members).await;
+        let options = [
+            "--mesh",
+            "--wait-peers",
+            "3",
+            "--brick",
+            "16",
+            "--memory",
+            "1",
+        ];
+        let mut more: Vec<String> = options.map(str::to_owned).into();
+        more.extend(["--listen".to_owned(), "127.0.0.1:0".to_owned()]);
+        more.extend(["--key".to_owned(), key_file.display().to_string()]);
+        more.extend(["--join".to_owned(), known[0].to_string()]);
+        let here = folder.path().to_owned();
+        let program = tokio::task::spawn_blocking(move || render(&here, "mesh", &more));
+        for (alone, mesh) in alone.iter().zip(program.await.unwrap()) {
+            assert!(compare(alone, &mesh).max <= 1);
+        }
+        assert!(told.times() > 0);
+    });
+}
