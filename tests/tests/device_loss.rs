@@ -142,7 +142,7 @@ fn a_lost_device_costs_no_hole_and_is_opened_again() {
         until(&mesh, |s| device_name(s) == "device 1").await;
         mesh.settle(3).await;
         let says = status(&mesh).await.data_sets[0].residency[&peer_id(FAILING)].clone();
-        assert!(says.held.len() > 0 && says.pledged.iter().all(|b| says.held.contains(b)));
+        assert!(!says.held.is_empty() && says.pledged.iter().all(|b| says.held.contains(b)));
         assert_eq!(cues.attempts()[0], Attempt::Again);
         takes_part_again(&shown, &mesh).await;
     });

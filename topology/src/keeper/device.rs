@@ -13,8 +13,9 @@ impl Keeper {
         out: &mut Vec<KeeperOutput>,
     ) {
         self.hello.device = why;
-        // Nothing is left to free.
-        self.dropping.clear();
+        // Nothing is left to free on the device; what waited for that is kept nowhere.
+        let dropped = self.dropping.drain(..);
+        out.extend(dropped.map(|(_, data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
         for (&data_set, set) in &mut self.sets {
             set.holding
                 .device_lost(|brick| copies.contains(&(data_set, brick)));
