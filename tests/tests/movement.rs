@@ -85,13 +85,15 @@ impl Holders {
         holders
     }
 
-    /// Waits until everybody knows that everybody holds a share, and no brick lacks a copy.
+    /// Waits until everybody knows that everybody holds a share, no brick lacks a copy, and nobody
+    /// holds what it gave up: for some seconds it does, in case others rely on it.
     async fn settle(&self) {
         settled(&self.members, self.scene.data_set()).await;
         let data_set = self.scene.data_set();
         until_async(SETTLE, "settled mesh", async || {
             let set = self.viewer.data_set(data_set).await?;
-            (set.safety.endangered == 0).then_some(())
+            let is_clean = set.residency.values().all(|r| r.held == r.pledged);
+            (set.safety.endangered == 0 && is_clean).then_some(())
         })
         .await;
     }

@@ -37,7 +37,8 @@ impl DataSet {
         KeeperMessage::Open {
             manifest: Arc::clone(&self.manifest),
             redundancy: self.holding.redundancy(),
-            is_new: now < self.new_until,
+            // Where all copies are there, the first placement is over.
+            is_new: now < self.new_until && self.holding.safety().endangered > 0,
         }
     }
 
