@@ -25,7 +25,7 @@ use brickmesh_topology::{
     keeper::FrameTimes,
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
-    taking_part::{Candidate, attempt_micros, taking_part, waits_for_silent},
+    taking_part::{Candidate, WAIT_MICROS_MAX, attempt_micros, must_wait, taking_part},
 };
 use pending::{Pending, Run, finish};
 use std::{
@@ -37,9 +37,6 @@ use tokio::sync::oneshot;
 
 /// Frames that may be under way at a time; more are refused.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
-/// How long a frame waits for who holds a brick: peers that are silent come back within this, or are
-/// gone.
-const NOBODY_MAX: Duration = Duration::from_secs(10);
 /// Roster and cost digests remembered as sent to a peer.
 const SENT_MAX: usize = 32;
 
@@ -148,8 +145,11 @@ impl Requester {
                 self.pending.insert(number, p);
                 self.send(number, ctx);
             }
-            Err(FrameError::NobodyHolds { .. }) if p.started.elapsed() < NOBODY_MAX => {
-                let left = NOBODY_MAX.saturating_sub(p.started.elapsed());
+            Err(FrameError::NobodyHolds { .. })
+                if micros(p.started.elapsed()) < WAIT_MICROS_MAX =>
+            {
+                let longest = Duration::from_micros(WAIT_MICROS_MAX);
+                let left = longest.saturating_sub(p.started.elapsed());
                 p.wake(ctx, left, move |s, ctx| s.begin(number, ctx));
                 self.pending.insert(number, p);
             }
@@ -169,8 +169,7 @@ impl Requester {
             ..e.clone()
         };
         let part = taking_part(candidates, &p.without.peers);
-        let may_wait = p.started.elapsed() < NOBODY_MAX;
-        if part.is_empty() || may_wait && waits_for_silent(candidates, &part) {
+        if part.is_empty() || must_wait(candidates, &part, micros(p.started.elapsed())) {
             return Err(nobody);
         }
         let roster = Roster::new(part.into_iter().map(with_speed));

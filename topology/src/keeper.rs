@@ -5,8 +5,9 @@
 //! what happened and says what is to be done. The actors carry that out, and `sim mesh` runs
 //! the same machine on a virtual clock. Times are microseconds of any clock that goes on.
 //!
-//! Invariants: only bricks in device memory are announced. Nothing is taken from a peer that has not
-//! said what it is. Whatever message is lost is said again: beats, and announcements.
+//! Invariants: only bricks in device memory are announced. What a peer holds is not believed before it
+//! has said what it is. Beats and announcements are said again and again, so that none may be
+//! missed; a request for a brick is made again when its time is over.
 
 mod device;
 mod messages;
@@ -19,7 +20,7 @@ pub use messages::{
 use crate::{
     brick_grid::BrickIndex,
     digest::Digest,
-    holding::{Announcement, Holding},
+    holding::{Announcement, Holding, Origin},
     manifest::Manifest,
     membership::{Beat, Change, Health, Membership, Patience},
     peer::PeerId,
@@ -37,8 +38,8 @@ const ANNOUNCE_MICROS: u64 = 2_000_000;
 const RENDERING_MICROS: u64 = 1_000_000;
 /// A brick that is dropped stays in memory so long for frames that were planned before.
 const DROP_MICROS: u64 = 3_000_000;
-/// A data set is new for so long after it was opened: peers that are just being connected have a part
-/// in its first placement.
+/// A data set is new for so long after it was opened, or until all its copies are there: peers that
+/// are just being connected have a part in its first placement.
 const NEW_MICROS: u64 = 2_000_000;
 /// Data sets held at a time; an open one beyond it replaces one that nobody needs, or the one
 /// opened first.
@@ -91,7 +92,7 @@ struct Member {
 struct DataSet {
     manifest: Arc<Manifest>,
     holding: Holding,
-    /// Until then whoever hears of it counts as there from the beginning.
+    /// Until then, while copies are wanting, whoever hears of it counts as there from the beginning.
     new_until: u64,
 }
 
@@ -151,7 +152,7 @@ impl Keeper {
             KeeperInput::Brick(from, data_set, brick) => {
                 let set = self.sets.get_mut(&data_set);
                 if set.is_some_and(|s| s.holding.arrived(brick, &from, now)) {
-                    let origin = crate::holding::Origin::Peer(from);
+                    let origin = Origin::Peer(from);
                     out.push(KeeperOutput::Load(data_set, brick, origin));
                 }
             }
@@ -210,7 +211,7 @@ impl Keeper {
     }
 
     fn tick(&mut self, out: &mut Vec<KeeperOutput>) {
-        let due = |at: u64| self.now - at.min(self.now) + TICK_MICROS / 2;
+        let due = |at: u64| self.now.saturating_sub(at) + TICK_MICROS / 2;
         if self.leaving != Leaving::Gone
             && self
                 .beat_at

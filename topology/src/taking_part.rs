@@ -13,6 +13,9 @@ const ATTEMPT_UNKNOWN_MICROS: u64 = 10_000_000;
 const MAKESPANS: u64 = 2;
 /// The same where nothing was measured yet.
 const MAKESPANS_UNKNOWN: u64 = 8;
+/// How long a frame waits for who holds a brick, microseconds from when it was asked for: silent
+/// peers are heard again within this, or gone.
+pub const WAIT_MICROS_MAX: u64 = 10_000_000;
 /// Longest makespan that is waited for.
 const MAKESPAN_MICROS_MAX: u64 = 600_000_000;
 
@@ -83,14 +86,14 @@ pub fn taking_part<'a>(
     well.into_iter().map(|c| &c.entry).collect()
 }
 
-/// Whether a frame by these peers would lack bricks that silent ones hold: they will be heard again
-/// soon, or be gone for good, so the frame waits.
+/// Whether a frame that was asked for `waited` microseconds ago goes on waiting instead of being given
+/// to these peers: they would lack bricks that silent ones hold, or there are none.
 #[must_use]
-pub fn waits_for_silent(candidates: &[Candidate], part: &[&RosterEntry]) -> bool {
+pub fn must_wait(candidates: &[Candidate], part: &[&RosterEntry], waited: u64) -> bool {
     let elsewhere = |b| part.iter().any(|e| e.bricks.contains(b));
     let silent = candidates.iter().filter(|c| c.is_silent);
     let mut theirs = silent.flat_map(|c| c.entry.bricks.iter());
-    theirs.any(|b| !elsewhere(b))
+    waited < WAIT_MICROS_MAX && (part.is_empty() || theirs.any(|b| !elsewhere(b)))
 }
 
 /// Leaves out peers, those of the most broken pairs first, until all hear each other.
@@ -198,13 +201,16 @@ mod tests {
         peers[1].is_silent = true;
         assert_eq!(names(&peers, &[]), "a");
         let without = BTreeSet::new();
-        assert!(waits_for_silent(&peers, &taking_part(&peers, &without)));
+        assert!(must_wait(&peers, &taking_part(&peers, &without), 0));
+        let part = taking_part(&peers, &without);
+        assert!(!must_wait(&peers, &part, WAIT_MICROS_MAX), "long enough");
+        assert!(must_wait(&[], &[], 0));
         // Who is only late is given it.
         (peers[1].is_silent, peers[1].is_late) = (false, true);
         assert_eq!(names(&peers, &[]), "ab");
         (peers[1].is_silent, peers[1].is_late) = (true, false);
         peers[0].entry.bricks.insert(BrickIndex(2));
-        assert!(!waits_for_silent(&peers, &taking_part(&peers, &without)));
+        assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
         (peers[1].is_silent, peers[1].is_late) = (false, true);
         assert_eq!(names(&peers, &[]), "a", "spared");
     }
@@ -220,9 +226,9 @@ mod tests {
 
     #[test]
     fn attempts_get_longer_and_never_overflow() {
-        let second = attempt_micros(350_000, 0, true);
-        assert_eq!(second, 1_450_000);
-        assert_eq!(attempt_micros(350_000, 1, true), 2 * second);
+        let first = attempt_micros(350_000, 0, true);
+        assert_eq!(first, 1_450_000);
+        assert_eq!(attempt_micros(350_000, 1, true), 2 * first);
         assert!(attempt_micros(u64::MAX, u32::MAX, false) < u64::MAX / 2);
         assert!(attempt_micros(0, 0, false) > attempt_micros(0, 2, true));
     }

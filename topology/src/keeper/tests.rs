@@ -216,6 +216,23 @@ fn a_newcomer_gets_its_share_and_nobody_else_anything() {
 }
 
 #[test]
+fn a_newcomer_right_after_the_first_placement_takes_its_share_too() {
+    let mut mesh = Mesh::new(&[27; 4]);
+    mesh.run(SECOND);
+    let data = manifest(1);
+    mesh.input(0, KeeperInput::Offer(Arc::clone(&data), 2));
+    mesh.run(SECOND);
+    assert_eq!(mesh.holding(1, data.digest()).safety().endangered, 0);
+    mesh.join(27);
+    mesh.run(20 * SECOND);
+    assert_eq!(
+        (mesh.got[4], mesh.held(4, data.digest())),
+        (10, 10),
+        "54 / 5"
+    );
+}
+
+#[test]
 fn two_that_leave_at_once_leave_nothing_behind() {
     let (mut mesh, data) = four(10);
     mesh.input(2, KeeperInput::Leave { unused: true });

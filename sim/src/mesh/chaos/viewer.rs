@@ -15,7 +15,7 @@ use brickmesh_topology::{
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
-    taking_part::{Candidate, LeftOut, attempt_micros, taking_part, waits_for_silent},
+    taking_part::{Candidate, LeftOut, WAIT_MICROS_MAX, attempt_micros, must_wait, taking_part},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,8 +24,6 @@ use std::{
 
 /// Roster and cost digests remembered as sent to a peer.
 const SENT_MAX: usize = 32;
-/// How long a frame waits for who holds a brick, microseconds, as the actor does.
-const NOBODY_MICROS: u64 = 10_000_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -160,17 +158,16 @@ impl Viewer {
             ..e.clone()
         };
         let entries = taking_part(&self.candidates, &p.without.peers);
-        let may_wait = env.now() < p.asked + NOBODY_MICROS;
-        let waits = may_wait && waits_for_silent(&self.candidates, &entries);
+        let waited = env.now().saturating_sub(p.asked);
+        let waits = must_wait(&self.candidates, &entries, waited);
         let roster = Roster::new(entries.into_iter().map(with_speed));
-        if roster.entries().is_empty() || waits {
-            if !may_wait {
-                return self.finish(env, number, true);
-            }
+        if waits {
             let attempt = p.attempt;
             let end = Event::Deadline(FrameId { number, attempt });
-            let left = (p.asked + NOBODY_MICROS).saturating_sub(env.now());
-            return env.later(left, self.me, end);
+            return env.later(WAIT_MICROS_MAX - waited, self.me, end);
+        }
+        if roster.entries().is_empty() {
+            return self.finish(env, number, true);
         }
         let roster = (roster.digest(), Arc::new(roster));
         let costs = (self.costs.digest(), Arc::clone(&self.costs));
