@@ -60,8 +60,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// Where a peer listens if nothing else is asked for: every IPv4 interface, any free port, so
 /// that several peers fit on one host; only private addresses are let in there.
 pub const LISTEN_DEFAULT: &str = "/ip4/0.0.0.0/tcp/0";
-/// Threads that carry connections: encryption of one fast link takes about one core.
-const WORKER_THREADS: usize = 2;
+/// Threads that carry connections: encryption of one fast link takes about one core. A machine
+/// with few cores has one, for threads that wake each other cost more than they carry.
+const WORKER_THREADS_MAX: usize = 4;
+/// One such thread for so many cores.
+const CORES_PER_WORKER: usize = 4;
 /// Requests of the program that may wait for the swarm's loop.
 const COMMANDS_MAX: usize = 64;
 /// How long [`Network::start`] waits for the first address to listen on.
@@ -291,8 +294,10 @@ fn run(
     started: &blocking::SyncSender<Result<(), NetworkError>>,
     end: &blocking::SyncSender<()>,
 ) {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores.div_ceil(CORES_PER_WORKER).min(WORKER_THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKER_THREADS)
+        .worker_threads(workers)
         .thread_name("brickmesh-net-worker")
         .enable_all()
         .build();

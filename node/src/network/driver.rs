@@ -18,7 +18,7 @@ use super::{
     lane::{LANES, Outboxes},
     peer_name, protocol,
     refusals::Refusals,
-    roster::{Dial, Roster},
+    roster::{Dial, Retry, Roster},
     session::{DOOR_MAX, Session, SessionId},
     start_error,
 };
@@ -46,11 +46,6 @@ use tokio::{
 
 /// How often dials and queries that are due are looked for.
 const TICK: Duration = Duration::from_millis(200);
-/// Pause between look-ups of near peers while the roster changes, and when it is quiet.
-const LOOKUP_BUSY: Duration = Duration::from_secs(1);
-const LOOKUP_QUIET: Duration = Duration::from_secs(30);
-/// The roster counts as changing for so long after a change.
-const CHANGING: Duration = Duration::from_secs(20);
 /// Sessions that may wait to have their connection closed.
 const ENDED_MAX: usize = 64;
 /// After the first address, others of the same listener follow within this.
@@ -100,8 +95,8 @@ pub(super) struct Driver {
     /// Connected peers of another version, and until when they are.
     leaving: BTreeMap<PeerId, Instant>,
     queries: Vec<Query>,
-    changed: Instant,
-    next_lookup: Instant,
+    /// Of near peers: often while the roster changes, for each asks several peers.
+    lookups: Retry,
 }
 
 impl Driver {
@@ -142,8 +137,7 @@ impl Driver {
             seen_at: BTreeMap::new(),
             leaving: BTreeMap::new(),
             queries: Vec::new(),
-            changed: now,
-            next_lookup: now,
+            lookups: Retry::new(now),
         })
     }
 
@@ -343,7 +337,11 @@ impl Driver {
             BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. }) => {
                 self.on_identified(peer_id, &info, now);
             }
-            BehaviourEvent::Kad(kad::Event::RoutingUpdated { peer, .. }) => {
+            BehaviourEvent::Kad(kad::Event::RoutingUpdated {
+                peer,
+                is_new_peer: true,
+                ..
+            }) => {
                 tracing::debug!(%peer, "routing updated");
                 self.on_roster_change(now);
             }
@@ -380,8 +378,7 @@ impl Driver {
     }
 
     fn on_roster_change(&mut self, now: Instant) {
-        self.changed = now;
-        self.next_lookup = self.next_lookup.min(now + LOOKUP_BUSY);
+        self.lookups.begin_anew(now);
     }
 
     fn on_tick(&mut self, now: Instant) {
@@ -395,13 +392,9 @@ impl Driver {
         self.sessions.retain(|_, (_, task)| !task.is_finished());
         self.end_queries(now);
         self.end_farewells(now);
-        if self.next_lookup <= now {
-            let changing = now.duration_since(self.changed) < CHANGING;
-            self.next_lookup = now + if changing { LOOKUP_BUSY } else { LOOKUP_QUIET };
-            if !self.seen_at.is_empty() {
-                let local = *self.swarm.local_peer_id();
-                self.swarm.behaviour_mut().kad.get_closest_peers(local);
-            }
+        if self.lookups.take(now) && !self.seen_at.is_empty() {
+            let local = *self.swarm.local_peer_id();
+            self.swarm.behaviour_mut().kad.get_closest_peers(local);
         }
     }
 

@@ -40,27 +40,33 @@ pub(super) enum Dial {
     Join(usize, Multiaddr),
 }
 
-/// When to try again.
+/// When to try again: after a second, then less and less often.
 #[derive(Debug)]
-struct Retry {
+pub(super) struct Retry {
     due: Instant,
     backoff: Duration,
 }
 
 impl Retry {
-    fn new(due: Instant) -> Self {
+    pub(super) fn new(due: Instant) -> Self {
         let backoff = BACKOFF_MIN;
         Self { due, backoff }
     }
 
     /// Whether to try now; then the next time is later.
-    fn take(&mut self, now: Instant) -> bool {
+    pub(super) fn take(&mut self, now: Instant) -> bool {
         let due = self.due <= now;
         if due {
             self.due = now + self.backoff;
             self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
         }
         due
+    }
+
+    /// Begins anew: something has changed.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        self.backoff = BACKOFF_MIN;
+        self.due = self.due.min(now + self.backoff);
     }
 }
 
@@ -266,6 +272,23 @@ mod tests {
         assert!((120..130).contains(&dials), "{dials}");
         roster.join_failed(0, true);
         assert_eq!(roster.due(now + FORGET_AFTER * 99), []);
+    }
+
+    #[test]
+    fn what_is_looked_up_often_while_things_change_is_looked_up_rarely_after() {
+        let now = Instant::now();
+        let mut lookups = Retry::new(now);
+        let mut between = |from, to| {
+            let at = |second| now + Duration::from_secs(second);
+            (from..to).filter(|&s| lookups.take(at(s))).count()
+        };
+        assert_eq!(between(0, 30), 5);
+        assert_eq!(between(30, 330), 10);
+        lookups.begin_anew(now + Duration::from_secs(330));
+        let taken: Vec<u64> = (330..350)
+            .filter(|&s| lookups.take(now + Duration::from_secs(s)))
+            .collect();
+        assert_eq!(taken, [331, 332, 334, 338, 346]);
     }
 
     #[test]
