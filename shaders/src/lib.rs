@@ -10,6 +10,7 @@
 
 pub mod brick;
 pub mod device;
+pub mod look;
 pub mod macrocells;
 pub mod over;
 pub mod scene;

@@ -22,7 +22,8 @@ pub(crate) mod voxel;
 use crate::{
     brick::BrickVoxels,
     device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
-    macrocells::{Macrocells, SkipGrid, VisibleValues},
+    look::Look,
+    macrocells::{Macrocells, SkipGrid},
     over::SubImage,
     scene::Scene,
 };
@@ -69,8 +70,8 @@ struct Resident {
 #[derive(Debug)]
 struct Current {
     frame: Frame,
-    values: VisibleValues,
-    /// Changes with `values`, so that a camera that moves costs no classification.
+    look: Look,
+    /// Changes with what the look shows, so that a camera that moves costs no classification.
     generation: u64,
 }
 
@@ -260,16 +261,15 @@ impl RenderDevice for CpuDevice {
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
-        let frame = Frame::new(scene);
-        let values = VisibleValues::of(&frame.table);
+        let look = Look::of(scene, self.scene.as_ref().map(|s| &s.look));
         let generation = match &self.scene {
-            Some(before) if before.values == values => before.generation,
+            Some(before) if before.look.values == look.values => before.generation,
             Some(before) => before.generation + 1,
             None => 0,
         };
         self.scene = Some(Current {
-            frame,
-            values,
+            frame: Frame::new(scene, &look),
+            look,
             generation,
         });
         Ok(())
@@ -301,7 +301,7 @@ impl RenderDevice for CpuDevice {
             .as_ref()
             .is_none_or(|(_, of)| *of != scene.generation)
         {
-            let grid = SkipGrid::new(&brick.cells, &scene.values);
+            let grid = SkipGrid::new(&brick.cells, &scene.look.values);
             brick.skip = Some((grid, scene.generation));
         }
         let brick = &self.bricks[&key];

@@ -26,7 +26,7 @@ pub use choice::{VulkanDeviceSummary, VulkanKind, enumerate};
 use crate::{
     brick::BrickVoxels,
     device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
-    macrocells::VisibleValues,
+    look::Look,
     over::SubImage,
     scene::Scene,
     transfer_table::TransferTable,
@@ -83,9 +83,8 @@ struct CurrentScene {
     data_set: Digest,
     dims: [u32; 3],
     shade: bool,
-    table: TransferTable,
-    values: VisibleValues,
-    /// Changes whenever the table does.
+    look: Look,
+    /// Changes whenever the look does.
     table_number: u64,
     table_view: Arc<ImageView>,
     params: Subbuffer<[SceneParams]>,
@@ -266,7 +265,7 @@ impl VulkanDevice {
             scene.dims,
             &band,
             &brick.kind,
-            &scene.table,
+            &scene.look.table,
         );
         let groups = [band.width, band.height].map(|n| n.div_ceil(GROUP_EDGE));
         let micros = self.gpu.submit(|commands| {
@@ -334,28 +333,27 @@ impl RenderDevice for VulkanDevice {
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
-        let table = TransferTable::new(scene);
         let before = self.scene.as_ref();
+        let look = Look::of(scene, before.map(|b| &b.look));
         let (table_number, table_view) = match before {
-            Some(before) if same(&before.table, &table) => {
+            Some(before) if before.look.is_same(&look) => {
                 (before.table_number, before.table_view.clone())
             }
             _ => (
                 before.map_or(0, |b| b.table_number + 1),
-                upload_table(&self.gpu, &table)?,
+                upload_table(&self.gpu, &look.table)?,
             ),
         };
         let params = self
             .gpu
             .buffer(BufferUsage::UNIFORM_BUFFER, Home::Upload, 1)?;
         params.write().explain("writing a scene's parameters")?[0] =
-            SceneParams::new(scene, &table);
+            SceneParams::new(scene, &look.table);
         self.scene = Some(CurrentScene {
             data_set: scene.data_set,
             dims: scene.volume.dims,
             shade: scene.shade,
-            values: VisibleValues::of(&table),
-            table,
+            look,
             table_number,
             table_view,
             params,
@@ -380,7 +378,7 @@ impl RenderDevice for VulkanDevice {
                 brick_box: brick.owned,
             });
         }
-        let visibility = brick.visibility(&self.gpu, &scene.values, scene.table_number)?;
+        let visibility = brick.visibility(&self.gpu, &scene.look.values, scene.table_number)?;
         let invisible = matches!(visibility, Visibility::Nothing);
         if invisible || job.owned.is_empty() || job.rect.pixel_count() == 0 {
             return Ok(RenderedJob {
@@ -435,13 +433,6 @@ fn name(device: &str, kinds: &[(VoxelType, VoxelImageKind)]) -> String {
     } else {
         format!("{device}, interpolates {} itself", by_hand.join(" "))
     }
-}
-
-/// Whether two tables are the same, bit by bit.
-fn same(a: &TransferTable, b: &TransferTable) -> bool {
-    let bits = |t: &TransferTable| [t.scale.to_bits(), t.offset.to_bits()];
-    bits(a) == bits(b)
-        && bytemuck::cast_slice::<_, u8>(&a.entries) == bytemuck::cast_slice::<_, u8>(&b.entries)
 }
 
 /// A scene's table as an image: on llvmpipe twice as fast as a storage buffer.

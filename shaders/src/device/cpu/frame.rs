@@ -5,11 +5,13 @@
 
 use super::ray::{ExactRay, Ray};
 use crate::{
+    look::Look,
     scene::{AMBIENT, DIFFUSE, SPECULAR, SPECULAR_EXPONENT, Scene},
     transfer_table::TransferTable,
 };
 use brickmesh_topology::{Digest, View, VolumeDescription};
 use glam::DVec3;
+use std::sync::Arc;
 
 /// What all jobs of a scene share.
 #[derive(Clone, Debug)]
@@ -17,7 +19,7 @@ pub(super) struct Frame {
     pub(super) data_set: Digest,
     pub(super) volume: VolumeDescription,
     pub(super) view: View,
-    pub(super) table: TransferTable,
+    pub(super) table: Arc<TransferTable>,
     pub(super) shading: Option<Shading>,
     eye: DVec3,
     step: f64,
@@ -27,13 +29,13 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(scene: &Scene) -> Self {
+    pub(super) fn new(scene: &Scene, look: &Look) -> Self {
         let grid_from_world = scene.volume.grid_from_world();
         let view = scene.view;
         Self {
             data_set: scene.data_set,
             volume: scene.volume.clone(),
-            table: TransferTable::new(scene),
+            table: Arc::clone(&look.table),
             shading: scene.shade.then(|| Shading::new(scene)),
             eye: grid_from_world.transform_point3(view.eye),
             step: scene.step,

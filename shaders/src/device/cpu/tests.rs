@@ -1,7 +1,7 @@
 //! The CPU device against closed forms, its kernels against each other, bricks against the whole.
 
 use super::*;
-use crate::transfer_table::TransferTable;
+use crate::{look::Look, transfer_table::TransferTable};
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, TransferFunction, VolumeDescription, VoxelBox,
     transfer_function::TransferPoint, visibility::front_to_back,
@@ -211,7 +211,7 @@ fn a_constant_volume_has_the_opacity_of_its_counted_samples() {
             let bounds = data.whole().owned_points(data.volume.dims);
             for mut device in devices() {
                 let image = data.picture(&mut device, &scene);
-                let rays = Frame::new(&scene);
+                let rays = Frame::new(&scene, &Look::of(&scene, None));
                 for (i, pixel) in (0..).zip(image.pixels()) {
                     let ray = rays.ray(i % 37, i / 37);
                     let inside = |k: &i32| {

@@ -1,0 +1,53 @@
+//! How a scene turns numbers into colours: its table and what that shows, worked out once for all
+//! scenes that follow each other and differ in something else, as in the camera.
+
+use crate::{macrocells::VisibleValues, scene::Scene, transfer_table::TransferTable};
+use brickmesh_topology::TransferFunction;
+use std::sync::Arc;
+
+/// See the module. A clone shares the tables.
+#[derive(Clone, Debug)]
+pub struct Look {
+    of: Source,
+    /// Colours of a step.
+    pub table: Arc<TransferTable>,
+    /// What can be seen at all.
+    pub values: Arc<VisibleValues>,
+}
+
+/// All that a table depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct Source {
+    transfer: TransferFunction,
+    step: f64,
+    unit_distance: f64,
+    /// From stored numbers to data values: scale and offset.
+    value: [f64; 2],
+}
+
+impl Look {
+    /// The look of a scene: that of the scene `before` if it is the same.
+    #[must_use]
+    pub fn of(scene: &Scene, before: Option<&Self>) -> Self {
+        let of = Source {
+            transfer: scene.transfer.clone(),
+            step: scene.step,
+            unit_distance: scene.unit_distance(),
+            value: [scene.volume.value_scale, scene.volume.value_offset],
+        };
+        match before {
+            Some(before) if before.of == of => before.clone(),
+            _ => {
+                let table = Arc::new(TransferTable::new(scene));
+                let values = Arc::new(VisibleValues::of(&table));
+                Self { of, table, values }
+            }
+        }
+    }
+
+    /// Whether two looks have one table.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
+    }
+}
