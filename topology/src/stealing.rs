@@ -12,6 +12,9 @@
 //! None is lost either, as long as thief and victim live; when one dies, the requester asks for the
 //! frame again without it (`frame_tracker`).
 //!
+//! Who is done asks only where the plan says that something is left, or where a late peer has
+//! offered: in a frame that goes as planned nobody says a word.
+//!
 //! Costs are whole microseconds. Peers are indices into the roster of the frame's plan.
 //!
 //! Source: DeMarle, Gribble, Boulos, Parker 2005, section 4: work stealing, here held to bricks that the
@@ -87,6 +90,8 @@ pub struct Work {
     /// Cost of each job of the plan on a device of speed 1.
     costs: Vec<u64>,
     holders: Arc<Vec<Vec<usize>>>,
+    /// Who was to render each job.
+    renderers: Vec<Option<usize>>,
     speeds: Vec<u64>,
     /// What each peer was planned to take.
     loads: Vec<u64>,
@@ -99,6 +104,8 @@ pub struct Work {
     asked: Option<usize>,
     /// Victims that gave nothing and have not offered since.
     refused: BTreeSet<usize>,
+    /// Peers that have offered, and were not asked since.
+    late: BTreeSet<usize>,
     /// The last answer to each thief.
     answers: BTreeMap<usize, (u32, Vec<u32>)>,
     /// Peers that cannot be reached any more.
@@ -116,6 +123,7 @@ impl Work {
             steal: steal && plan.peers.len() > 1,
             costs: plan.jobs.iter().map(|j| j.estimate_micros).collect(),
             holders: Arc::clone(&plan.holders),
+            renderers: plan.jobs.iter().map(|j| j.renderer).collect(),
             speeds: plan.speeds.clone(),
             loads: plan.schedule.loads_micros.clone(),
             queue: mine
@@ -127,6 +135,7 @@ impl Work {
             question: 0,
             asked: None,
             refused: BTreeSet::new(),
+            late: BTreeSet::new(),
             answers: BTreeMap::new(),
             lost: BTreeSet::new(),
             offered: false,
@@ -162,7 +171,8 @@ impl Work {
         self.offer_if_late(out);
     }
 
-    /// Nothing is left to render here, of any frame: asks the peer that was given most.
+    /// Nothing is left to render here, of any frame: of the peers that are late or should have
+    /// something left, asks the one that was given most.
     pub fn idle(&mut self, out: &mut Vec<StealOutput>) {
         if !self.steal || self.asked.is_some() || self.has_jobs() || self.running.is_some() {
             return;
@@ -175,7 +185,7 @@ impl Work {
             *v != self.me
                 && !self.refused.contains(v)
                 && !self.lost.contains(v)
-                && self.loads[*v] > 0
+                && (self.late.contains(v) || self.promises(*v))
         };
         // Thieves start at different peers where loads are alike.
         let turn = |v: usize| (v + peers - self.me) % peers;
@@ -197,6 +207,7 @@ impl Work {
             StealMessage::Grant { question, jobs } => self.granted(from, *question, jobs, out),
             StealMessage::Offer => {
                 self.refused.remove(&from);
+                self.late.insert(from);
                 if self.asked.is_none() && !self.has_jobs() && self.running.is_none() {
                     self.ask(from, out);
                 }
@@ -248,7 +259,35 @@ impl Work {
         queued.saturating_add(running).saturating_mul(self.pace()) / 1000
     }
 
+    /// Whether a peer that is as far as this one has a job waiting, if all went as planned there, that
+    /// would be worth having.
+    fn promises(&self, victim: usize) -> bool {
+        // Whoever was faster than planned may be the only one: others have as much left as if it had
+        // not been.
+        let elapsed = self.done.expected_micros.min(self.done.measured_micros);
+        let left = self.loads[victim].saturating_sub(elapsed);
+        let mut begins = 0_u64;
+        let jobs = (0_u32..).zip(&self.renderers);
+        let mut theirs = jobs.filter(|(_, r)| **r == Some(victim)).map(|(j, _)| j);
+        theirs.any(|job| {
+            let waits = begins > elapsed;
+            let there = self.cost(job, victim);
+            begins = begins.saturating_add(there);
+            waits && self.holds(self.me, job) && {
+                let here = self.cost(job, self.me).saturating_mul(self.pace()) / 1000;
+                let after = here.max(left.saturating_sub(there));
+                after.saturating_add(GAIN_MICROS_MIN) <= left
+            }
+        })
+    }
+
+    fn holds(&self, peer: usize, job: u32) -> bool {
+        let holders = self.holders.get(job as usize);
+        holders.is_some_and(|h| h.binary_search(&peer).is_ok())
+    }
+
     fn ask(&mut self, victim: usize, out: &mut Vec<StealOutput>) {
+        self.late.remove(&victim);
         self.question += 1;
         self.asked = Some(victim);
         let message = self.open_question();
@@ -296,12 +335,11 @@ impl Work {
         while let Some(job) = self.queue.pop_back() {
             let on_thief = self.cost(job, thief).saturating_mul(pace) / 1000;
             let here = self.cost(job, self.me).saturating_mul(self.pace()) / 1000;
-            let holds = self.holders[job as usize].binary_search(&thief).is_ok();
             let after = thief_time
                 .saturating_add(on_thief)
                 .max(left.saturating_sub(here));
             let worth = after.saturating_add(GAIN_MICROS_MIN) <= left.max(thief_time);
-            if holds && worth {
+            if worth && self.holds(thief, job) {
                 thief_time = thief_time.saturating_add(on_thief);
                 left = left.saturating_sub(here);
                 given.push(job);
@@ -322,10 +360,7 @@ impl Work {
         self.asked = None;
         // A victim that errs about what is held here breaks the protocol; the frame's deadline
         // brings those jobs back.
-        let held = |j: &u32| {
-            let holders = self.holders.get(*j as usize);
-            holders.is_some_and(|h| h.binary_search(&self.me).is_ok())
-        };
+        let held = |j: &u32| self.holds(self.me, *j);
         let mut jobs: Vec<u32> = jobs.iter().copied().filter(held).collect();
         if jobs.is_empty() {
             self.refused.insert(victim);

@@ -143,6 +143,33 @@ fn a_late_peer_offers_and_the_idle_one_asks() {
 }
 
 #[test]
+fn who_is_done_as_planned_asks_nobody_but_a_late_peer_that_offered() {
+    let raw = [both(10_000, 0), both(10_000, 0), both(20_000, 1)];
+    let plan = plan(2, &raw);
+    let mut thief = Work::new(&plan, 1, true);
+    let mut out = Vec::new();
+    let job = thief.next_job().unwrap();
+    thief.heard(0, &StealMessage::Offer, &mut out);
+    assert_eq!(out, [], "it has work still");
+    let mut early = thief.clone();
+    thief.late.clear();
+    let mut other = thief.clone();
+    thief.job_done(job, 20_000, &mut out);
+    thief.idle(&mut out);
+    assert_eq!(out, [], "the victim renders its last job by now");
+    other.job_done(job, 9_000, &mut out);
+    other.idle(&mut out);
+    assert_eq!(
+        sent(&mut out, 0).len(),
+        1,
+        "the victim's last job waits still"
+    );
+    early.job_done(job, 20_000, &mut out);
+    early.idle(&mut out);
+    assert_eq!(sent(&mut out, 0).len(), 1, "the victim is late");
+}
+
+#[test]
 fn without_stealing_nobody_says_a_word() {
     let plan = plan(2, &[both(10_000, 0), both(10_000, 0)]);
     let (mut a, mut b) = (Work::new(&plan, 0, false), Work::new(&plan, 1, false));
