@@ -229,15 +229,19 @@ impl Requester {
     }
 
     fn set_deadline(&mut self, frame: FrameId, ctx: &mut Context<Self>) {
+        let up_to_it = self.pending.range(..=frame.number);
+        let makespan = |r: &Run| r.plan.schedule.makespan_micros;
+        let makespans: Vec<u64> = up_to_it
+            .filter_map(|(_, p)| p.run.as_ref().map(makespan))
+            .collect();
         let Some(p) = self.pending.get_mut(&frame.number) else {
             return;
         };
         let Some(run) = &p.run else {
             return;
         };
-        let makespan = run.plan.schedule.makespan_micros;
         let doublings = p.failed + run.tracker.prolonged();
-        let micros = attempt_micros(makespan, doublings, !run.costs.trees.is_empty());
+        let micros = attempt_micros(makespans, doublings, !run.costs.trees.is_empty());
         let time = Duration::from_micros(micros);
         p.wake(ctx, time, move |s, ctx| {
             if s.inquire(frame, ctx) {

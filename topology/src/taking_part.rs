@@ -53,15 +53,22 @@ impl LeftOut {
 }
 
 /// How long an attempt may take before those who are late are left out, microseconds. Each further
-/// attempt, and each time that everybody is late, has twice as much. `is_measured`: the
-/// expected makespan rests on times that were measured.
+/// attempt, and each time that everybody is late, has twice as much. `makespans`: the expected
+/// one, and before it those of frames that were asked for earlier and are rendered first;
+/// `is_measured`: they rest on times that were measured.
 #[must_use]
-pub fn attempt_micros(makespan_micros: u64, doublings: u32, is_measured: bool) -> u64 {
-    let makespan = makespan_micros.min(MAKESPAN_MICROS_MAX);
+pub fn attempt_micros(
+    makespans: impl IntoIterator<Item = u64>,
+    doublings: u32,
+    is_measured: bool,
+) -> u64 {
+    let bounded = makespans.into_iter().map(|m| m.min(MAKESPAN_MICROS_MAX));
+    let (all, own) = bounded.fold((0_u64, 0), |(all, _), m| (all.saturating_add(m), m));
+    let ahead = (all - own).min(MAKESPAN_MICROS_MAX);
     let once = if is_measured {
-        ATTEMPT_MICROS + MAKESPANS * makespan
+        ATTEMPT_MICROS + MAKESPANS * own + ahead
     } else {
-        ATTEMPT_UNKNOWN_MICROS + MAKESPANS_UNKNOWN * makespan
+        ATTEMPT_UNKNOWN_MICROS + MAKESPANS_UNKNOWN * (own + ahead)
     };
     once << doublings.min(8)
 }
@@ -226,10 +233,12 @@ mod tests {
 
     #[test]
     fn attempts_get_longer_and_never_overflow() {
-        let first = attempt_micros(350_000, 0, true);
+        let first = attempt_micros([350_000], 0, true);
         assert_eq!(first, 1_450_000);
-        assert_eq!(attempt_micros(350_000, 1, true), 2 * first);
-        assert!(attempt_micros(u64::MAX, u32::MAX, false) < u64::MAX / 2);
-        assert!(attempt_micros(0, 0, false) > attempt_micros(0, 2, true));
+        assert_eq!(attempt_micros([350_000], 1, true), 2 * first);
+        let behind_another = attempt_micros([200_000, 350_000], 0, true);
+        assert_eq!(behind_another, first + 200_000);
+        assert!(attempt_micros([u64::MAX; 4], u32::MAX, false) < u64::MAX / 2);
+        assert!(attempt_micros([0], 0, false) > attempt_micros([0], 2, true));
     }
 }

@@ -455,7 +455,7 @@ impl Attempt {
     fn time(&self, is_measured: bool) -> u64 {
         let makespan = self.plan.schedule.makespan_micros;
         attempt_micros(
-            makespan,
+            [makespan],
             self.failed + self.tracker.prolonged(),
             is_measured,
         )

@@ -225,10 +225,12 @@ impl Viewer {
 
     fn set_deadline(&self, env: &mut Environment, frame: FrameId) {
         if let Some((p, a)) = running(&self.pending, frame.number) {
-            let makespan = a.planned.plan.schedule.makespan_micros;
+            let up_to_it = self.pending.range(..=frame.number);
+            let makespan = |a: &Attempt| a.planned.plan.schedule.makespan_micros;
+            let makespans = up_to_it.filter_map(|(_, p)| p.running.as_ref().map(makespan));
             let is_measured = !a.costs.1.trees.is_empty();
             let doublings = p.failed + a.tracker.prolonged();
-            let time = attempt_micros(makespan, doublings, is_measured);
+            let time = attempt_micros(makespans, doublings, is_measured);
             env.later(time, self.me, Event::Deadline(frame));
         }
     }
