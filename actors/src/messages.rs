@@ -9,12 +9,13 @@
 
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, PixelRect, TransferFunction, View, cost_table::CostTable,
+    BrickIndex, Digest, PeerId, PixelRect, TransferFunction, View, cost_table::CostTable,
     frame_plan::PlanRules, keeper::KeeperMessage, roster::Roster, stealing::StealMessage,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Names a frame among those of its requester; an attempt that failed is followed by another
 /// under the next attempt number, with another roster.
@@ -48,6 +49,18 @@ pub struct FrameRequest {
     /// How it is planned.
     #[serde(default)]
     pub rules: PlanRules,
+    /// In a further attempt, what was done in those before.
+    #[serde(default)]
+    pub earlier: Option<EarlierWork>,
+}
+
+/// What was done for a frame that is asked for again: `Earlier` of the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlierWork {
+    /// Name of the roster snapshot of the first attempt.
+    pub roster: Digest,
+    /// Who has rendered which job.
+    pub rendered: BTreeMap<u32, PeerId>,
 }
 
 /// Pixels of a rectangle, premultiplied linear RGBA, four little-endian half-precision numbers
@@ -138,10 +151,12 @@ pub enum Message {
         /// The frame.
         frame: FrameId,
     },
-    /// The requester needs the frame no more: it has it, or gave it up.
+    /// The requester needs this attempt at a frame no more.
     Cancel {
         /// The frame.
         frame: FrameId,
+        /// It has the frame, or gave it up: there will be no further attempt.
+        is_over: bool,
     },
     /// A piece of a frame, to a tile's compositor.
     Partial(Box<Partial>),
@@ -387,7 +402,7 @@ mod tests {
             tiles: Vec::new(),
         };
         assert!(is_partial(&encode(&Message::Partial(Box::new(partial)))));
-        assert!(!is_partial(&encode(&Message::Cancel { frame })));
+        assert!(!is_partial(&encode(&Message::NeedInputs { frame })));
         let goodbye = Message::Keeper(KeeperMessage::Goodbye);
         assert!(!is_partial(&encode(&goodbye)) && !is_partial(&[]));
     }

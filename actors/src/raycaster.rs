@@ -16,7 +16,7 @@ use crate::{
     render_queue::{ActiveFrame, FrameKey, RenderQueue},
 };
 use actix::{Actor, Handler, Recipient, SyncContext, dev::SendError};
-use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job};
+use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderedJob};
 use brickmesh_topology::BrickIndex;
 use std::{
     collections::BTreeMap,
@@ -158,27 +158,29 @@ impl Raycaster {
             brick: planned.brick,
             error,
         };
-        let device = self.device.get().map_err(failed)?;
-        if self.scene_of.as_ref() != Some(&frame.key) {
-            self.scene_of = None;
-            device.set_scene(&frame.scene).map_err(failed)?;
-            self.scene_of = Some(frame.key.clone());
-        }
-        let rendered = device.render(&Job {
+        let data_set = frame.scene.data_set;
+        let of_device = Job {
             brick: planned.brick,
             owned: planned.owned,
             rect: planned.rect,
-        });
-        let rendered = rendered.map_err(failed)?;
+        };
+        let kept = self.queue.kept().take(&frame.key, data_set, &of_device);
+        let is_kept = kept.is_some();
+        let rendered = match kept {
+            Some(rendered) => rendered,
+            None => self.render(frame, &of_device).map_err(failed)?,
+        };
         let measured_micros = rendered.elapsed_micros;
         tracing::trace!(
             job,
             brick = planned.brick.0,
             micros = measured_micros,
+            is_kept,
             "rendered"
         );
         let mut outputs = Vec::new();
-        frame.work().job_done(job, measured_micros, &mut outputs);
+        let spent_micros = if is_kept { 0 } else { measured_micros };
+        frame.work().job_done(job, spent_micros, &mut outputs);
         frame.carry_out(outputs, &self.outbox);
         let parcels = self.parcels.entry(frame.key.clone()).or_default();
         parcels.add_time(JobTime {
@@ -189,11 +191,23 @@ impl Raycaster {
         let ended = (parcels.runs).add(&frame.plan, index, &rendered.image, is_next_here);
         parcels.add(ended, |tile| frame.plan.tiles[tile].compositor);
         let full = parcels.take_full();
+        (self.queue.kept()).put(&frame.key, data_set, of_device, rendered);
         send(&self.outbox, frame, full);
         if frame.work().has_jobs() {
             return Ok(());
         }
         send_all(&self.outbox, frame, parcels)
+    }
+
+    /// Renders a job on the device.
+    fn render(&mut self, frame: &ActiveFrame, job: &Job) -> Result<RenderedJob, DeviceError> {
+        let device = self.device.get()?;
+        if self.scene_of.as_ref() != Some(&frame.key) {
+            self.scene_of = None;
+            device.set_scene(&frame.scene)?;
+            self.scene_of = Some(frame.key.clone());
+        }
+        device.render(job)
     }
 
     /// Sends what waited for a job which was stolen since, and forgets the frames that nobody

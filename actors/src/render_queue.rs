@@ -5,6 +5,7 @@
 
 use crate::{
     bus::Lane,
+    kept_images::KeptImages,
     messages::{FrameId, Message, StealNote},
     outbox::Outbox,
 };
@@ -98,11 +99,19 @@ impl ActiveFrame {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub struct RenderQueue(Arc<Mutex<VecDeque<Arc<ActiveFrame>>>>);
+pub struct RenderQueue {
+    frames: Arc<Mutex<VecDeque<Arc<ActiveFrame>>>>,
+    kept: Arc<Mutex<KeptImages>>,
+}
 
 impl RenderQueue {
     fn frames(&self) -> MutexGuard<'_, VecDeque<Arc<ActiveFrame>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was rendered of the frames under way.
+    pub fn kept(&self) -> MutexGuard<'_, KeptImages> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a frame as the youngest.

@@ -20,12 +20,14 @@ use actix::{Actor, Context, Handler, Recipient, ResponseFuture};
 use brickmesh_topology::{
     Digest, Manifest, PeerId, TransferFunction, View,
     cost_table::CostTable,
-    frame_plan::{FramePlan, PlanInputs, PlanRules},
+    frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
     keeper::FrameTimes,
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
-    taking_part::{Candidate, WAIT_MICROS_MAX, attempt_micros, must_wait, taking_part},
+    taking_part::{
+        Candidate, WAIT_MICROS_MAX, attempt_micros, must_wait, rest_micros, taking_part,
+    },
 };
 use pending::{Pending, Run, finish};
 use std::{
@@ -139,6 +141,11 @@ impl Requester {
         let Some(mut p) = self.pending.remove(&number) else {
             return;
         };
+        if let Some(left) = p.rests() {
+            p.wake(ctx, left, move |s, ctx| s.begin(number, ctx));
+            self.pending.insert(number, p);
+            return;
+        }
         match self.plan(&mut p) {
             Ok(run) => {
                 p.run = Some(run);
@@ -173,7 +180,10 @@ impl Requester {
             return Err(nobody);
         }
         let roster = Roster::new(part.into_iter().map(with_speed));
-        let costs = self.costs.get(&p.ask.data_set).cloned().unwrap_or_default();
+        let costs = match &p.first {
+            Some((_, costs)) => costs.clone(),
+            None => self.costs.get(&p.ask.data_set).cloned().unwrap_or_default(),
+        };
         let start = Instant::now();
         let visible = self.visibility.cells(manifest, &p.ask.transfer);
         let inputs = PlanInputs {
@@ -184,6 +194,10 @@ impl Requester {
             roster: &roster,
             costs: &costs,
             rules: &p.ask.rules,
+            earlier: p.first.as_ref().map(|(roster, _)| Earlier {
+                roster,
+                rendered: &p.rendered,
+            }),
         };
         let plan =
             FramePlan::derive(&inputs).map_err(|e| FrameError::Plan { why: e.to_string() })?;
@@ -205,16 +219,14 @@ impl Requester {
             self.deliver(number);
             return;
         }
+        let inputs = p.inputs(&request, run);
         for peer in &run.plan.peers {
             let sent = self.sent.entry(peer.clone()).or_default();
-            let inputs = [
-                (request.roster, Message::Roster(run.roster.clone())),
-                (request.costs, Message::Costs(run.costs.clone())),
-            ];
-            for (digest, message) in inputs {
-                if !sent.contains(&digest) {
-                    self.outbox.send_or_log(peer, Lane::Control, message);
-                    sent.push(digest);
+            for (digest, message) in &inputs {
+                if !sent.contains(digest) {
+                    self.outbox
+                        .send_or_log(peer, Lane::Control, message.clone());
+                    sent.push(*digest);
                 }
             }
             let forget = sent.len().saturating_sub(SENT_MAX);
@@ -300,6 +312,7 @@ impl Requester {
                 why.clone_into(&mut p.why);
                 if !is_lost {
                     p.failed += 1;
+                    p.rest(Duration::from_micros(rest_micros(p.failed)));
                     self.tell_late(&without);
                 }
                 self.again(frame, without, ctx);
@@ -332,7 +345,8 @@ impl Requester {
         p.attempt += 1;
         p.without.peers.extend(without);
         if let Some(run) = p.run.take() {
-            self.cancel(&run.plan, frame);
+            let plan = p.goes_on_from(run);
+            self.cancel(&plan, frame, false);
         }
         self.begin(frame.number, ctx);
     }
@@ -342,7 +356,7 @@ impl Requester {
             return;
         };
         if let Some(run) = &p.run {
-            self.cancel(&run.plan, p.frame(number));
+            self.cancel(&run.plan, p.frame(number), true);
         }
         let error = FrameError::GaveUp {
             number,
@@ -353,11 +367,12 @@ impl Requester {
         p.finish(Err(error));
     }
 
-    /// Tells all peers of a plan, also those that were late, that an attempt is over.
-    fn cancel(&self, plan: &FramePlan, frame: FrameId) {
+    /// Tells all peers of a plan, also those that were late, that an attempt is over; `is_over`: the
+    /// frame is, too.
+    fn cancel(&self, plan: &FramePlan, frame: FrameId, is_over: bool) {
         for peer in &plan.peers {
             self.outbox
-                .send_or_log(peer, Lane::Control, Message::Cancel { frame });
+                .send_or_log(peer, Lane::Control, Message::Cancel { frame, is_over });
         }
     }
 
@@ -369,7 +384,7 @@ impl Requester {
         let Some(run) = p.run.take() else {
             return;
         };
-        self.cancel(&run.plan, p.frame(number));
+        self.cancel(&run.plan, p.frame(number), true);
         self.learn(&p.ask, &run);
         let stats = FrameStats {
             number,
@@ -526,12 +541,9 @@ impl Requester {
         let Some((request, run)) = p.request(frame).zip(p.run.as_ref()) else {
             return;
         };
-        let all = [
-            Message::Roster(run.roster.clone()),
-            Message::Costs(run.costs.clone()),
-            Message::Frame(Box::new(request)),
-        ];
-        all.into_iter()
+        let inputs = p.inputs(&request, run);
+        let all = inputs.into_iter().map(|(_, message)| message);
+        all.chain([Message::Frame(Box::new(request))])
             .for_each(|m| self.outbox.send_or_log(peer, Lane::Control, m));
     }
 

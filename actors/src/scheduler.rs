@@ -17,7 +17,7 @@ use brickmesh_shaders::Scene;
 use brickmesh_topology::{
     Digest, Manifest, PeerId,
     cost_table::CostTable,
-    frame_plan::{FramePlan, PlanInputs},
+    frame_plan::{Earlier, FramePlan, PlanInputs},
     roster::Roster,
     stealing::{StealOutput, Work},
 };
@@ -125,18 +125,19 @@ impl Scheduler {
 
     fn start(&mut self, requester: &PeerId, request: &FrameRequest) {
         let frame = request.frame;
-        let inputs = self
-            .rosters
-            .get(request.roster)
-            .zip(self.costs.get(request.costs));
+        let first = request.earlier.as_ref().map(|e| e.roster);
+        let first = first.unwrap_or(request.roster);
+        let rosters = self.rosters.get(request.roster);
+        let rosters = rosters.zip(self.rosters.get(first));
+        let inputs = rosters.zip(self.costs.get(request.costs));
         let answer = match (self.data_sets.get(&request.data_set), inputs) {
             (None, _) => {
                 let why = format!("data set {} is not known here", request.data_set.short());
                 Some(Message::FrameFailed { frame, why })
             }
             (_, None) => Some(Message::NeedInputs { frame }),
-            (Some(manifest), Some((roster, costs))) => {
-                match plan(request, manifest, roster, costs, &mut self.visibility) {
+            (Some(manifest), Some((rosters, costs))) => {
+                match plan(request, manifest, rosters, costs, &mut self.visibility) {
                     Ok((scene, plan)) => {
                         self.run(requester, request, scene, plan);
                         None
@@ -221,11 +222,12 @@ impl Scheduler {
     }
 }
 
-/// Checks a request and derives its plan; the error is for people.
+/// Checks a request and derives its plan, for a roster and that of the frame's first attempt; the
+/// error is for people.
 fn plan(
     request: &FrameRequest,
     manifest: &Manifest,
-    roster: &Roster,
+    (roster, first): (&Roster, &Roster),
     costs: &CostTable,
     visibility: &mut Visibility,
 ) -> Result<(Scene, FramePlan), String> {
@@ -237,9 +239,10 @@ fn plan(
             request.step
         ));
     }
-    roster
-        .validate(manifest.grid().brick_count())
-        .map_err(|e| e.to_string())?;
+    for roster in [roster, first] {
+        let bricks = manifest.grid().brick_count();
+        roster.validate(bricks).map_err(|e| e.to_string())?;
+    }
     costs.validate(manifest.grid()).map_err(|e| e.to_string())?;
     let visible = visibility.cells(manifest, &request.transfer);
     let inputs = PlanInputs {
@@ -250,6 +253,10 @@ fn plan(
         roster,
         costs,
         rules: &request.rules,
+        earlier: request.earlier.as_ref().map(|e| Earlier {
+            roster: first,
+            rendered: &e.rendered,
+        }),
     };
     let plan = FramePlan::derive(&inputs).map_err(|e| e.to_string())?;
     Ok((request.scene(manifest), plan))
@@ -292,6 +299,7 @@ impl Handler<SchedulerInput> for Scheduler {
             }
             SchedulerInput::Lost(peer) => {
                 self.lost(&peer);
+                self.queue.kept().forget(&peer, None);
                 self.forget(peer, None);
             }
             SchedulerInput::Said(from, Message::Steal(note)) => self.steal(&from, &note),
@@ -303,8 +311,11 @@ impl Handler<SchedulerInput> for Scheduler {
                 self.costs.put(costs.digest(), costs.memory_bytes(), costs);
             }
             SchedulerInput::Said(from, Message::Frame(request)) => self.start(&from, &request),
-            SchedulerInput::Said(from, Message::Cancel { frame }) => {
+            SchedulerInput::Said(from, Message::Cancel { frame, is_over }) => {
                 self.queue.drop_frames(|key| *key == (from.clone(), frame));
+                if is_over {
+                    self.queue.kept().forget(&from, Some(frame.number));
+                }
                 self.forget(from, Some(frame));
             }
             SchedulerInput::Said(from, _) => {

@@ -417,6 +417,7 @@ fn plan(
         roster,
         costs,
         rules: &request.rules,
+        earlier: None,
     };
     let plan = FramePlan::derive(&inputs).unwrap();
     let whole = request.view.rect();

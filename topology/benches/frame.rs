@@ -69,6 +69,7 @@ fn plans(c: &mut Criterion) {
                 roster: &roster,
                 costs,
                 rules: &rules,
+                earlier: None,
             })
             .expect("a plan")
         };

@@ -4,7 +4,8 @@
 //!
 //! Inputs: the manifest (grid, value ranges), view, transfer function, the roster snapshot (what
 //! each peer really holds, how fast it is), the cost table (trees and costs of the last frame),
-//! the rules. Not here: stealing, which departs from the plan while the frame runs.
+//! the rules. A frame that is asked for again has the jobs that it had before, and what was rendered of
+//! them stays where it is ([`Earlier`]). Not here: stealing, which departs from the plan while the frame runs.
 //!
 //! Source: Frey, Ertl 2011, section 5, and what its future work asks for.
 
@@ -81,6 +82,18 @@ pub struct PlanInputs<'a> {
     pub costs: &'a CostTable,
     /// How to plan.
     pub rules: &'a PlanRules,
+    /// Of a frame that is asked for again, what was done in earlier attempts.
+    pub earlier: Option<Earlier<'a>>,
+}
+
+/// What was done for a frame before it was asked for again.
+#[derive(Clone, Copy, Debug)]
+pub struct Earlier<'a> {
+    /// The roster of the first attempt: its jobs are cut for that, so that they stay the same.
+    pub roster: &'a Roster,
+    /// Who has rendered which job, and may have its pixels still. Those that do not take part any more,
+    /// or do not hold the brick, count for nothing.
+    pub rendered: &'a BTreeMap<u32, PeerId>,
 }
 
 /// A job of a frame.
@@ -98,6 +111,20 @@ pub struct PlannedJob {
     pub estimate_micros: u64,
     /// Index of the peer that renders it, in the roster; `None`: nobody holds the brick.
     pub renderer: Option<usize>,
+    /// Its renderer has rendered it in an earlier attempt.
+    pub is_rendered: bool,
+}
+
+impl PlannedJob {
+    /// What it is expected to cost in this attempt, microseconds on a device of speed 1.
+    #[must_use]
+    pub fn cost_micros(&self) -> u64 {
+        if self.is_rendered {
+            0
+        } else {
+            self.estimate_micros
+        }
+    }
 }
 
 /// The plan of a frame.
@@ -131,17 +158,34 @@ impl FramePlan {
     /// [`NotSeparable`] cannot happen for the leaves of a grid's trees; it is passed on, not
     /// hidden.
     pub fn derive(inputs: &PlanInputs<'_>) -> Result<Self, NotSeparable> {
-        let holders = holders_by_brick(inputs);
-        let trees = trees(inputs, &holders);
-        let jobs = front_to_back_jobs(inputs, visible_jobs(inputs, &trees))?;
-        let scheduled: Vec<ScheduledJob> = jobs
+        let holders = holders_by_brick(inputs.manifest, inputs.roster);
+        let trees = match inputs.earlier {
+            Some(Earlier { roster, .. }) => {
+                trees(inputs, roster, &holders_by_brick(inputs.manifest, roster))
+            }
+            None => trees(inputs, inputs.roster, &holders),
+        };
+        let mut jobs = front_to_back_jobs(inputs, visible_jobs(inputs, &trees))?;
+        let (peers, speeds) = peers_and_speeds(inputs.roster);
+        let mut scheduled: Vec<ScheduledJob> = jobs
             .iter()
             .map(|j| ScheduledJob {
                 cost_micros: j.estimate_micros,
                 holders: holders[j.brick.0 as usize].clone(),
             })
             .collect();
-        let (peers, speeds) = peers_and_speeds(inputs.roster);
+        let rendered = inputs.earlier.map(|e| e.rendered);
+        for (&job, peer) in rendered.into_iter().flatten() {
+            let index = job as usize;
+            if let Some((job, scheduled)) = jobs.get_mut(index).zip(scheduled.get_mut(index))
+                && let Ok(by) = peers.binary_search(peer)
+                && scheduled.holders.contains(&by)
+            {
+                job.is_rendered = true;
+                scheduled.cost_micros = job.cost_micros();
+                scheduled.holders = vec![by];
+            }
+        }
         let mut schedule = inputs.rules.scheduler.schedule(&scheduled, &speeds);
         let mut tiles = tiles(inputs.view.rect(), peers.len());
         let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
@@ -149,7 +193,6 @@ impl FramePlan {
         if inputs.rules.lengthen_runs {
             lengthen_runs(&scheduled, &tile_jobs, &mut tiles, &mut schedule, &speeds);
         }
-        let mut jobs = jobs;
         for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
             job.renderer = renderer;
         }
@@ -260,9 +303,9 @@ impl FramePlan {
 }
 
 /// Indices of the peers that hold each brick, ascending.
-fn holders_by_brick(inputs: &PlanInputs<'_>) -> Vec<Vec<usize>> {
-    let mut holders = vec![Vec::new(); inputs.manifest.grid().brick_count() as usize];
-    for (d, entry) in inputs.roster.entries().iter().enumerate() {
+fn holders_by_brick(manifest: &Manifest, roster: &Roster) -> Vec<Vec<usize>> {
+    let mut holders = vec![Vec::new(); manifest.grid().brick_count() as usize];
+    for (d, entry) in roster.entries().iter().enumerate() {
         for brick in entry.bricks.iter() {
             if let Some(of_brick) = holders.get_mut(brick.0 as usize) {
                 of_brick.push(d);
@@ -272,8 +315,13 @@ fn holders_by_brick(inputs: &PlanInputs<'_>) -> Vec<Vec<usize>> {
     holders
 }
 
-/// The trees of all visible bricks: last costs, predicted, split and merged.
-fn trees(inputs: &PlanInputs<'_>, holders: &[Vec<usize>]) -> BTreeMap<BrickIndex, JobTree> {
+/// The trees of all visible bricks: last costs, predicted, split and merged for this roster, with its
+/// holders by brick.
+fn trees(
+    inputs: &PlanInputs<'_>,
+    roster: &Roster,
+    holders: &[Vec<usize>],
+) -> BTreeMap<BrickIndex, JobTree> {
     let (manifest, rules) = (inputs.manifest, inputs.rules);
     let (grid, volume) = (manifest.grid(), manifest.volume());
     let counter =
@@ -302,7 +350,7 @@ fn trees(inputs: &PlanInputs<'_>, holders: &[Vec<usize>]) -> BTreeMap<BrickIndex
         .flat_map(JobTree::leaf_values)
         .fold(0_u64, |sum, l| sum.saturating_add(l.cost_micros));
     let copies = trees.keys().map(|b| holders[b.0 as usize].len());
-    let devices = inputs.roster.entries().len();
+    let devices = roster.entries().len();
     let view = volume
         .grid_from_world()
         .transform_vector3(inputs.view.forward);
@@ -338,6 +386,7 @@ fn visible_jobs(inputs: &PlanInputs<'_>, trees: &BTreeMap<BrickIndex, JobTree>) 
                     leaf: index,
                     estimate_micros: leaf.cost_micros,
                     renderer: None,
+                    is_rendered: false,
                 });
             }
         }

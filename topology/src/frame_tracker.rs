@@ -288,6 +288,7 @@ mod tests {
             leaf: 0,
             estimate_micros: 1,
             renderer,
+            is_rendered: false,
         };
         let tile = |x, compositor| Tile {
             rect: rect(x),

@@ -21,7 +21,11 @@
 //! thief holds, receiver-initiated ([`StealMessage::Ask`]) and sender-initiated
 //! ([`StealMessage::Offer`]).
 
-use crate::{frame_plan::FramePlan, prediction::Work as Done, schedule::cost_on};
+use crate::{
+    frame_plan::{FramePlan, PlannedJob},
+    prediction::Work as Done,
+    schedule::cost_on,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -87,7 +91,7 @@ pub enum StealOutput {
 pub struct Work {
     me: usize,
     steal: bool,
-    /// Cost of each job of the plan on a device of speed 1.
+    /// What each job of the plan still costs on a device of speed 1.
     costs: Vec<u64>,
     holders: Arc<Vec<Vec<usize>>>,
     /// Who was to render each job.
@@ -121,7 +125,7 @@ impl Work {
         Self {
             me,
             steal: steal && plan.peers.len() > 1,
-            costs: plan.jobs.iter().map(|j| j.estimate_micros).collect(),
+            costs: plan.jobs.iter().map(PlannedJob::cost_micros).collect(),
             holders: Arc::clone(&plan.holders),
             renderers: plan.jobs.iter().map(|j| j.renderer).collect(),
             speeds: plan.speeds.clone(),

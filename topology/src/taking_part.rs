@@ -5,6 +5,8 @@
 use crate::{brick_set::BrickSet, peer::PeerId, roster::RosterEntry};
 use std::collections::BTreeSet;
 
+/// First rest of a frame that failed twice, see [`rest_micros`].
+const REST_MICROS: u64 = 200_000;
 /// An attempt's time, besides what its schedule expects, where costs were measured.
 const ATTEMPT_MICROS: u64 = 750_000;
 /// The same where nothing was measured yet, so that nobody knows what to expect.
@@ -71,6 +73,17 @@ pub fn attempt_micros(
         ATTEMPT_UNKNOWN_MICROS + MAKESPANS_UNKNOWN * (own + ahead)
     };
     once << doublings.min(8)
+}
+
+/// How long a frame rests before it is asked for again, after `failed` attempts in which somebody
+/// failed, microseconds. The first time it does not; if they all fail at once, something is amiss
+/// that takes its time, as connections that are just made anew.
+#[must_use]
+pub fn rest_micros(failed: u32) -> u64 {
+    match failed {
+        0 | 1 => 0,
+        _ => REST_MICROS << (failed - 2).min(4),
+    }
 }
 
 /// The peers of a frame's next attempt, among `candidates`: without those that failed, and such
@@ -229,6 +242,15 @@ mod tests {
         assert_eq!(left_out.blame(&a, &b), &b);
         assert_eq!(left_out.blame(&c, &b), &b);
         assert_eq!(left_out.blame(&a, &c), &a);
+    }
+
+    #[test]
+    fn frames_that_fail_and_fail_rest_longer_and_longer() {
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(rest_micros),
+            [0, 0, 200_000, 400_000, 800_000]
+        );
+        assert_eq!(rest_micros(u32::MAX), 3_200_000);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use brickmesh_topology::{
     brick_set::BrickSet,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
-    frame_plan::{FramePlan, PlanInputs, PlanRules},
+    frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
     manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
     prediction::Prediction,
     roster::{Roster, RosterEntry},
@@ -107,6 +107,16 @@ impl Scene {
     }
 
     fn plan_with(&self, view: &View, costs: &CostTable, entries: Vec<RosterEntry>) -> FramePlan {
+        self.plan_again(view, costs, entries, None)
+    }
+
+    fn plan_again(
+        &self,
+        view: &View,
+        costs: &CostTable,
+        entries: Vec<RosterEntry>,
+        earlier: Option<Earlier<'_>>,
+    ) -> FramePlan {
         FramePlan::derive(&PlanInputs {
             manifest: &self.manifest,
             view,
@@ -115,6 +125,7 @@ impl Scene {
             roster: &Roster::new(entries),
             costs,
             rules: &self.rules,
+            earlier,
         })
         .unwrap()
     }
@@ -157,6 +168,54 @@ fn a_dear_brick_is_cut_and_shared_by_its_holders_and_merged_when_cheap() {
     scene.rules.split = false;
     let whole = scene.plan(&view(0.3, 1.0), &third);
     assert_eq!(whole.jobs.iter().filter(|j| j.brick == dear).count(), 1);
+}
+
+#[test]
+fn a_further_attempt_has_the_same_jobs_and_what_is_rendered_stays_where_it_is() {
+    let scene = Scene::new(&opaque(), [SPEED_ONE; 5]);
+    let view = view(0.3, 1.0);
+    let whole = scene.plan(&view, &CostTable::default());
+    let table = scene.after(&whole, &CostTable::default(), |_| 20_000);
+    let first = scene.plan(&view, &table);
+    let dead = PeerId::new("peer-2");
+    let by = |plan: &FramePlan, j: usize| plan.jobs[j].renderer.map(|r| plan.peers[r].clone());
+    let mut rendered: BTreeMap<u32, PeerId> = (0..)
+        .zip(0..first.jobs.len())
+        .map(|(job, j)| (job, by(&first, j).unwrap()))
+        .collect();
+    // One is not done yet, and two are claimed by who cannot have done them.
+    let of = |peer: &str| rendered.iter().find(|(_, p)| **p == PeerId::new(peer));
+    let (open, lie) = (*of("peer-0").unwrap().0, *of("peer-1").unwrap().0);
+    rendered.remove(&open);
+    rendered.insert(lie, PeerId::new("nobody"));
+    rendered.insert(u32::MAX, PeerId::new("peer-1"));
+    let mut entries = scene.entries.clone();
+    entries.retain(|e| e.peer != dead);
+    let earlier = Earlier {
+        roster: &Roster::new(scene.entries.clone()),
+        rendered: &rendered,
+    };
+    let again = scene.plan_again(&view, &table, entries, Some(earlier));
+    assert_eq!(again.jobs.len(), first.jobs.len());
+    let mut left = 0;
+    for (j, job) in again.jobs.iter().enumerate() {
+        assert_eq!(
+            (job.owned, job.rect),
+            (first.jobs[j].owned, first.jobs[j].rect)
+        );
+        let is_open = [open, lie].contains(&u32::try_from(j).unwrap());
+        if is_open || by(&first, j) == Some(dead.clone()) {
+            assert!(!job.is_rendered);
+            assert_ne!(by(&again, j), Some(dead.clone()));
+            left += job.estimate_micros;
+        } else {
+            assert!(job.is_rendered);
+            assert_eq!(by(&again, j), by(&first, j));
+        }
+    }
+    let loads: u64 = again.schedule.loads_micros.iter().sum();
+    assert_eq!(loads, left);
+    assert!(again.schedule.makespan_micros * 2 < first.schedule.makespan_micros);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! A frame that was asked for and is not there yet.
 
 use super::{AskFrame, Frame, FrameError, JobStats, Requester};
-use crate::messages::{FrameId, FrameRequest};
+use crate::messages::{EarlierWork, FrameId, FrameRequest, Message};
 use actix::{AsyncContext, Context, SpawnHandle};
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    PeerId, PixelRect, cost_table::CostTable, frame_plan::FramePlan, frame_tracker::FrameTracker,
-    inquiry::Inquiry, roster::Roster, taking_part::LeftOut,
+    Digest, PeerId, PixelRect, cost_table::CostTable, frame_plan::FramePlan,
+    frame_tracker::FrameTracker, inquiry::Inquiry, roster::Roster, taking_part::LeftOut,
 };
 use std::{
     collections::BTreeMap,
@@ -24,6 +24,12 @@ pub(super) struct Pending {
     pub(super) attempt: u32,
     /// Attempts in which somebody failed.
     pub(super) failed: u32,
+    /// It is not asked for again before.
+    rests_until: Option<Instant>,
+    /// Of the first attempt that was made and failed: all others have the same jobs.
+    pub(super) first: Option<(Roster, CostTable)>,
+    /// Who has rendered which of them.
+    pub(super) rendered: BTreeMap<u32, PeerId>,
     /// The current attempt; `None`: nobody could take part.
     pub(super) run: Option<Run>,
     pub(super) schedule_micros: u64,
@@ -57,6 +63,9 @@ impl Pending {
             without: LeftOut::default(),
             attempt: 0,
             failed: 0,
+            rests_until: None,
+            first: None,
+            rendered: BTreeMap::new(),
             run: None,
             schedule_micros: 0,
             bytes: 0,
@@ -86,7 +95,41 @@ impl Pending {
             roster: run.roster.digest(),
             costs: run.costs.digest(),
             rules: self.ask.rules,
+            earlier: self.first.as_ref().map(|(roster, _)| EarlierWork {
+                roster: roster.digest(),
+                rendered: self.rendered.clone(),
+            }),
         })
+    }
+
+    /// What a request names.
+    pub(super) fn inputs(&self, request: &FrameRequest, run: &Run) -> Vec<(Digest, Message)> {
+        let first = request.earlier.as_ref().zip(self.first.as_ref());
+        let first = first.map(|(e, (roster, _))| (e.roster, Message::Roster(roster.clone())));
+        let both = [
+            (request.roster, Message::Roster(run.roster.clone())),
+            (request.costs, Message::Costs(run.costs.clone())),
+        ];
+        first.into_iter().chain(both).collect()
+    }
+
+    /// It is not asked for again for so long.
+    pub(super) fn rest(&mut self, time: Duration) {
+        self.rests_until = Instant::now().checked_add(time);
+    }
+
+    /// How long it still rests.
+    pub(super) fn rests(&self) -> Option<Duration> {
+        let left = self.rests_until?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Notes what was done in an attempt that is over, and returns its plan.
+    pub(super) fn goes_on_from(&mut self, run: Run) -> FramePlan {
+        let done = run.measured.into_iter().map(|(job, (by, _))| (job, by));
+        self.rendered.extend(done);
+        self.first.get_or_insert((run.roster, run.costs));
+        run.plan
     }
 
     /// Has something done after a time, in place of what was to be done before.

@@ -213,6 +213,7 @@ impl Cluster {
             roster: &roster,
             costs: &self.costs,
             rules: &self.rules,
+            earlier: None,
         });
         let plan = plan.map_err(|e| field("volume", e, "its jobs must have an order"))?;
         Ok(Some(Attempt::new(

@@ -2,7 +2,8 @@
 
 use super::mutation::{mutate, one_of, pick};
 use brickmesh_actors::messages::{
-    FrameId, FrameRequest, JobTime, Message, Partial, Pixels, StealNote, TilePart, encode,
+    EarlierWork, FrameId, FrameRequest, JobTime, Message, Partial, Pixels, StealNote, TilePart,
+    encode,
 };
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
@@ -18,7 +19,7 @@ use brickmesh_topology::{
     seeded::Seeded,
     stealing::StealMessage,
 };
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// Values in MessagePack that nobody expects: numbers of every width, and lengths that lie.
 const VALUES: [&[u8]; 18] = [
@@ -118,6 +119,11 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
     ]
 }
 
+fn cancel(frame: FrameId) -> Message {
+    let is_over = true;
+    Message::Cancel { frame, is_over }
+}
+
 fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Message> {
     let requester = "mallory".to_owned();
     let steal = |message| {
@@ -137,7 +143,7 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
     vec![
         Message::Frame(Box::new(request(manifest))),
         Message::NeedInputs { frame },
-        Message::Cancel { frame },
+        cancel(frame),
         Message::Partial(Box::new(Partial {
             requester: requester.clone(),
             frame,
@@ -213,6 +219,10 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
         roster: roster(manifest).digest(),
         costs: costs(manifest).digest(),
         rules: PlanRules::default(),
+        earlier: Some(EarlierWork {
+            roster: roster(manifest).digest(),
+            rendered: BTreeMap::from([(0, PeerId::new("a")), (3, PeerId::new("nobody"))]),
+        }),
     }
 }
 

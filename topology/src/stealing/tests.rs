@@ -26,6 +26,7 @@ fn plan(peers: usize, raw: &[Raw]) -> FramePlan {
         leaf: 0,
         estimate_micros: r.0,
         renderer: Some(r.1),
+        is_rendered: false,
     };
     let names = ["a", "b", "c", "d", "e", "f"];
     scripted(

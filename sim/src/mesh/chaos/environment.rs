@@ -5,12 +5,10 @@ use super::{
     network::Network,
     notes::{Note, Who},
     oracle::Oracle,
-    plans::{Planned, Plans},
+    plans::{Asked, Planned, Plans},
     queue::{Event, Queue},
 };
-use brickmesh_topology::{
-    Digest, PeerId, cost_table::CostTable, frame_plan::PlanRules, roster::Roster,
-};
+use brickmesh_topology::{PeerId, frame_plan::PlanRules};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// See the module.
@@ -81,13 +79,8 @@ impl Environment {
         self.queue.push(time, None, event);
     }
 
-    /// The plan of a view, a roster and a cost table, each with its digest.
-    pub(super) fn derive(
-        &mut self,
-        view: usize,
-        roster: (Digest, &Roster),
-        costs: (Digest, &CostTable),
-    ) -> Option<Arc<Planned>> {
-        self.plans.derive(view, roster, costs, &mut self.oracle)
+    /// The plan of what is asked for.
+    pub(super) fn derive(&mut self, asked: &Asked<'_>) -> Option<Arc<Planned>> {
+        self.plans.derive(asked, &mut self.oracle)
     }
 }

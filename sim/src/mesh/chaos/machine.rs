@@ -124,8 +124,12 @@ impl Machine {
                 env.later(ASK_AGAIN_MICROS, self.me, Event::AskAgain(self.me));
             }
             Event::Rendered {
-                key, job, micros, ..
-            } => self.rendering.rendered(env, key, job, micros),
+                key,
+                job,
+                micros,
+                is_kept,
+                ..
+            } => self.rendering.rendered(env, key, job, (micros, is_kept)),
             Event::Loaded { brick, is_true, .. } => self.loaded(env, brick, is_true),
             Event::Deadline(frame) => {
                 if let Some(viewer) = &mut self.viewer {
@@ -165,8 +169,11 @@ impl Machine {
                 let (rendering, compositing) = (&mut self.rendering, &mut self.compositing);
                 rendering.start(env, compositing, from, &request, self.is_open);
             }
-            Note::Cancel(frame) => {
+            Note::Cancel(frame, is_over) => {
                 self.rendering.forget(from, Some(frame));
+                if is_over {
+                    self.rendering.over(from, frame.number);
+                }
                 self.compositing.forget(from, Some(frame));
             }
             Note::Steal(key, plan, message) => {

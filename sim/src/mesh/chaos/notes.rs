@@ -2,10 +2,10 @@
 //! pixels and voxels.
 
 use brickmesh_topology::{
-    BrickIndex, Digest, cost_table::CostTable, keeper::KeeperMessage, roster::Roster,
+    BrickIndex, Digest, PeerId, cost_table::CostTable, keeper::KeeperMessage, roster::Roster,
     stealing::StealMessage,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Index of a machine.
 pub(super) type Who = usize;
@@ -20,14 +20,19 @@ pub(super) struct FrameId {
 /// Who asked, and which of its frames.
 pub(super) type FrameKey = (Who, FrameId);
 
+/// Of a frame that is asked for again: the roster of its first attempt, and who has rendered which
+/// job.
+pub(super) type EarlierWork = (Digest, Arc<BTreeMap<u32, PeerId>>);
+
 /// Asks for a frame.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) frame: FrameId,
     /// Index of the view.
     pub(super) view: usize,
     pub(super) roster: Digest,
     pub(super) costs: Digest,
+    pub(super) earlier: Option<EarlierWork>,
 }
 
 /// In place of a job's pixels: where they come from.
@@ -68,7 +73,8 @@ pub(super) enum Note {
     Costs(Digest, Arc<CostTable>),
     Frame(Request),
     NeedInputs(FrameId),
-    Cancel(FrameId),
+    /// An attempt is over; whether the frame is, too.
+    Cancel(FrameId, bool),
     Partial(Arc<Partial>),
     /// Jobs with their times, microseconds.
     JobsDone(FrameId, Digest, Arc<[(u32, u64)]>),
@@ -123,7 +129,7 @@ impl Note {
             Self::Costs(digest, _) => 33 | first(digest),
             Self::Frame(request) => frame(34, &request.frame, 0),
             Self::NeedInputs(f) => frame(35, f, 0),
-            Self::Cancel(f) => frame(36, f, 0),
+            Self::Cancel(f, is_over) => frame(36, f, u64::from(*is_over)),
             Self::Partial(p) => frame(37, &p.key.1, p.runs.len() as u64),
             Self::JobsDone(f, _, jobs) => frame(38, f, jobs.len() as u64),
             Self::Steal((_, f), _, _) => frame(39, f, 0),

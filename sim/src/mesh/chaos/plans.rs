@@ -9,7 +9,7 @@ use brickmesh_topology::{
     BrickIndex, Digest, Manifest, View,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
-    frame_plan::{FramePlan, PlanInputs, PlanRules},
+    frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
     roster::Roster,
     seeded::{Seeded, mixed},
 };
@@ -29,8 +29,29 @@ const JOB_MICROS: u64 = 200;
 /// Real load of a machine in the first frame, microseconds, about.
 const LOAD_MICROS: u64 = 12_000;
 
-/// What decides about a plan.
-type Key = (usize, Digest, Digest);
+/// What decides about a plan: view, roster, costs, and in a further attempt the first one's roster and
+/// what was rendered.
+type Key = (usize, Digest, Digest, Option<(Digest, Digest)>);
+
+/// What a machine is asked for, each part with its digest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) view: usize,
+    pub(super) roster: (Digest, &'a Roster),
+    pub(super) costs: (Digest, &'a CostTable),
+    /// The roster of the first attempt, if this is not it, and who has rendered which job.
+    pub(super) earlier: Option<(Digest, Earlier<'a>)>,
+}
+
+impl Asked<'_> {
+    fn key(&self) -> Key {
+        let earlier = self.earlier.map(|(roster, earlier)| {
+            let all = earlier.rendered.iter().map(|(j, p)| format!("{j} {p:?};"));
+            (roster, Digest::of(all.collect::<String>().as_bytes()))
+        });
+        (self.view, self.roster.0, self.costs.0, earlier)
+    }
+}
 
 /// A plan, with what the simulation needs besides.
 #[derive(Debug)]
@@ -94,23 +115,21 @@ impl Plans {
     /// The plan of these inputs; `None` where there is none.
     pub(super) fn derive(
         &mut self,
-        view: usize,
-        roster: (Digest, &Roster),
-        costs: (Digest, &CostTable),
+        asked: &Asked<'_>,
         oracle: &mut Oracle,
     ) -> Option<Arc<Planned>> {
-        let key = (view, roster.0, costs.0);
+        let (view, key) = (asked.view, asked.key());
         let kept = self.kept.iter().find(|(k, _)| *k == key).map(|(_, p)| p);
         if let Some(planned) = kept.map(Arc::clone) {
             if self.draws.below(OWN_DERIVATION) == 0 {
-                let own = self.plan(view, roster.1, costs.1);
+                let own = self.plan(asked);
                 if own.is_none_or(|own| own != planned.plan) {
                     oracle.broken("two machines derived unlike plans from the same inputs");
                 }
             }
             return Some(planned);
         }
-        let plan = self.plan(view, roster.1, costs.1)?;
+        let plan = self.plan(asked)?;
         self.check(&plan, view, oracle);
         let planned = Arc::new(self.planned(plan, view));
         self.kept.push_back((key, Arc::clone(&planned)));
@@ -120,15 +139,16 @@ impl Plans {
         Some(planned)
     }
 
-    fn plan(&self, view: usize, roster: &Roster, costs: &CostTable) -> Option<FramePlan> {
+    fn plan(&self, asked: &Asked<'_>) -> Option<FramePlan> {
         let inputs = PlanInputs {
             manifest: &self.manifest,
-            view: self.views.get(view)?,
+            view: self.views.get(asked.view)?,
             step: STEP,
             visible: &self.visible,
-            roster,
-            costs,
+            roster: asked.roster.1,
+            costs: asked.costs.1,
             rules: &self.rules,
+            earlier: asked.earlier.map(|(_, earlier)| earlier),
         };
         FramePlan::derive(&inputs).ok()
     }

@@ -28,6 +28,8 @@ pub(super) enum Event {
         key: FrameKey,
         job: u32,
         micros: u64,
+        /// It was rendered in an earlier attempt.
+        is_kept: bool,
     },
     Loaded {
         who: Who,

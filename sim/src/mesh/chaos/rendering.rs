@@ -4,13 +4,14 @@ use super::{
     compositing::Compositing,
     environment::Environment,
     notes::{FrameId, FrameKey, Note, Partial, Piece, Request, Run, Who},
-    plans::Planned,
+    plans::{Asked, Planned},
     queue::Event,
 };
 use brickmesh_topology::{
     BrickIndex, Digest,
     brick_set::BrickSet,
     cost_table::CostTable,
+    frame_plan::{Earlier, PlannedJob},
     roster::Roster,
     schedule::SPEED_ONE,
     stealing::{StealMessage, StealOutput, Work},
@@ -44,6 +45,9 @@ pub(super) struct Rendering {
     /// Oldest first.
     frames: VecDeque<Active>,
     seen: VecDeque<FrameKey>,
+    /// What was rendered of frames that may be asked for again, by requester and number: jobs, and
+    /// the time that each took, microseconds.
+    kept: BTreeMap<(Who, u64), Vec<(PlannedJob, u64)>>,
     busy: bool,
     loads: VecDeque<(BrickIndex, bool)>,
 }
@@ -89,6 +93,7 @@ impl Rendering {
             costs: Recent(VecDeque::new()),
             frames: VecDeque::new(),
             seen: VecDeque::new(),
+            kept: BTreeMap::new(),
             busy: false,
             loads: VecDeque::new(),
         }
@@ -113,9 +118,11 @@ impl Rendering {
     ) {
         let frame = request.frame;
         let key = (requester, frame);
-        let inputs = self.rosters.get(request.roster);
+        let first = request.earlier.as_ref().map_or(request.roster, |e| e.0);
+        let rosters = self.rosters.get(request.roster);
+        let inputs = rosters.zip(self.rosters.get(first));
         let inputs = inputs.zip(self.costs.get(request.costs));
-        let (roster, costs) = match inputs {
+        let ((roster, first), costs) = match inputs {
             _ if !is_open => return env.send(self.me, requester, Note::FrameFailed(frame)),
             None => return env.send(self.me, requester, Note::NeedInputs(frame)),
             Some(inputs) => inputs,
@@ -128,8 +135,16 @@ impl Rendering {
         if self.seen.len() > SEEN_MAX {
             self.seen.pop_front();
         }
-        let roster = (request.roster, &*roster);
-        let Some(planned) = env.derive(request.view, roster, (request.costs, &*costs)) else {
+        let asked = Asked {
+            view: request.view,
+            roster: (request.roster, &roster),
+            costs: (request.costs, &costs),
+            earlier: request.earlier.as_ref().map(|(digest, rendered)| {
+                let roster = &*first;
+                (*digest, Earlier { roster, rendered })
+            }),
+        };
+        let Some(planned) = env.derive(&asked) else {
             return env.send(self.me, requester, Note::FrameFailed(frame));
         };
         compositing.expect(env, self.me, key, &planned);
@@ -155,9 +170,31 @@ impl Rendering {
         self.frames.retain(|f| !over(&f.key));
     }
 
+    /// A frame will not be asked for again.
+    pub(super) fn over(&mut self, requester: Who, number: u64) {
+        self.kept.remove(&(requester, number));
+    }
+
+    /// The time that a job took in this attempt at a frame or an earlier one, if it is kept.
+    fn kept_micros(&self, key: FrameKey, job: &PlannedJob) -> Option<u64> {
+        let jobs = self.kept.get(&(key.0, key.1.number))?;
+        let is_same = |k: &PlannedJob| (k.brick, k.owned) == (job.brick, job.owned);
+        let found = jobs.iter().find(|(k, _)| is_same(k));
+        found.map(|&(_, micros)| micros)
+    }
+
+    fn keep(&mut self, key: FrameKey, job: PlannedJob, micros: u64) {
+        let frame = (key.0, key.1.number);
+        self.kept.entry(frame).or_default().push((job, micros));
+        if self.kept.len() > FRAMES_MAX {
+            self.kept.pop_first();
+        }
+    }
+
     /// A peer cannot be reached any more.
     pub(super) fn lost(&mut self, env: &Environment, peer: Who) {
         self.forget(peer, None);
+        self.kept.retain(|(requester, _), _| *requester != peer);
         for frame in &mut self.frames {
             if let Some(index) = frame.planned.plan.index_of(env.name(peer)) {
                 frame.work.lost(index);
@@ -216,12 +253,17 @@ impl Rendering {
         env: &mut Environment,
         key: FrameKey,
         job: u32,
-        measured_micros: u64,
+        (measured_micros, is_kept): (u64, bool),
     ) {
         self.busy = false;
         if let Some(frame) = self.frames.iter_mut().find(|f| f.key == key) {
             env.oracle.rendered(key.1, job, self.me);
-            frame.job_done(env, self.me, job, measured_micros);
+            let spent = if is_kept { 0 } else { measured_micros };
+            frame.job_done(env, self.me, job, (measured_micros, spent));
+            if !is_kept {
+                let planned = frame.planned.plan.jobs[job as usize];
+                self.keep(key, planned, measured_micros);
+            }
         }
         self.go_on(env);
     }
@@ -248,13 +290,25 @@ impl Rendering {
             };
             let index = job as usize;
             let (key, who) = (frame.key, self.me);
-            let brick = frame.planned.plan.jobs[index].brick;
+            let planned = Arc::clone(&frame.planned);
+            let brick = planned.plan.jobs[index].brick;
+            if let Some(micros) = self.kept_micros(key, &planned.plan.jobs[index]) {
+                self.busy = true;
+                let event = Event::Rendered {
+                    who,
+                    key,
+                    job,
+                    micros,
+                    is_kept: true,
+                };
+                return env.later(0, who, event);
+            }
             if !self.bricks.contains(brick) {
                 self.frames.remove(at);
                 env.send(who, key.0, Note::FrameFailed(key.1));
                 continue;
             }
-            let cost = u128::from(frame.planned.real_micros[index]) * u128::from(SPEED_ONE);
+            let cost = u128::from(planned.real_micros[index]) * u128::from(SPEED_ONE);
             let micros = u64::try_from(cost / u128::from(self.speed.max(1))).unwrap_or(u64::MAX);
             self.busy = true;
             env.oracle.renders(who, brick);
@@ -263,6 +317,7 @@ impl Rendering {
                 key,
                 job,
                 micros,
+                is_kept: false,
             };
             return env.later(micros, who, event);
         }
@@ -298,9 +353,11 @@ impl Active {
         render
     }
 
-    fn job_done(&mut self, env: &mut Environment, me: Who, job: u32, measured_micros: u64) {
+    /// `micros`: what the job took, and what it took in this attempt.
+    fn job_done(&mut self, env: &mut Environment, me: Who, job: u32, micros: (u64, u64)) {
+        let (measured_micros, spent_micros) = micros;
         let mut outputs = Vec::new();
-        self.work.job_done(job, measured_micros, &mut outputs);
+        self.work.job_done(job, spent_micros, &mut outputs);
         self.carry_out(env, me, outputs);
         self.times.push((job, measured_micros));
         let piece = Piece {

@@ -4,18 +4,21 @@
 
 use super::{
     environment::Environment,
-    notes::{FrameId, Note, Piece, Request, Who},
-    plans::Planned,
+    notes::{EarlierWork, FrameId, Note, Piece, Request, Who},
+    plans::{Asked, Planned},
     queue::Event,
 };
 use crate::mesh::report::FrameReport;
 use brickmesh_topology::{
     Digest, PeerId,
     cost_table::CostTable,
+    frame_plan::Earlier,
     frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
-    taking_part::{Candidate, LeftOut, WAIT_MICROS_MAX, attempt_micros, must_wait, taking_part},
+    taking_part::{
+        Candidate, LeftOut, WAIT_MICROS_MAX, attempt_micros, must_wait, rest_micros, taking_part,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,15 +59,25 @@ struct Pending {
     attempt: u32,
     /// Attempts in which somebody failed.
     failed: u32,
+    /// It is not asked for again before.
+    rests_until: u64,
+    /// Roster and costs of the first attempt that was made and failed, and who has rendered which of
+    /// its jobs.
+    first: Option<(Named<Roster>, Named<CostTable>)>,
+    rendered: BTreeMap<u32, PeerId>,
     /// `None`: nobody holds anything; it waits.
     running: Option<Attempt>,
 }
 
+/// A value and its digest.
+type Named<T> = (Digest, Arc<T>);
+
 #[derive(Debug)]
 struct Attempt {
     began: u64,
-    roster: (Digest, Arc<Roster>),
-    costs: (Digest, Arc<CostTable>),
+    roster: Named<Roster>,
+    costs: Named<CostTable>,
+    earlier: Option<EarlierWork>,
     planned: Arc<Planned>,
     tracker: FrameTracker,
     tiles: BTreeSet<u32>,
@@ -124,6 +137,9 @@ impl Viewer {
             without: LeftOut::default(),
             attempt: 0,
             failed: 0,
+            rests_until: 0,
+            first: None,
+            rendered: BTreeMap::new(),
             running: None,
         };
         self.pending.insert(number, pending);
@@ -153,6 +169,11 @@ impl Viewer {
             return;
         };
         p.running = None;
+        if let Some(left) = p.rests_until.checked_sub(env.now()).filter(|&l| l > 0) {
+            let attempt = p.attempt;
+            let end = Event::Deadline(FrameId { number, attempt });
+            return env.later(left, self.me, end);
+        }
         let with_speed = |e: &RosterEntry| RosterEntry {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
             ..e.clone()
@@ -170,8 +191,21 @@ impl Viewer {
             return self.finish(env, number, true);
         }
         let roster = (roster.digest(), Arc::new(roster));
-        let costs = (self.costs.digest(), Arc::clone(&self.costs));
-        let Some(planned) = env.derive(p.view, (roster.0, &*roster.1), (costs.0, &*costs.1)) else {
+        let first = p.first.as_ref();
+        let costs = match first {
+            Some((_, costs)) => costs.clone(),
+            None => (self.costs.digest(), Arc::clone(&self.costs)),
+        };
+        let asked = Asked {
+            view: p.view,
+            roster: (roster.0, &roster.1),
+            costs: (costs.0, &costs.1),
+            earlier: first.map(|((digest, roster), _)| {
+                let rendered = &p.rendered;
+                (*digest, Earlier { roster, rendered })
+            }),
+        };
+        let Some(planned) = env.derive(&asked) else {
             env.oracle.broken("no plan could be derived");
             return;
         };
@@ -180,6 +214,7 @@ impl Viewer {
             tracker: FrameTracker::new(&planned.plan, p.failed),
             roster,
             costs,
+            earlier: first.map(|(roster, _)| (roster.0, Arc::new(p.rendered.clone()))),
             planned,
             tiles: BTreeSet::new(),
             measured: BTreeMap::new(),
@@ -203,14 +238,7 @@ impl Viewer {
         for peer in &a.planned.plan.peers {
             let to = env.who(peer);
             let sent = self.sent.entry(to).or_default();
-            let inputs = [
-                (
-                    a.roster.0,
-                    Note::Roster(a.roster.0, Arc::clone(&a.roster.1)),
-                ),
-                (a.costs.0, Note::Costs(a.costs.0, Arc::clone(&a.costs.1))),
-            ];
-            for (digest, note) in inputs {
+            for (digest, note) in p.inputs(a) {
                 if !sent.contains(&digest) {
                     env.send(self.me, to, note);
                     sent.push(digest);
@@ -218,7 +246,7 @@ impl Viewer {
             }
             let forget = sent.len().saturating_sub(SENT_MAX);
             sent.drain(..forget);
-            env.send(self.me, to, Note::Frame(request));
+            env.send(self.me, to, Note::Frame(request.clone()));
         }
         self.set_deadline(env, frame);
     }
@@ -366,8 +394,9 @@ impl Viewer {
                     }
                     self.late.extend(without.iter().cloned());
                 }
-                if let Some(p) = self.pending.get_mut(&frame.number) {
-                    p.failed += u32::from(!is_lost);
+                if let Some(p) = self.pending.get_mut(&frame.number).filter(|_| !is_lost) {
+                    p.failed += 1;
+                    p.rests_until = env.now() + rest_micros(p.failed);
                 }
                 self.again(env, frame, without);
                 false
@@ -380,21 +409,27 @@ impl Viewer {
     }
 
     fn again(&mut self, env: &mut Environment, frame: FrameId, without: BTreeSet<PeerId>) {
-        self.cancel(env, frame);
+        self.cancel(env, frame, false);
         if let Some(p) = self.pending.get_mut(&frame.number) {
+            if let Some(a) = p.running.take() {
+                let peers = &a.planned.plan.peers;
+                let done = a.measured.iter().map(|(&j, m)| (j, peers[m.0].clone()));
+                p.rendered.extend(done);
+                p.first.get_or_insert((a.roster, a.costs));
+            }
             p.without.peers.extend(without);
             p.attempt += 1;
             self.begin(env, frame.number);
         }
     }
 
-    /// Tells all peers of an attempt that it is over.
-    fn cancel(&mut self, env: &mut Environment, frame: FrameId) {
+    /// Tells all peers of an attempt that it is over; `is_over`: the frame is, too.
+    fn cancel(&mut self, env: &mut Environment, frame: FrameId, is_over: bool) {
         let me = self.me;
         if let Some(a) = self.attempt(frame) {
             for peer in &a.planned.plan.peers {
                 let to = env.who(peer);
-                env.send(me, to, Note::Cancel(frame));
+                env.send(me, to, Note::Cancel(frame, is_over));
             }
         }
     }
@@ -422,7 +457,7 @@ impl Viewer {
         let Some((attempt, asked)) = self.pending.get(&number).map(|p| (p.attempt, p.asked)) else {
             return;
         };
-        self.cancel(env, FrameId { number, attempt });
+        self.cancel(env, FrameId { number, attempt }, true);
         let Some(p) = self.pending.remove(&number) else {
             return;
         };
@@ -442,12 +477,12 @@ impl Viewer {
 
     /// The peer lost what was sent to it: all of it goes again.
     fn send_inputs(&mut self, env: &mut Environment, to: Who, frame: FrameId) {
-        let me = self.me;
-        if let Some(a) = self.attempt(frame) {
-            let request = a.request(frame);
-            env.send(me, to, Note::Roster(a.roster.0, Arc::clone(&a.roster.1)));
-            env.send(me, to, Note::Costs(a.costs.0, Arc::clone(&a.costs.1)));
-            env.send(me, to, Note::Frame(request));
+        let current = running(&self.pending, frame.number);
+        if let Some((p, a)) = current.filter(|(p, _)| p.attempt == frame.attempt) {
+            for (_, note) in p.inputs(a) {
+                env.send(self.me, to, note);
+            }
+            env.send(self.me, to, Note::Frame(a.request(frame)));
         }
     }
 }
@@ -464,11 +499,23 @@ impl Attempt {
             view: self.planned.view,
             roster: self.roster.0,
             costs: self.costs.0,
+            earlier: self.earlier.clone(),
         }
     }
 }
 
 impl Pending {
+    /// What the request of an attempt names.
+    fn inputs(&self, attempt: &Attempt) -> Vec<(Digest, Note)> {
+        let roster =
+            |(digest, roster): &Named<Roster>| (*digest, Note::Roster(*digest, Arc::clone(roster)));
+        let (digest, costs) = &attempt.costs;
+        let costs = (*digest, Note::Costs(*digest, Arc::clone(costs)));
+        let first = self.first.as_ref().map(|(first, _)| roster(first));
+        let both = [roster(&attempt.roster), costs];
+        first.into_iter().chain(both).collect()
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     fn report(&self, number: u64, given_up: bool) -> FrameReport {
         let mut report = FrameReport {
