@@ -43,12 +43,12 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// Four beats a second; suspected after three that were missed and some more, for a busy host may be late;
-    /// gone after eight seconds, for a cable may be put back.
+    /// Four beats a second; suspected once three were missed: frames that wait for a dead peer take
+    /// as much longer; gone after eight seconds, for a cable may be put back.
     fn default() -> Self {
         Self {
             beat: 250_000,
-            suspect: 1_000_000,
+            suspect: 800_000,
             gone: 8_000_000,
             late: 500_000,
         }
@@ -312,12 +312,12 @@ mod tests {
         let (mut members, a, b) = two();
         let mut changes = Vec::new();
         members.heard(&b, beat(1), "B", 500 * MS, &mut changes);
-        assert_eq!(at(&mut members, 999), []);
-        assert_eq!(at(&mut members, 1_000), [Change::Suspected(a.clone())]);
+        assert_eq!(at(&mut members, 799), []);
+        assert_eq!(at(&mut members, 800), [Change::Suspected(a.clone())]);
         assert_eq!(members.well().map(|(p, _)| p).collect::<Vec<_>>(), [&b]);
-        members.heard(&a, beat(1), "A", 1_100 * MS, &mut changes);
+        members.heard(&a, beat(1), "A", 1_000 * MS, &mut changes);
         assert_eq!(changes, [Change::Recovered(a.clone())]);
-        assert_eq!(at(&mut members, 1_500), [Change::Suspected(b.clone())]);
+        assert_eq!(at(&mut members, 1_300), [Change::Suspected(b.clone())]);
         assert_eq!(
             at(&mut members, 8_500).last(),
             Some(&Change::Gone(b.clone()))
