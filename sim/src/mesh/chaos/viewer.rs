@@ -59,6 +59,8 @@ struct Pending {
     attempt: u32,
     /// Attempts in which somebody failed.
     failed: u32,
+    /// When it is looked at again, unless something happens before; earlier deadlines are void.
+    due: u64,
     /// It is not asked for again before.
     rests_until: u64,
     /// Roster and costs of the first attempt that was made and failed, and who has rendered which of
@@ -137,6 +139,7 @@ impl Viewer {
             without: LeftOut::default(),
             attempt: 0,
             failed: 0,
+            due: 0,
             rests_until: 0,
             first: None,
             rendered: BTreeMap::new(),
@@ -170,9 +173,7 @@ impl Viewer {
         };
         p.running = None;
         if let Some(left) = p.rests_until.checked_sub(env.now()).filter(|&l| l > 0) {
-            let attempt = p.attempt;
-            let end = Event::Deadline(FrameId { number, attempt });
-            return env.later(left, self.me, end);
+            return p.wake(env, (self.me, number), left);
         }
         let with_speed = |e: &RosterEntry| RosterEntry {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
@@ -183,9 +184,7 @@ impl Viewer {
         let waits = must_wait(&self.candidates, &entries, waited);
         let roster = Roster::new(entries.into_iter().map(with_speed));
         if waits {
-            let attempt = p.attempt;
-            let end = Event::Deadline(FrameId { number, attempt });
-            return env.later(WAIT_MICROS_MAX - waited, self.me, end);
+            return p.wake(env, (self.me, number), WAIT_MICROS_MAX - waited);
         }
         if roster.entries().is_empty() {
             return self.finish(env, number, true);
@@ -251,7 +250,7 @@ impl Viewer {
         self.set_deadline(env, frame);
     }
 
-    fn set_deadline(&self, env: &mut Environment, frame: FrameId) {
+    fn set_deadline(&mut self, env: &mut Environment, frame: FrameId) {
         if let Some((p, a)) = running(&self.pending, frame.number) {
             let up_to_it = self.pending.range(..=frame.number);
             let makespan = |a: &Attempt| a.planned.plan.schedule.makespan_micros;
@@ -259,12 +258,18 @@ impl Viewer {
             let is_measured = !a.costs.1.trees.is_empty();
             let doublings = p.failed + a.tracker.prolonged();
             let time = attempt_micros(makespans, doublings, is_measured);
-            env.later(time, self.me, Event::Deadline(frame));
+            if let Some(p) = self.pending.get_mut(&frame.number) {
+                p.wake(env, (self.me, frame.number), time);
+            }
         }
     }
 
     /// An attempt's time is over.
     pub(super) fn deadline(&mut self, env: &mut Environment, frame: FrameId) {
+        let is_void = |p: &Pending| env.now() < p.due;
+        if self.pending.get(&frame.number).is_none_or(is_void) {
+            return;
+        }
         if self.is_waiting(frame.number) {
             self.begin(env, frame.number);
         } else if self.apply(env, frame, FrameInput::Deadline) {
@@ -505,6 +510,13 @@ impl Attempt {
 }
 
 impl Pending {
+    /// Looks at this attempt again after a time, in place of what was set before.
+    fn wake(&mut self, env: &mut Environment, (me, number): (Who, u64), after: u64) {
+        self.due = env.now().saturating_add(after);
+        let attempt = self.attempt;
+        env.later(after, me, Event::Deadline(FrameId { number, attempt }));
+    }
+
     /// What the request of an attempt names.
     fn inputs(&self, attempt: &Attempt) -> Vec<(Digest, Note)> {
         let roster =
