@@ -49,6 +49,8 @@ pub struct Churn {
     pub seed: u64,
     /// From the first frame to the first event, and between events.
     pub every: Duration,
+    /// Further arguments of the viewer's `brickmesh render`.
+    pub render: Vec<String>,
 }
 
 /// Something that happens.
@@ -218,6 +220,7 @@ impl Churn {
             .args(["--redundancy", &REDUNDANCY.to_string()])
             .arg("--stats")
             .arg(folder.join("stats.json"))
+            .args(&self.render)
             .stderr(File::create(folder.join(LOG)).map_err(|e| e.to_string())?);
         command.spawn().map_err(|e| e.to_string())
     }

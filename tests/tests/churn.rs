@@ -23,6 +23,7 @@ fn machines_that_come_go_and_die_leave_no_hole() {
         share: 0.2,
         seed: 1,
         every: Duration::from_secs(6),
+        render: Vec::new(),
     };
     let alone = tempfile::tempdir().expect("a folder");
     churn.render_alone(alone.path()).expect("one peer renders");

@@ -37,6 +37,9 @@ struct Args {
     /// Longest time that a frame may take, milliseconds
     #[arg(long, default_value_t = 2000.0)]
     longest_ms: f64,
+    /// Further arguments of the viewer's `brickmesh render`, after `--`
+    #[arg(last = true)]
+    render: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -94,6 +97,7 @@ impl Args {
             share: self.share,
             seed,
             every: Duration::from_secs(self.every),
+            render: self.render.clone(),
         }
     }
 }
