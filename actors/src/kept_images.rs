@@ -1,6 +1,9 @@
 //! What this peer has rendered of frames that are under way, in case one is asked for again: most
 //! of what a frame lacks when a peer dies is there already, at those that live.
 //!
+//! A requester's frame number means one picture: whoever asks for another under the same number spoils
+//! its own.
+//!
 //! Invariant: bounded by bytes, whatever is asked for; the oldest frames are forgotten first.
 
 use crate::render_queue::FrameKey;

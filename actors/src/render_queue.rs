@@ -1,5 +1,6 @@
 //! The frames that a peer works on, shared between the scheduler, which brings frames and steals,
-//! and the raycaster, which takes their jobs, oldest frame first.
+//! and the raycaster, which takes their jobs, oldest frame first; and what was rendered of them, which
+//! outlives an attempt.
 //!
 //! It decides nothing: what is rendered where is [`Work`]'s, in topology.
 

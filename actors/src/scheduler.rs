@@ -239,9 +239,10 @@ fn plan(
             request.step
         ));
     }
-    for roster in [roster, first] {
-        let bricks = manifest.grid().brick_count();
-        roster.validate(bricks).map_err(|e| e.to_string())?;
+    let bricks = manifest.grid().brick_count();
+    roster.validate(bricks).map_err(|e| e.to_string())?;
+    if request.earlier.is_some() {
+        first.validate(bricks).map_err(|e| e.to_string())?;
     }
     costs.validate(manifest.grid()).map_err(|e| e.to_string())?;
     let visible = visibility.cells(manifest, &request.transfer);

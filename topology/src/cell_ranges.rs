@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 /// Cells of a brick on each axis.
 pub const CELLS_PER_AXIS: u32 = 8;
 const PER_AXIS: usize = CELLS_PER_AXIS as usize;
+/// Cells along an axis, counted.
 const NUMBERS: [u32; PER_AXIS] = [0, 1, 2, 3, 4, 5, 6, 7];
 /// Cells of half a row.
 const HALF: usize = PER_AXIS / 2;

@@ -43,8 +43,8 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// Four beats a second; suspected once three were missed: frames that wait for a dead peer take
-    /// as much longer; gone after eight seconds, for a cable may be put back.
+    /// Four beats a second; suspected once three were missed, for until then frames wait for who
+    /// may be dead; gone after eight seconds, for a cable may be put back.
     fn default() -> Self {
         Self {
             beat: 250_000,

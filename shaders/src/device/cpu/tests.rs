@@ -419,6 +419,10 @@ fn the_table_survives_a_new_camera_and_not_a_new_transfer_function() {
         .unwrap();
     device.set_scene(&moved).unwrap();
     assert_eq!(generation(&device), 0);
+    let look = Look::of(&scene, None);
+    assert!(Look::of(&moved, Some(&look)).is_same(&look));
+    moved.step *= 2.0;
+    assert!(!Look::of(&moved, Some(&look)).is_same(&look));
     moved.transfer.points[1].value = 10.0;
     assert!(TransferTable::new(&moved).entries != TransferTable::new(&scene).entries);
     device.set_scene(&moved).unwrap();
