@@ -104,6 +104,37 @@ struct Standing<R> {
     health: Health,
 }
 
+impl<R> Standing<R> {
+    /// Looks whether it is well; false: it is gone.
+    fn judge(
+        &mut self,
+        peer: &PeerId,
+        now: u64,
+        patience: Patience,
+        changes: &mut Vec<Change>,
+    ) -> bool {
+        let silence = now.saturating_sub(self.heard);
+        if silence >= patience.gone {
+            changes.push(Change::Gone(peer.clone()));
+            return false;
+        }
+        self.silent = self.lost || silence >= patience.suspect;
+        let health = if self.silent || now < self.late_until {
+            Health::Suspect
+        } else {
+            Health::Well
+        };
+        if health != self.health {
+            self.health = health;
+            changes.push(match health {
+                Health::Well => Change::Recovered(peer.clone()),
+                Health::Suspect => Change::Suspected(peer.clone()),
+            });
+        }
+        true
+    }
+}
+
 impl<R> Membership<R> {
     /// Nobody yet.
     #[must_use]
@@ -186,41 +217,26 @@ impl<R> Membership<R> {
     }
 
     /// Time has passed; to be called once a beat or more often. After a longer pause this peer itself
-    /// slept, which says nothing of the others: they get that time back.
+    /// slept, or had no processor time, which says nothing of the others: they get that time back
+    /// (local health awareness of Dadgar, Phillips, Currey 2017, "Lifeguard").
     pub fn tick(&mut self, now: u64, changes: &mut Vec<Change>) {
         let slept = now.saturating_sub(self.ticked.unwrap_or(now));
         self.ticked = Some(now);
-        if slept >= self.patience.suspect {
-            let back = slept - self.patience.beat.min(slept);
+        let back = slept.saturating_sub(self.patience.beat);
+        if back > 0 {
             let all = self.members.values_mut();
             all.for_each(|s| s.heard = s.heard.saturating_add(back).min(now));
         }
-        let peers: Vec<PeerId> = self.members.keys().cloned().collect();
-        peers.iter().for_each(|p| self.judge(p, now, changes));
+        let patience = self.patience;
+        self.members
+            .retain(|peer, standing| standing.judge(peer, now, patience, changes));
     }
 
     fn judge(&mut self, peer: &PeerId, now: u64, changes: &mut Vec<Change>) {
-        let Some(standing) = self.members.get_mut(peer) else {
-            return;
-        };
-        let silence = now.saturating_sub(standing.heard);
-        if silence >= self.patience.gone {
+        if let Some(standing) = self.members.get_mut(peer)
+            && !standing.judge(peer, now, self.patience, changes)
+        {
             self.members.remove(peer);
-            changes.push(Change::Gone(peer.clone()));
-            return;
-        }
-        standing.silent = standing.lost || silence >= self.patience.suspect;
-        let health = if standing.silent || now < standing.late_until {
-            Health::Suspect
-        } else {
-            Health::Well
-        };
-        if health != standing.health {
-            standing.health = health;
-            changes.push(match health {
-                Health::Well => Change::Recovered(peer.clone()),
-                Health::Suspect => Change::Suspected(peer.clone()),
-            });
         }
     }
 
@@ -305,6 +321,19 @@ mod tests {
         assert_eq!(changes, []);
         members.heard(&a, beat(1), "A", 60_100 * MS, &mut changes);
         assert_eq!(at(&mut members, 60_800), [Change::Suspected(b)]);
+    }
+
+    #[test]
+    fn a_peer_that_is_starved_is_as_much_later_to_suspect() {
+        let (mut members, a, b) = two();
+        let mut changes = Vec::new();
+        // 500 ms from tick to tick, where it should be 250 ms.
+        for ms in [0, 500, 1_000, 1_500] {
+            members.tick(ms * MS, &mut changes);
+        }
+        assert_eq!(changes, []);
+        members.tick(2_000 * MS, &mut changes);
+        assert_eq!(changes, [Change::Suspected(a), Change::Suspected(b)]);
     }
 
     #[test]
