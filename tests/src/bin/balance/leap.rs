@@ -3,7 +3,7 @@
 
 use crate::{
     Setting,
-    figures::median,
+    figures::{mean, mean_ratio, median},
     held_mesh::HeldMesh,
     run::{FrameFigures, Run, WARM_UP, run},
 };
@@ -32,9 +32,10 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
     let mesh = HeldMesh::new(setting, setting.hosts)?;
     println!("### Stealing\n");
     println!(
-        "| camera | frames | off ms | on ms | sum on / sum off | estimates off by | stolen jobs |"
+        "| camera | frames | off ms | on ms | sum on / sum off | mean of rounds | \
+         estimates off by | stolen jobs, mean | failed attempts off, on |"
     );
-    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for path in [CameraPath::Orbit, CameraPath::Leaps] {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         let file = folder.path().join("cameras.json");
@@ -96,25 +97,32 @@ fn print(path: CameraPath, pairs: &[(Run, Run)]) {
     }
 }
 
-/// Medians over the frames that are meant; the ratio is that of the sums of their times.
+/// Medians over the frames that are meant, and the ratio of the sums of their times: of all, and
+/// the mean of that of each round. Frames of a run have much in common, so how far that may be off
+/// is told by the rounds.
 fn row(name: &str, pairs: &[(Run, Run)], which: impl Fn(u32) -> bool) {
-    let mut frames: Vec<(&FrameFigures, &FrameFigures)> = Vec::new();
-    for (off, on) in pairs {
-        let both = off.frames.iter().zip(&on.frames).zip(0..).skip(WARM_UP);
-        frames.extend(
-            both.filter(|(_, index)| which(*index))
-                .map(|(pair, _)| pair),
-        );
-    }
+    let meant = |run: &Run| -> Vec<FrameFigures> {
+        let counted = run.frames.iter().zip(0..).skip(WARM_UP);
+        let meant = counted.filter(|(_, index)| which(*index));
+        meant.map(|(f, _)| f.clone()).collect()
+    };
+    let rounds: Vec<_> = pairs.iter().map(|(o, n)| (meant(o), meant(n))).collect();
+    let sum = |frames: &[FrameFigures]| frames.iter().map(|f| f.interval_ms).sum::<f64>();
+    let sums: Vec<(f64, f64)> = rounds.iter().map(|(o, n)| (sum(o), sum(n))).collect();
+    let (ratio, error) = mean_ratio(sums.iter().copied());
+    let (off, on): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+    let (off, on) = (off.concat(), on.concat());
+    let failed = |side: &[FrameFigures]| side.iter().map(|f| f.failed).sum::<u32>();
     println!(
-        "| {name} | {} | {:.1} | {:.1} | {:.3} | {:.0} % | {:.1} |",
-        frames.len(),
-        median(frames.iter().map(|(off, _)| off.interval_ms)),
-        median(frames.iter().map(|(_, on)| on.interval_ms)),
-        frames.iter().map(|(_, on)| on.interval_ms).sum::<f64>()
-            / frames.iter().map(|(off, _)| off.interval_ms).sum::<f64>(),
-        100.0 * median(frames.iter().map(|(off, _)| off.estimate_error)),
-        median(frames.iter().map(|(_, on)| on.stolen as f64)),
+        "| {name} | {} | {:.1} | {:.1} | {:.3} | {ratio:.3} ± {error:.3} | {:.0} % | {:.1} | {}, {} |",
+        off.len(),
+        median(off.iter().map(|f| f.interval_ms)),
+        median(on.iter().map(|f| f.interval_ms)),
+        sum(&on) / sum(&off),
+        100.0 * median(off.iter().map(|f| f.estimate_error)),
+        mean(on.iter().map(|f| f.stolen as f64)),
+        failed(&off),
+        failed(&on),
     );
 }
 
