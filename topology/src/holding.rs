@@ -20,7 +20,7 @@ use crate::{
     roster::RosterEntry,
     schedule::SPEED_ONE,
     seeded::mixed,
-    upkeep::{Member, Safety, name_hash, next_pledge},
+    upkeep::{FirstPlacement, Member, Safety, name_hash, next_pledge},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -107,6 +107,7 @@ pub struct Holding {
     grid: BrickGrid,
     redundancy: u32,
     seed: u64,
+    first: FirstPlacement,
     own: Announcement,
     others: BTreeMap<PeerId, Announcement>,
     /// Those of the others that are silent or late.
@@ -169,6 +170,7 @@ impl Holding {
             local,
             redundancy: redundancy.clamp(1, REDUNDANCY_MAX),
             seed: bytes.fold(0, |s, &b| s << 8 | u64::from(b)),
+            first: FirstPlacement::default(),
             own: Announcement::expected(grid.brick_count(), room),
             copies: BrickSet::new(grid.brick_count()),
             grid,
@@ -379,7 +381,8 @@ impl Holding {
                 leaving: a.leaving,
             })
             .collect();
-        let next = next_pledge(&self.grid, &members, me, self.redundancy, self.seed);
+        let (redundancy, seed, first) = (self.redundancy, self.seed, &mut self.first);
+        let next = next_pledge(&self.grid, &members, me, redundancy, seed, first);
         let changed = next != self.own.pledged;
         self.own.pledged = next;
         self.wanting_since = self.is_wanting().then_some(now);

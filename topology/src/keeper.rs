@@ -368,7 +368,7 @@ impl Keeper {
                 }
             }
         }
-        self.keep_up(out);
+        self.fetch_all(out);
     }
 
     fn joined(&mut self, peer: &PeerId) {

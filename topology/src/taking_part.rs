@@ -3,7 +3,7 @@
 //! that it does not hear.
 
 use crate::{brick_set::BrickSet, peer::PeerId, roster::RosterEntry};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// First rest of a frame that failed twice, see [`rest_micros`].
 const REST_MICROS: u64 = 200_000;
@@ -117,22 +117,35 @@ pub fn must_wait(candidates: &[Candidate], part: &[&RosterEntry], waited: u64) -
 }
 
 /// Leaves out peers, those of the most broken pairs first, until all hear each other.
-fn hearing_each_other(mut peers: Vec<&Candidate>) -> (Vec<&Candidate>, Vec<&Candidate>) {
+fn hearing_each_other(peers: Vec<&Candidate>) -> (Vec<&Candidate>, Vec<&Candidate>) {
     let mut deaf = Vec::new();
     if peers.iter().all(|c| c.suspects.is_empty()) {
         return (peers, deaf);
     }
-    loop {
-        let is_broken = |a: &Candidate, b: &Candidate| {
-            a.suspects.contains(&b.entry.peer) || b.suspects.contains(&a.entry.peer)
-        };
-        let broken = |a: &Candidate| peers.iter().filter(|b| is_broken(a, b)).count();
-        let worst = (0..peers.len()).max_by_key(|&at| broken(peers[at]));
-        match worst.filter(|&at| broken(peers[at]) > 0) {
-            Some(at) => deaf.push(peers.remove(at)),
-            None => return (peers, deaf),
+    let index: BTreeMap<&PeerId, usize> = peers.iter().map(|c| &c.entry.peer).zip(0..).collect();
+    // By peer: those that it does not hear, or that do not hear it.
+    let mut broken = vec![BTreeSet::new(); peers.len()];
+    for (a, candidate) in peers.iter().enumerate() {
+        for &b in candidate.suspects.iter().filter_map(|s| index.get(s)) {
+            broken[a].insert(b);
+            broken[b].insert(a);
         }
     }
+    let mut stays = vec![true; peers.len()];
+    loop {
+        let staying = (0..peers.len()).filter(|&p| stays[p]);
+        let worst = staying.max_by_key(|&p| broken[p].len());
+        let Some(worst) = worst.filter(|&p| !broken[p].is_empty()) else {
+            break;
+        };
+        stays[worst] = false;
+        deaf.push(peers[worst]);
+        for other in std::mem::take(&mut broken[worst]) {
+            broken[other].remove(&worst);
+        }
+    }
+    let staying = peers.into_iter().zip(stays).filter(|(_, stays)| *stays);
+    (staying.map(|(p, _)| p).collect(), deaf)
 }
 
 /// The one among `left_out` that holds the most bricks which nobody in `well` holds, if any.

@@ -43,10 +43,34 @@ pub struct Member<'a> {
     pub leaving: bool,
 }
 
+/// The first placement of a data set, remembered for the capacities that it was made for: placing is
+/// dear, and is asked for again whenever somebody says what it pledges.
+#[derive(Clone, Debug, Default)]
+pub struct FirstPlacement {
+    capacities: Vec<u32>,
+    held: Vec<BrickSet>,
+}
+
+impl FirstPlacement {
+    /// What each peer holds; grid and seed are always the same.
+    fn of(&mut self, grid: &BrickGrid, capacities: Vec<u32>, seed: u64) -> &[BrickSet] {
+        if self.capacities != capacities {
+            let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
+            self.held = if copies * u64::from(grid.brick_count()) <= SWAP_WORK_MAX {
+                place(grid, &capacities, PlacementMethod::Redundant, seed).held
+            } else {
+                deal(grid.brick_count(), &capacities, seed)
+            };
+            self.capacities = capacities;
+        }
+        &self.held
+    }
+}
+
 /// What `members[me]` should pledge to hold, for `redundancy` copies of each brick.
 ///
-/// `members` ascend by peer; `seed` belongs to the data set. O(bricks · members) where there is
-/// room; while this peer has pledged nothing, a placement besides.
+/// `members` ascend by peer; `seed` belongs to the data set, as does what is remembered in `first`.
+/// O(bricks · members) where there is room; while somebody has pledged nothing, a placement besides.
 ///
 /// # Panics
 /// Where `me` is not an index of `members`.
@@ -57,6 +81,7 @@ pub fn next_pledge(
     me: usize,
     redundancy: u32,
     seed: u64,
+    first: &mut FirstPlacement,
 ) -> BrickSet {
     let own = members[me];
     if own.leaving {
@@ -69,9 +94,9 @@ pub fn next_pledge(
     // Whoever has not said what it pledges will pledge its part of the first placement, as long as
     // all others do: it is not to be made up for.
     if members.iter().any(is_silent)
-        && let Some(first) = first_pledge(grid, members, me, redundancy, seed)
+        && let Some(part) = first_pledge(grid, members, me, redundancy, seed, first)
     {
-        return first;
+        return part;
     }
     let mut pledges = Pledges::new(grid.brick_count(), members, redundancy, seed);
     if own.pledged.is_empty() {
@@ -90,6 +115,7 @@ fn first_pledge(
     me: usize,
     redundancy: u32,
     seed: u64,
+    first: &mut FirstPlacement,
 ) -> Option<BrickSet> {
     let capacities = shares(grid.brick_count(), &rooms(members), redundancy);
     let is_part =
@@ -98,18 +124,13 @@ fn first_pledge(
         // Known without the work of placing.
         return None;
     }
-    let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
-    let mut placed = if copies * u64::from(grid.brick_count()) <= SWAP_WORK_MAX {
-        place(grid, &capacities, PlacementMethod::Redundant, seed).held
-    } else {
-        deal(grid.brick_count(), &capacities, seed)
-    };
+    let placed = first.of(grid, capacities, seed);
     let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.pledged.is_empty() || m.pledged == part;
     members
         .iter()
-        .zip(&placed)
+        .zip(placed)
         .all(agrees)
-        .then(|| placed.swap_remove(me))
+        .then(|| placed[me].clone())
 }
 
 fn rooms(members: &[Member<'_>]) -> Vec<u32> {

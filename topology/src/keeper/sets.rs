@@ -170,7 +170,9 @@ impl Keeper {
         }
     }
 
-    /// Works out anew what this peer should hold of each data set, drops and fetches.
+    /// Works out anew what this peer should hold of each data set, drops and fetches. That takes its
+    /// time: what follows from what many others say is worked out once for them all, at the next
+    /// tick.
     pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {
         let mut all: u64 = self.sets.values().map(DataSet::bytes).sum();
         let mut dropped = Vec::new();
@@ -193,6 +195,10 @@ impl Keeper {
         }
         self.keep_dropped(out);
         self.make_room(out);
+        self.fetch_all(out);
+    }
+
+    pub(super) fn fetch_all(&mut self, out: &mut Vec<KeeperOutput>) {
         for data_set in self.order.clone() {
             self.fetch(data_set, out);
         }
@@ -329,7 +335,7 @@ impl Keeper {
         if news {
             out.push(KeeperOutput::Roster(data_set));
         }
-        self.keep_up(out);
+        self.fetch(data_set, out);
     }
 
     /// Whether the manifest of a data set is to be asked for now: not while one may be on its way.

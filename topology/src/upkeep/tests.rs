@@ -46,7 +46,8 @@ impl Mesh {
                 leaving: *leaving,
             })
             .collect();
-        next_pledge(&self.grid, &members, me, self.redundancy, 7)
+        let first = &mut FirstPlacement::default();
+        next_pledge(&self.grid, &members, me, self.redundancy, 7, first)
     }
 
     fn take(&mut self, me: usize, next: BrickSet) -> bool {
@@ -209,5 +210,16 @@ proptest! {
             prop_assert!(room < redundancy * bricks || safety.endangered == 0, "{:?}", safety);
             prop_assert!(room < bricks || safety.missing == 0, "{:?}", safety);
         }
+    }
+}
+
+#[test]
+fn a_placement_is_remembered_for_its_capacities_only() {
+    let mesh = Mesh::new(4, 2, &[40, 40, 40, 40]);
+    let mut first = FirstPlacement::default();
+    let twice = [vec![32; 4], vec![64, 32, 16, 16], vec![64, 32, 16, 16]];
+    for capacities in twice {
+        let fresh = place(&mesh.grid, &capacities, PlacementMethod::Redundant, 7).held;
+        assert_eq!(first.of(&mesh.grid, capacities, 7), fresh);
     }
 }
