@@ -7,25 +7,16 @@
 //! Invariant: nothing here is trusted. [`decode`] checks the size; whoever uses a field checks it
 //! against the data set first (`validate` of manifest, roster, view, transfer function).
 
+pub use brickmesh_topology::asked_frames::{EarlierWork, FrameId};
+
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, PeerId, PixelRect, TransferFunction, View, cost_table::CostTable,
+    BrickIndex, Digest, PixelRect, TransferFunction, View, cost_table::CostTable,
     frame_plan::PlanRules, keeper::KeeperMessage, roster::Roster, stealing::StealMessage,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
-/// Names a frame among those of its requester; an attempt that failed is followed by another
-/// under the next attempt number, with another roster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct FrameId {
-    /// Counts the requester's frames.
-    pub number: u64,
-    /// Counts the attempts at this frame, from 0.
-    pub attempt: u32,
-}
 
 /// Asks for a frame. Sent to every peer of the roster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,15 +43,6 @@ pub struct FrameRequest {
     /// In a further attempt, what was done in those before.
     #[serde(default)]
     pub earlier: Option<EarlierWork>,
-}
-
-/// What was done for a frame that is asked for again: `Earlier` of the plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EarlierWork {
-    /// Name of the roster snapshot of the first attempt.
-    pub roster: Digest,
-    /// Who has rendered which job.
-    pub rendered: BTreeMap<u32, PeerId>,
 }
 
 /// Pixels of a rectangle, premultiplied linear RGBA, four little-endian half-precision numbers

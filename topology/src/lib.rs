@@ -8,6 +8,7 @@
 //! Spaces: `world` (the file's physical units), `grid` (voxels: sample (i,j,k) stands at
 //! (i,j,k)), `pixel` (x right, y down, pixel centres at +0.5). `a_from_b` maps b to a.
 
+pub mod asked_frames;
 pub mod brick_grid;
 pub mod brick_set;
 pub mod camera;

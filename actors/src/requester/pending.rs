@@ -1,147 +1,133 @@
-//! A frame that was asked for and is not there yet.
+//! A frame that was asked for and is not there yet: what it shows, and what came of its picture.
 
-use super::{AskFrame, Frame, FrameError, JobStats, Requester};
-use crate::messages::{EarlierWork, FrameId, FrameRequest, Message};
-use actix::{AsyncContext, Context, SpawnHandle};
+use super::{AskFrame, Frame, FrameError, FrameStats, JobStats};
+use crate::messages::FrameRequest;
+use actix::SpawnHandle;
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    Digest, PeerId, PixelRect, cost_table::CostTable, frame_plan::FramePlan,
-    frame_tracker::FrameTracker, inquiry::Inquiry, roster::Roster, taking_part::LeftOut,
+    PeerId,
+    asked_frames::{AttemptRequest, EndedFrame, FrameEnd},
+    frame_plan::FramePlan,
 };
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::oneshot;
+
+/// Where the result of a frame goes.
+pub(super) type Answer = oneshot::Sender<Result<Frame, FrameError>>;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) ask: AskFrame,
-    answer: oneshot::Sender<Result<Frame, FrameError>>,
-    pub(super) started: Instant,
-    pub(super) without: LeftOut,
-    pub(super) attempt: u32,
-    /// Attempts in which somebody failed.
-    pub(super) failed: u32,
-    /// It is not asked for again before.
-    rests_until: Option<Instant>,
-    /// Of the first attempt that was made and failed: all others have the same jobs.
-    pub(super) first: Option<(Roster, CostTable)>,
-    /// Who has rendered which of them.
-    pub(super) rendered: BTreeMap<u32, PeerId>,
-    /// The current attempt; `None`: nobody could take part.
-    pub(super) run: Option<Run>,
-    pub(super) schedule_micros: u64,
-    pub(super) bytes: u64,
-    /// What went wrong last.
-    pub(super) why: String,
-    timer: Option<SpawnHandle>,
+    answer: Answer,
+    /// Looks at it again.
+    pub(super) timer: Option<SpawnHandle>,
+    schedule_micros: u64,
+    bytes: u64,
+    /// Of the attempt under way.
+    picture: Option<Picture>,
 }
 
-/// An attempt that is under way.
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) roster: Roster,
-    pub(super) costs: CostTable,
-    pub(super) plan: FramePlan,
-    pub(super) tracker: FrameTracker,
+struct Picture {
+    plan: Arc<FramePlan>,
+    image: SubImage,
+    composite_micros: u64,
+}
+
+/// A tile that a compositor sent.
+#[derive(Debug)]
+pub(super) struct ArrivedTile {
+    /// Tile of the plan.
+    pub(super) tile: u32,
     pub(super) image: SubImage,
-    /// Who rendered each job, and the time it took there.
-    pub(super) measured: BTreeMap<u32, (PeerId, u64)>,
+    /// Blending it, microseconds.
     pub(super) composite_micros: u64,
-    /// Who is asked why tiles do not come.
-    pub(super) inquiry: Option<Inquiry>,
+    /// That went from peer to peer for it.
+    pub(super) bytes: u64,
 }
 
 impl Pending {
-    pub(super) fn new(ask: AskFrame, answer: oneshot::Sender<Result<Frame, FrameError>>) -> Self {
+    pub(super) fn new(ask: AskFrame, answer: Answer) -> Self {
         Self {
             ask,
             answer,
-            started: Instant::now(),
-            without: LeftOut::default(),
-            attempt: 0,
-            failed: 0,
-            rests_until: None,
-            first: None,
-            rendered: BTreeMap::new(),
-            run: None,
+            timer: None,
             schedule_micros: 0,
             bytes: 0,
-            why: String::new(),
-            timer: None,
+            picture: None,
         }
     }
 
-    /// The name of the current attempt of a frame of this number.
-    pub(super) fn frame(&self, number: u64) -> FrameId {
-        FrameId {
-            number,
-            attempt: self.attempt,
-        }
+    /// An attempt begins by this plan, which took so long to derive.
+    pub(super) fn begins(&mut self, plan: Arc<FramePlan>, schedule_micros: u64) {
+        self.schedule_micros += schedule_micros;
+        self.picture = Some(Picture {
+            plan,
+            image: SubImage::transparent(self.ask.view.rect()),
+            composite_micros: 0,
+        });
     }
 
-    /// What asks for the current attempt.
-    pub(super) fn request(&self, frame: FrameId) -> Option<FrameRequest> {
-        let run = self.run.as_ref()?;
-        Some(FrameRequest {
-            frame,
+    /// Takes a tile of the attempt under way into the picture.
+    pub(super) fn take(&mut self, arrived: ArrivedTile) {
+        let Some(picture) = &mut self.picture else {
+            return;
+        };
+        let tile = picture.plan.tiles.get(arrived.tile as usize);
+        if let Some(part) = tile.and_then(|t| arrived.image.crop(&t.rect)) {
+            picture.image.paste(&part);
+        }
+        picture.composite_micros = picture
+            .composite_micros
+            .saturating_add(arrived.composite_micros);
+        self.bytes = self.bytes.saturating_add(arrived.bytes);
+    }
+
+    /// What asks for an attempt.
+    pub(super) fn request(&self, attempt: &AttemptRequest) -> FrameRequest {
+        FrameRequest {
+            frame: attempt.frame,
             data_set: self.ask.data_set,
             view: self.ask.view,
             transfer: self.ask.transfer.clone(),
             step: self.ask.step,
             shade: self.ask.shade,
-            roster: run.roster.digest(),
-            costs: run.costs.digest(),
+            roster: attempt.roster,
+            costs: attempt.costs,
             rules: self.ask.rules,
-            earlier: self.first.as_ref().map(|(roster, _)| EarlierWork {
-                roster: roster.digest(),
-                rendered: self.rendered.clone(),
-            }),
-        })
-    }
-
-    /// What a request names.
-    pub(super) fn inputs(&self, request: &FrameRequest, run: &Run) -> Vec<(Digest, Message)> {
-        let first = request.earlier.as_ref().zip(self.first.as_ref());
-        let first = first.map(|(e, (roster, _))| (e.roster, Message::Roster(roster.clone())));
-        let both = [
-            (request.roster, Message::Roster(run.roster.clone())),
-            (request.costs, Message::Costs(run.costs.clone())),
-        ];
-        first.into_iter().chain(both).collect()
-    }
-
-    /// It is not asked for again for so long.
-    pub(super) fn rest(&mut self, time: Duration) {
-        self.rests_until = Instant::now().checked_add(time);
-    }
-
-    /// How long it still rests.
-    pub(super) fn rests(&self) -> Option<Duration> {
-        let left = self.rests_until?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
-    }
-
-    /// Notes what was done in an attempt that is over, and returns its plan.
-    pub(super) fn goes_on_from(&mut self, run: Run) -> FramePlan {
-        let done = run.measured.into_iter().map(|(job, (by, _))| (job, by));
-        self.rendered.extend(done);
-        self.first.get_or_insert((run.roster, run.costs));
-        run.plan
-    }
-
-    /// Has something done after a time, in place of what was to be done before.
-    pub(super) fn wake(
-        &mut self,
-        ctx: &mut Context<Requester>,
-        after: Duration,
-        act: impl FnOnce(&mut Requester, &mut Context<Requester>) + 'static,
-    ) {
-        if let Some(old) = self.timer.replace(ctx.run_later(after, act)) {
-            ctx.cancel_future(old);
+            earlier: attempt.earlier.clone(),
         }
+    }
+
+    /// What came of it, and where that goes.
+    pub(super) fn result(self, ended: EndedFrame) -> (Answer, Result<Frame, FrameError>) {
+        let data_set = self.ask.data_set;
+        let result = match (ended.end, self.picture) {
+            (FrameEnd::Whole, Some(picture)) => Ok(Frame {
+                stats: FrameStats {
+                    number: ended.number,
+                    failed_attempts: ended.attempts_before,
+                    total_micros: ended.total_micros,
+                    schedule_micros: self.schedule_micros,
+                    composite_micros: picture.composite_micros,
+                    bytes_sent: self.bytes,
+                    missing: picture.plan.missing().map(|j| j.owned).collect(),
+                    jobs: job_stats(&picture.plan, &ended.measured),
+                },
+                image: picture.image,
+            }),
+            (FrameEnd::Whole, None) | (FrameEnd::NobodyHolds, _) => {
+                Err(FrameError::NobodyHolds { data_set })
+            }
+            (FrameEnd::GaveUp { awaited, why }, _) => Err(FrameError::GaveUp {
+                number: ended.number,
+                attempts: ended.attempts_before + 1,
+                awaited,
+                why: why.to_string(),
+            }),
+        };
+        (self.answer, result)
     }
 
     pub(super) fn finish(self, result: Result<Frame, FrameError>) {
@@ -149,52 +135,27 @@ impl Pending {
     }
 }
 
-impl Run {
-    pub(super) fn new(
-        roster: Roster,
-        costs: CostTable,
-        plan: FramePlan,
-        tracker: FrameTracker,
-        picture: PixelRect,
-    ) -> Self {
-        Self {
-            roster,
-            costs,
-            plan,
-            tracker,
-            image: SubImage::transparent(picture),
-            measured: BTreeMap::new(),
-            composite_micros: 0,
-            inquiry: None,
-        }
-    }
-
-    /// Jobs of the plan, with who rendered each.
-    pub(super) fn job_stats(&self) -> Vec<JobStats> {
-        let jobs = self.plan.jobs.iter().zip(0_u32..);
-        let stats = jobs.filter_map(|(j, index)| {
-            let planned = self.plan.peers.get(j.renderer?)?.clone();
-            let (peer, measured_micros) = match self.measured.get(&index) {
-                Some((peer, micros)) => (peer.clone(), Some(*micros)),
-                None => (planned.clone(), None),
-            };
-            Some(JobStats {
-                brick: j.brick,
-                owned: j.owned,
-                stolen_from: (peer != planned).then_some(planned),
-                peer,
-                estimate_micros: j.estimate_micros,
-                measured_micros,
-            })
-        });
-        stats.collect()
-    }
+/// Jobs of a plan, with who rendered each.
+fn job_stats(plan: &FramePlan, measured: &BTreeMap<u32, (usize, u64)>) -> Vec<JobStats> {
+    let name = |index: usize| -> Option<&PeerId> { plan.peers.get(index) };
+    let jobs = plan.jobs.iter().zip(0_u32..);
+    let stats = jobs.filter_map(|(j, index)| {
+        let planned = name(j.renderer?)?;
+        let measured = measured.get(&index);
+        let peer = measured.and_then(|m| name(m.0)).unwrap_or(planned);
+        Some(JobStats {
+            brick: j.brick,
+            owned: j.owned,
+            stolen_from: (peer != planned).then(|| planned.clone()),
+            peer: peer.clone(),
+            estimate_micros: j.estimate_micros,
+            measured_micros: measured.map(|m| m.1),
+        })
+    });
+    stats.collect()
 }
 
-pub(super) fn finish(
-    answer: oneshot::Sender<Result<Frame, FrameError>>,
-    result: Result<Frame, FrameError>,
-) {
+pub(super) fn finish(answer: Answer, result: Result<Frame, FrameError>) {
     if answer.send(result).is_err() {
         tracing::debug!("nobody waits for a frame any more");
     }

@@ -5,11 +5,12 @@
 
 use super::{
     environment::Environment,
-    notes::{FrameId, FrameKey, Note, Partial, Piece, Run, Who},
+    notes::{FrameKey, Note, Partial, Piece, Run, Who},
     plans::Planned,
 };
+use brickmesh_topology::asked_frames::FrameId;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -119,6 +120,23 @@ impl Compositing {
         }
     }
 
+    /// The requester misses tiles of this machine: it says what it lacks. Whoever never heard of the
+    /// frame, or is done with it, lacks nothing.
+    pub(super) fn tiles_due(&self, env: &mut Environment, me: Who, key: FrameKey) {
+        let Some(frame) = self.frames.get(&key) else {
+            return;
+        };
+        let plan = &frame.planned.plan;
+        let mut lacking = BTreeSet::new();
+        for (&tile, open) in &frame.tiles {
+            let jobs = plan.tile_jobs.of_tile(tile as usize).iter().zip(0..);
+            let lacks = jobs.filter(|(_, at)| !open.has(*at));
+            lacking.extend(lacks.filter_map(|((job, _), _)| u32::try_from(*job).ok()));
+        }
+        let lacking = lacking.into_iter().collect();
+        env.send(me, key.0, Note::Lacking(key.1, plan.digest, lacking));
+    }
+
     /// Frames of a requester are over; `None`: all of them.
     pub(super) fn forget(&mut self, requester: Who, frame: Option<FrameId>) {
         let over = |key: &FrameKey| key.0 == requester && frame.is_none_or(|f| f == key.1);
@@ -128,6 +146,12 @@ impl Compositing {
 }
 
 impl OpenTile {
+    /// Whether a job came, by its place in the tile's order.
+    fn has(&self, at: usize) -> bool {
+        let before = self.waiting.range(..=at).next_back();
+        at < self.blended.len() || before.is_some_and(|(&first, run)| at < first + run.len())
+    }
+
     /// Takes a run, if it is new and lies inside, and blends as far as the order allows.
     fn take(&mut self, count: usize, run: &Run) {
         let end = run.first + run.pieces.len();

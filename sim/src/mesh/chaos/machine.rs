@@ -131,9 +131,9 @@ impl Machine {
                 ..
             } => self.rendering.rendered(env, key, job, (micros, is_kept)),
             Event::Loaded { brick, is_true, .. } => self.loaded(env, brick, is_true),
-            Event::Deadline(frame) => {
+            Event::Due { number, at } => {
                 if let Some(viewer) = &mut self.viewer {
-                    viewer.deadline(env, frame);
+                    viewer.due(env, number, at);
                 }
             }
             Event::NextFrame => {
@@ -178,6 +178,9 @@ impl Machine {
             }
             Note::Steal(key, plan, message) => {
                 self.rendering.steal(env, from, key, plan, &message);
+            }
+            Note::TilesDue(frame) => {
+                self.compositing.tiles_due(env, self.me, (from, frame));
             }
             Note::Partial(partial) => self.compositing.take(env, self.me, from, &partial),
             to_viewer => {
@@ -242,7 +245,6 @@ impl Machine {
             KeeperOutput::Closed(_) => self.is_open = false,
             KeeperOutput::GoOnWithout(peer) => {
                 if let Some(viewer) = &mut self.viewer {
-                    let peer = env.who(&peer);
                     viewer.lost(env, peer);
                 }
             }

@@ -2,37 +2,27 @@
 //! pixels and voxels.
 
 use brickmesh_topology::{
-    BrickIndex, Digest, PeerId, cost_table::CostTable, keeper::KeeperMessage, roster::Roster,
+    BrickIndex, Digest,
+    asked_frames::{AttemptRequest, FrameId},
+    cost_table::CostTable,
+    keeper::KeeperMessage,
+    roster::Roster,
     stealing::StealMessage,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// Index of a machine.
 pub(super) type Who = usize;
 
-/// Names a frame of the viewer, and which attempt at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FrameId {
-    pub(super) number: u64,
-    pub(super) attempt: u32,
-}
-
 /// Who asked, and which of its frames.
 pub(super) type FrameKey = (Who, FrameId);
-
-/// Of a frame that is asked for again: the roster of its first attempt, and who has rendered which
-/// job.
-pub(super) type EarlierWork = (Digest, Arc<BTreeMap<u32, PeerId>>);
 
 /// Asks for a frame.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    pub(super) frame: FrameId,
     /// Index of the view.
     pub(super) view: usize,
-    pub(super) roster: Digest,
-    pub(super) costs: Digest,
-    pub(super) earlier: Option<EarlierWork>,
+    pub(super) attempt: Arc<AttemptRequest>,
 }
 
 /// In place of a job's pixels: where they come from.
@@ -88,6 +78,10 @@ pub(super) enum Note {
         pieces: Arc<[Piece]>,
     },
     FrameFailed(FrameId),
+    /// To a compositor: its tiles are missing.
+    TilesDue(FrameId),
+    /// A compositor lacks parts of these jobs.
+    Lacking(FrameId, Digest, Arc<[u32]>),
     /// A peer that followed another plan.
     Diverged(FrameId, Who),
     /// A compositor that cannot be reached.
@@ -127,7 +121,7 @@ impl Note {
             Self::Brick(_, brick, _) => 6 | u64::from(brick.0) << 8,
             Self::Roster(digest, _) => 32 | first(digest),
             Self::Costs(digest, _) => 33 | first(digest),
-            Self::Frame(request) => frame(34, &request.frame, 0),
+            Self::Frame(request) => frame(34, &request.attempt.frame, 0),
             Self::NeedInputs(f) => frame(35, f, 0),
             Self::Cancel(f, is_over) => frame(36, f, u64::from(*is_over)),
             Self::Partial(p) => frame(37, &p.key.1, p.runs.len() as u64),
@@ -136,6 +130,8 @@ impl Note {
             Self::Given(f, _, jobs, by) => frame(40, f, (jobs.len() as u64) << 10 | *by as u64),
             Self::Tile { frame: f, tile, .. } => frame(41, f, u64::from(*tile)),
             Self::FrameFailed(f) => frame(42, f, 0),
+            Self::TilesDue(f) => frame(45, f, 0),
+            Self::Lacking(f, _, jobs) => frame(46, f, jobs.len() as u64),
             Self::Diverged(f, who) => frame(43, f, *who as u64),
             Self::Unreachable(f, who) => frame(44, f, *who as u64),
         }

@@ -12,11 +12,11 @@
 
 use super::{
     environment::Environment,
-    notes::{FrameId, Piece, Who},
+    notes::{Piece, Who},
     plans::Planned,
 };
 use crate::mesh::report::FrameReport;
-use brickmesh_topology::BrickIndex;
+use brickmesh_topology::{BrickIndex, asked_frames::FrameId, taking_part::WAIT_MICROS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames whose jobs are remembered.
@@ -30,9 +30,10 @@ pub(super) const CALM_MICROS: u64 = 1_500_000;
 /// How long a frame may take that is asked for once all is calm, microseconds, besides
 /// [`MAKESPANS`]: there is nobody to wait for.
 const BOUND_MICROS: u64 = 100_000;
-/// The same of a frame asked for before, when faults have just stopped: three attempts whose time
-/// is over, 0.75 s, 1.5 s and 3 s.
-const UNSETTLED_MICROS: u64 = 6_000_000;
+/// The same of a frame asked for before, when faults have just stopped: who died with the last copy of
+/// a brick is waited for until it is gone, and then an attempt is made. Three attempts whose time is
+/// over, 0.75 s, 1.5 s and 3 s, with 0.5 s each to find out who is at fault, are within that.
+const UNSETTLED_MICROS: u64 = WAIT_MICROS_MAX + 1_000_000;
 /// Of a frame's bound: how often its expected makespan.
 const MAKESPANS: u64 = 10;
 

@@ -56,7 +56,7 @@ impl Asked<'_> {
 /// A plan, with what the simulation needs besides.
 #[derive(Debug)]
 pub(super) struct Planned {
-    pub(super) plan: FramePlan,
+    pub(super) plan: Arc<FramePlan>,
     /// Index of the view.
     pub(super) view: usize,
     /// Tiles of each job: tile, position of the job in its order, pixels.
@@ -123,7 +123,7 @@ impl Plans {
         if let Some(planned) = kept.map(Arc::clone) {
             if self.draws.below(OWN_DERIVATION) == 0 {
                 let own = self.plan(asked);
-                if own.is_none_or(|own| own != planned.plan) {
+                if own.is_none_or(|own| own != *planned.plan) {
                     oracle.broken("two machines derived unlike plans from the same inputs");
                 }
             }
@@ -165,7 +165,7 @@ impl Plans {
             real_micros: self.real_micros(&plan),
             tiles_of,
             view,
-            plan,
+            plan: Arc::new(plan),
         }
     }
 

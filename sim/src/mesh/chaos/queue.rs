@@ -3,7 +3,7 @@
 //! Invariant: events come in the order of their times, those of one time in the order in which
 //! they were put in: the same inputs give the same trace.
 
-use super::notes::{FrameId, FrameKey, Note, Who};
+use super::notes::{FrameKey, Note, Who};
 use brickmesh_topology::{BrickIndex, seeded::mixed};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -36,8 +36,11 @@ pub(super) enum Event {
         brick: BrickIndex,
         is_true: bool,
     },
-    /// An attempt's time is over.
-    Deadline(FrameId),
+    /// A time that the viewer set for a frame has come.
+    Due {
+        number: u64,
+        at: u64,
+    },
     /// The viewer may ask for its next frame.
     NextFrame,
     /// A machine is switched on.
@@ -127,7 +130,7 @@ impl Event {
                 who, job, micros, ..
             } => [of(5, *who, *job as usize), *micros],
             Self::Loaded { who, brick, .. } => [of(6, *who, brick.0 as usize), 0],
-            Self::Deadline(f) => [of(7, 0, 0), f.number << 8 | u64::from(f.attempt)],
+            Self::Due { number, at } => [7 | number << 8, *at],
             Self::NextFrame => [8, 0],
             Self::Start(who) => [of(9, *who, 0), 0],
             Self::Offer(who) => [of(10, *who, 0), 0],

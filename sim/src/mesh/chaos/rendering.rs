@@ -3,12 +3,13 @@
 use super::{
     compositing::Compositing,
     environment::Environment,
-    notes::{FrameId, FrameKey, Note, Partial, Piece, Request, Run, Who},
+    notes::{FrameKey, Note, Partial, Piece, Request, Run, Who},
     plans::{Asked, Planned},
     queue::Event,
 };
 use brickmesh_topology::{
     BrickIndex, Digest,
+    asked_frames::FrameId,
     brick_set::BrickSet,
     cost_table::CostTable,
     frame_plan::{Earlier, PlannedJob},
@@ -116,12 +117,14 @@ impl Rendering {
         request: &Request,
         is_open: bool,
     ) {
-        let frame = request.frame;
+        let attempt = &request.attempt;
+        let frame = attempt.frame;
         let key = (requester, frame);
-        let first = request.earlier.as_ref().map_or(request.roster, |e| e.0);
-        let rosters = self.rosters.get(request.roster);
+        let first = attempt.earlier.as_ref();
+        let first = first.map_or(attempt.roster, |e| e.roster);
+        let rosters = self.rosters.get(attempt.roster);
         let inputs = rosters.zip(self.rosters.get(first));
-        let inputs = inputs.zip(self.costs.get(request.costs));
+        let inputs = inputs.zip(self.costs.get(attempt.costs));
         let ((roster, first), costs) = match inputs {
             _ if !is_open => return env.send(self.me, requester, Note::FrameFailed(frame)),
             None => return env.send(self.me, requester, Note::NeedInputs(frame)),
@@ -137,11 +140,11 @@ impl Rendering {
         }
         let asked = Asked {
             view: request.view,
-            roster: (request.roster, &roster),
-            costs: (request.costs, &costs),
-            earlier: request.earlier.as_ref().map(|(digest, rendered)| {
-                let roster = &*first;
-                (*digest, Earlier { roster, rendered })
+            roster: (attempt.roster, &roster),
+            costs: (attempt.costs, &costs),
+            earlier: attempt.earlier.as_ref().map(|e| {
+                let (roster, rendered) = (&*first, &e.rendered);
+                (e.roster, Earlier { roster, rendered })
             }),
         };
         let Some(planned) = env.derive(&asked) else {

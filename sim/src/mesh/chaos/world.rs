@@ -9,7 +9,7 @@ use super::{
     oracle::CALM_MICROS,
     queue::{At, Event},
     scenario::{Kind, Recipe, Scenario},
-    viewer::Viewer,
+    viewer::{Viewer, Wishes},
 };
 use crate::mesh::report::FrameReport;
 use brickmesh_topology::{BrickIndex, Manifest, schedule::work_of};
@@ -74,7 +74,12 @@ impl World {
 
     /// Lets all frames be asked for; the error says what was broken.
     pub(super) fn run(&mut self, frames: u64, interval: u64) -> Result<(), String> {
-        let viewer = Viewer::new(self.viewer, frames, self.scenario.in_flight, interval);
+        let wishes = Wishes {
+            frames,
+            in_flight: self.scenario.in_flight,
+            interval,
+        };
+        let viewer = Viewer::new(&self.env, self.viewer, wishes);
         self.machines[self.viewer].viewer = Some(viewer);
         self.env.network.set_weather(self.scenario.weather);
         let peers = self.machines.len() as u64;
