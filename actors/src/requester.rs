@@ -293,12 +293,9 @@ impl Requester {
                     composite_micros,
                     bytes: bytes.saturating_add(received_bytes),
                 });
-                let why = "a tile of a wrong length, or not finite";
                 let said = match arrived {
                     Some(_) => FrameMessage::Tile { tile, plan },
-                    None => FrameMessage::Failed {
-                        why: why.to_owned(),
-                    },
+                    None => FrameMessage::BadTile,
                 };
                 (frame, said)
             }

@@ -106,7 +106,6 @@ pub struct Holding {
     local: PeerId,
     grid: BrickGrid,
     redundancy: u32,
-    seed: u64,
     first: FirstPlacement,
     own: Announcement,
     others: BTreeMap<PeerId, Announcement>,
@@ -169,8 +168,7 @@ impl Holding {
         Self {
             local,
             redundancy: redundancy.clamp(1, REDUNDANCY_MAX),
-            seed: bytes.fold(0, |s, &b| s << 8 | u64::from(b)),
-            first: FirstPlacement::default(),
+            first: FirstPlacement::new(grid, bytes.fold(0, |s, &b| s << 8 | u64::from(b))),
             own: Announcement::expected(grid.brick_count(), room),
             copies: BrickSet::new(grid.brick_count()),
             grid,
@@ -381,8 +379,7 @@ impl Holding {
                 leaving: a.leaving,
             })
             .collect();
-        let (redundancy, seed, first) = (self.redundancy, self.seed, &mut self.first);
-        let next = next_pledge(&self.grid, &members, me, redundancy, seed, first);
+        let next = next_pledge(&mut self.first, &members, me, self.redundancy);
         let changed = next != self.own.pledged;
         self.own.pledged = next;
         self.wanting_since = self.is_wanting().then_some(now);

@@ -292,8 +292,9 @@ impl Keeper {
                 redundancy,
                 is_new,
             } => {
-                self.open(manifest, redundancy, is_new, out);
-                self.keep_up(out);
+                if self.open(manifest, redundancy, is_new, out) {
+                    self.keep_up(out);
+                }
             }
             KeeperMessage::NeedManifest { data_set } => {
                 if let Some(set) = self.sets.get(&data_set) {

@@ -187,6 +187,7 @@ impl<R> Membership<R> {
 
     /// The connection to a peer is broken: it is suspected at once.
     pub fn lost(&mut self, peer: &PeerId, now: u64, changes: &mut Vec<Change>) {
+        self.give_back(now);
         if let Some(standing) = self.members.get_mut(peer) {
             standing.lost = true;
             self.judge(peer, now, changes);
@@ -195,6 +196,7 @@ impl<R> Membership<R> {
 
     /// A peer did not do its part of a frame in time.
     pub fn late(&mut self, peer: &PeerId, now: u64, changes: &mut Vec<Change>) {
+        self.give_back(now);
         if let Some(standing) = self.members.get_mut(peer) {
             if now.saturating_sub(standing.late_until) >= self.patience.gone {
                 standing.lates = 0;
@@ -220,6 +222,14 @@ impl<R> Membership<R> {
     /// slept, or had no processor time, which says nothing of the others: they get that time back
     /// (local health awareness of Dadgar, Phillips, Currey 2017, "Lifeguard").
     pub fn tick(&mut self, now: u64, changes: &mut Vec<Change>) {
+        self.give_back(now);
+        let patience = self.patience;
+        self.members
+            .retain(|peer, standing| standing.judge(peer, now, patience, changes));
+    }
+
+    /// What this peer slept since it was here last, nobody was silent.
+    fn give_back(&mut self, now: u64) {
         let slept = now.saturating_sub(self.ticked.unwrap_or(now));
         self.ticked = Some(now);
         let back = slept.saturating_sub(self.patience.beat);
@@ -227,9 +237,6 @@ impl<R> Membership<R> {
             let all = self.members.values_mut();
             all.for_each(|s| s.heard = s.heard.saturating_add(back).min(now));
         }
-        let patience = self.patience;
-        self.members
-            .retain(|peer, standing| standing.judge(peer, now, patience, changes));
     }
 
     fn judge(&mut self, peer: &PeerId, now: u64, changes: &mut Vec<Change>) {
@@ -321,6 +328,16 @@ mod tests {
         assert_eq!(changes, []);
         members.heard(&a, beat(1), "A", 60_100 * MS, &mut changes);
         assert_eq!(at(&mut members, 60_800), [Change::Suspected(b)]);
+    }
+
+    #[test]
+    fn what_is_heard_first_after_a_sleep_makes_nobody_gone() {
+        let (mut members, a, b) = two();
+        members.tick(0, &mut Vec::new());
+        let mut changes = Vec::new();
+        members.lost(&a, 60_000 * MS, &mut changes);
+        members.late(&b, 60_000 * MS, &mut changes);
+        assert_eq!(changes, [Change::Suspected(a), Change::Suspected(b)]);
     }
 
     #[test]

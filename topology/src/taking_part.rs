@@ -16,7 +16,7 @@ const MAKESPANS: u64 = 2;
 /// The same where nothing was measured yet.
 const MAKESPANS_UNKNOWN: u64 = 8;
 /// How long a frame waits for who holds a brick, microseconds from when it was asked for: silent
-/// peers are heard again within this, or gone.
+/// peers are heard again within this, or gone, as long as this one gets processor time itself.
 pub const WAIT_MICROS_MAX: u64 = 10_000_000;
 /// Longest makespan that is waited for.
 const MAKESPAN_MICROS_MAX: u64 = 600_000_000;

@@ -45,16 +45,30 @@ pub struct Member<'a> {
 
 /// The first placement of a data set, remembered for the capacities that it was made for: placing is
 /// dear, and is asked for again whenever somebody says what it pledges.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FirstPlacement {
+    grid: BrickGrid,
+    seed: u64,
     capacities: Vec<u32>,
     held: Vec<BrickSet>,
 }
 
 impl FirstPlacement {
-    /// What each peer holds; grid and seed are always the same.
-    fn of(&mut self, grid: &BrickGrid, capacities: Vec<u32>, seed: u64) -> &[BrickSet] {
+    /// Nothing is placed yet; `seed` belongs to the data set.
+    #[must_use]
+    pub const fn new(grid: BrickGrid, seed: u64) -> Self {
+        Self {
+            grid,
+            seed,
+            capacities: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// What each peer holds.
+    fn of(&mut self, capacities: Vec<u32>) -> &[BrickSet] {
         if self.capacities != capacities {
+            let (grid, seed) = (&self.grid, self.seed);
             let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
             self.held = if copies * u64::from(grid.brick_count()) <= SWAP_WORK_MAX {
                 place(grid, &capacities, PlacementMethod::Redundant, seed).held
@@ -69,36 +83,34 @@ impl FirstPlacement {
 
 /// What `members[me]` should pledge to hold, for `redundancy` copies of each brick.
 ///
-/// `members` ascend by peer; `seed` belongs to the data set, as does what is remembered in `first`.
-/// O(bricks · members) where there is room; while somebody has pledged nothing, a placement besides.
+/// `members` ascend by peer; `first` is the data set's. O(bricks · members) where there is room; while
+/// somebody has pledged nothing, a placement besides where capacities have changed.
 ///
 /// # Panics
 /// Where `me` is not an index of `members`.
 #[must_use]
 pub fn next_pledge(
-    grid: &BrickGrid,
+    first: &mut FirstPlacement,
     members: &[Member<'_>],
     me: usize,
     redundancy: u32,
-    seed: u64,
-    first: &mut FirstPlacement,
 ) -> BrickSet {
-    let own = members[me];
+    let (own, brick_count) = (members[me], first.grid.brick_count());
     if own.leaving {
         return own.pledged.clone();
     }
     if own.room == 0 {
-        return BrickSet::new(grid.brick_count());
+        return BrickSet::new(brick_count);
     }
     let is_silent = |m: &Member<'_>| m.pledged.is_empty() && m.room > 0 && !m.leaving;
     // Whoever has not said what it pledges will pledge its part of the first placement, as long as
     // all others do: it is not to be made up for.
     if members.iter().any(is_silent)
-        && let Some(part) = first_pledge(grid, members, me, redundancy, seed, first)
+        && let Some(part) = first_pledge(first, members, me, redundancy)
     {
         return part;
     }
-    let mut pledges = Pledges::new(grid.brick_count(), members, redundancy, seed);
+    let mut pledges = Pledges::new(brick_count, members, redundancy, first.seed);
     if own.pledged.is_empty() {
         pledges.take_share(me);
     } else {
@@ -110,21 +122,19 @@ pub fn next_pledge(
 
 /// This peer's part of the first placement, as long as nobody's pledge says otherwise.
 fn first_pledge(
-    grid: &BrickGrid,
+    first: &mut FirstPlacement,
     members: &[Member<'_>],
     me: usize,
     redundancy: u32,
-    seed: u64,
-    first: &mut FirstPlacement,
 ) -> Option<BrickSet> {
-    let capacities = shares(grid.brick_count(), &rooms(members), redundancy);
+    let capacities = shares(first.grid.brick_count(), &rooms(members), redundancy);
     let is_part =
         |(m, &share): (&Member<'_>, &u32)| m.pledged.is_empty() || m.pledged.len() == share;
     if !members.iter().zip(&capacities).all(is_part) {
         // Known without the work of placing.
         return None;
     }
-    let placed = first.of(grid, capacities, seed);
+    let placed = first.of(capacities);
     let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.pledged.is_empty() || m.pledged == part;
     members
         .iter()

@@ -117,9 +117,10 @@ impl Pending {
                 },
                 image: picture.image,
             }),
-            (FrameEnd::Whole, None) | (FrameEnd::NobodyHolds, _) => {
-                Err(FrameError::NobodyHolds { data_set })
-            }
+            (FrameEnd::Whole, None) => Err(FrameError::Plan {
+                why: "a frame is whole without a plan: this is a fault of brickmesh".to_owned(),
+            }),
+            (FrameEnd::NobodyHolds, _) => Err(FrameError::NobodyHolds { data_set }),
             (FrameEnd::GaveUp { awaited, why }, _) => Err(FrameError::GaveUp {
                 number: ended.number,
                 attempts: ended.attempts_before + 1,

@@ -1,6 +1,6 @@
 //! A frame that was asked for and has not ended, and the attempt at it that is under way.
 
-use super::{AttemptInputs, AttemptRequest, EarlierWork, FrameId, FrameOrder, FramesOutput, Named};
+use super::{AttemptInputs, FrameId, FramesOutput, Named};
 use crate::{
     cost_table::CostTable, digest::Digest, frame_plan::FramePlan, frame_tracker::FrameTracker,
     inquiry::Inquiry, peer::PeerId, prediction::Prediction, roster::Roster, taking_part::LeftOut,
@@ -100,31 +100,5 @@ impl Run {
             micros: 0,
             inquiry: None,
         }
-    }
-}
-
-impl AttemptInputs {
-    /// What asks for the attempt.
-    pub(super) fn request(&self, frame: FrameId) -> AttemptRequest {
-        AttemptRequest {
-            frame,
-            roster: self.roster.digest,
-            costs: self.costs.digest,
-            earlier: self.earlier.as_ref().map(|e| EarlierWork {
-                roster: e.roster.digest,
-                rendered: e.rendered.as_ref().clone(),
-            }),
-        }
-    }
-
-    /// What the request names, under its names.
-    pub(super) fn orders(&self) -> Vec<(Digest, FrameOrder)> {
-        let roster = |r: &Named<Roster>| (r.digest, FrameOrder::Roster(r.clone()));
-        let first = self.earlier.as_ref().map(|e| roster(&e.roster));
-        let costs = (self.costs.digest, FrameOrder::Costs(self.costs.clone()));
-        first
-            .into_iter()
-            .chain([roster(&self.roster), costs])
-            .collect()
     }
 }

@@ -62,7 +62,33 @@ pub struct AttemptInputs {
     pub earlier: Option<EarlierInputs>,
 }
 
-/// What was done in earlier attempts.
+impl AttemptInputs {
+    /// What asks for the attempt.
+    pub(super) fn request(&self, frame: FrameId) -> AttemptRequest {
+        AttemptRequest {
+            frame,
+            roster: self.roster.digest,
+            costs: self.costs.digest,
+            earlier: self.earlier.as_ref().map(|e| EarlierWork {
+                roster: e.roster.digest,
+                rendered: e.rendered.as_ref().clone(),
+            }),
+        }
+    }
+
+    /// What the request names, under its names.
+    pub(super) fn orders(&self) -> Vec<(Digest, FrameOrder)> {
+        let roster = |r: &Named<Roster>| (r.digest, FrameOrder::Roster(r.clone()));
+        let first = self.earlier.as_ref().map(|e| roster(&e.roster));
+        let costs = (self.costs.digest, FrameOrder::Costs(self.costs.clone()));
+        first
+            .into_iter()
+            .chain([roster(&self.roster), costs])
+            .collect()
+    }
+}
+
+/// What was done in earlier attempts: [`EarlierWork`] names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierInputs {
     /// The roster of the first one.
@@ -101,6 +127,8 @@ pub enum FrameMessage {
         /// Jobs, and the time that each took, microseconds.
         jobs: Vec<(u32, u64)>,
     },
+    /// A tile that is none.
+    BadTile,
     /// The sender gave jobs to another peer.
     Given {
         /// The plan.
@@ -192,7 +220,8 @@ pub enum FrameOrder {
     },
 }
 
-/// What the frames want done, in this order, before they are told anything else.
+/// What the frames want done, in this order. A plan is derived and told in its turn; nothing else is told
+/// before all is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FramesOutput {
     /// Derive the plan of an attempt and say [`FramesInput::Planned`], or
@@ -212,7 +241,7 @@ pub enum FramesOutput {
     },
     /// An attempt has more time, for the log.
     Prolonged(FrameId, Why),
-    /// An attempt failed and another one follows without these peers, for the log.
+    /// An attempt failed by these peers and another one follows, for the log.
     AskedAgain(FrameId, BTreeSet<PeerId>, Why),
     /// These peers did not do their part.
     Late(BTreeSet<PeerId>),
@@ -227,6 +256,8 @@ pub enum Why {
     NoAnswer(u64),
     /// A peer was lost.
     Lost,
+    /// A tile was no picture of its size.
+    BadTile,
     /// A peer followed another plan than the requester, or than another peer.
     AnotherPlan,
     /// A peer cannot be reached by another.
@@ -244,6 +275,7 @@ impl fmt::Display for Why {
                 write!(f, "no answer within {:?}", Duration::from_micros(*micros))
             }
             Self::Lost => f.write_str("a peer was lost"),
+            Self::BadTile => f.write_str("a tile of a wrong length, or not finite"),
             Self::AnotherPlan => f.write_str("a peer followed another plan"),
             Self::Unreachable => f.write_str("a peer cannot be reached by another"),
             Self::TilesMissing => {
@@ -279,7 +311,7 @@ pub struct EndedFrame {
     pub end: FrameEnd,
     /// Attempts before the last one.
     pub attempts_before: u32,
-    /// Peers that the last one did without.
+    /// Peers that failed it: the last attempt did without them, where no brick was missing for that.
     pub left_out: BTreeSet<PeerId>,
     /// From when it was asked for, microseconds.
     pub total_micros: u64,

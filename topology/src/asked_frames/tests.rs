@@ -7,6 +7,7 @@ use crate::{
     tiles::Tile,
     voxel_box::VoxelBox,
 };
+use proptest::prelude::*;
 
 const MS: u64 = 1_000;
 
@@ -124,7 +125,12 @@ impl Asking {
     }
 
     fn done(&mut self, name: &str, frame: FrameId, job: u32) -> Vec<FramesOutput> {
-        let jobs = vec![(job, MS)];
+        self.done_in(name, frame, (job, MS))
+    }
+
+    /// A job, and the time that it took.
+    fn done_in(&mut self, name: &str, frame: FrameId, job: (u32, u64)) -> Vec<FramesOutput> {
+        let jobs = vec![job];
         let plan = self.plan(frame);
         self.says(name, frame, FrameMessage::JobsDone { plan, jobs })
     }
@@ -201,11 +207,12 @@ fn a_frame_ends_when_its_tiles_and_times_are_there_and_is_learnt_from() {
     assert_eq!(out, [FramesOutput::Take(frame(0, 0))]);
     assert_eq!(mesh.tile("c", frame(0, 0)), [], "a tile counts once");
     assert_eq!(mesh.done("a", frame(0, 0), 0), []);
-    let out = mesh.done("b", frame(0, 0), 1);
+    let out = mesh.done_in("b", frame(0, 0), (1, 4 * MS));
     let end = ended(&out).expect("the frame has ended");
     assert_eq!(end.end, FrameEnd::Whole);
     assert_eq!((end.attempts_before, end.total_micros), (0, 5 * MS));
-    assert_eq!(end.measured, BTreeMap::from([(0, (0, MS)), (1, (1, MS))]));
+    let measured = BTreeMap::from([(0, (0, MS)), (1, (1, 4 * MS))]);
+    assert_eq!(end.measured, measured);
     let over = FrameOrder::Cancel {
         frame: frame(0, 0),
         is_over: true,
@@ -216,7 +223,68 @@ fn a_frame_ends_when_its_tiles_and_times_are_there_and_is_learnt_from() {
     let to_a = said_to(&out, "a");
     let begins = to_a.iter().filter(|o| matches!(o, FrameOrder::Begin(_)));
     assert_eq!(begins.count(), 1);
-    assert!(to_a.len() < 3, "what was sent is not sent again: {to_a:?}");
+    let is_costs = |o: &&FrameOrder| matches!(o, FrameOrder::Costs(_));
+    assert!(!to_a.iter().any(is_costs), "the same are not sent again");
+    let entries = mesh.inputs[1].1.roster.value.entries();
+    let speeds: Vec<u64> = entries.iter().map(|e| e.speed_millionths).collect();
+    assert!(
+        speeds[1] < speeds[0],
+        "b turned out to be slower: {speeds:?}"
+    );
+}
+
+#[test]
+fn who_was_lost_is_sent_everything_again() {
+    let mut mesh = three();
+    mesh.ask(0);
+    mesh.step(FramesInput::Forget(0));
+    mesh.step(FramesInput::Lost(id("a")));
+    let out = mesh.ask(1);
+    assert_eq!(said_to(&out, "a").len(), 3);
+    assert_eq!(said_to(&out, "b").len(), 1);
+}
+
+#[test]
+fn a_whole_picture_is_not_thrown_away_for_times_that_are_late() {
+    let mut mesh = three();
+    let out = mesh.ask(0);
+    mesh.tile("c", frame(0, 0));
+    mesh.done("a", frame(0, 0), 0);
+    let out = mesh.wake(&out);
+    let end = ended(&out).expect("the frame has ended");
+    assert_eq!((&end.end, end.measured.len()), (&FrameEnd::Whole, 1));
+}
+
+#[test]
+fn who_follows_another_plan_is_left_out_once_for_all_that_it_says() {
+    let mut mesh = three();
+    mesh.ask(0);
+    let plan = Digest::of(b"another plan");
+    let jobs = vec![(0, MS), (1, MS)];
+    let out = mesh.says("a", frame(0, 0), FrameMessage::JobsDone { plan, jobs });
+    assert_eq!(without(&out), Some(vec!["a"]));
+    let again = out
+        .iter()
+        .filter(|o| matches!(o, FramesOutput::AskedAgain(..)));
+    assert_eq!(again.count(), 1);
+    let out = mesh.says("b", frame(0, 1), FrameMessage::BadTile);
+    assert_eq!(without(&out), Some(vec!["b"]));
+}
+
+#[test]
+fn what_all_attempts_rendered_is_told_under_the_first_roster() {
+    let mut mesh = three();
+    mesh.ask(0);
+    mesh.done("a", frame(0, 0), 0);
+    mesh.step(FramesInput::Lost(id("b")));
+    mesh.done("c", frame(0, 1), 1);
+    mesh.step(FramesInput::Lost(id("a")));
+    let earlier = mesh.inputs[2].1.earlier.as_ref().expect("attempts before");
+    assert_eq!(earlier.roster.value.entries().len(), 3);
+    assert_eq!(
+        *earlier.rendered,
+        BTreeMap::from([(0, id("a")), (1, id("c"))])
+    );
 }
 
 #[test]
@@ -288,6 +356,7 @@ fn who_is_late_is_left_out_and_a_frame_that_failed_twice_rests() {
     let planned = mesh.inputs.len();
     let why = "no memory".to_owned();
     let out = mesh.says("a", frame(0, 1), FrameMessage::Failed { why });
+    mesh.candidates(&["a", "b", "c"].map(|name| candidate(name, [0, 1])));
     assert_eq!(mesh.inputs.len(), planned, "it rests");
     let out = mesh.wake(&out);
     assert_eq!(mesh.inputs.len(), planned + 1);
@@ -303,8 +372,8 @@ fn an_old_time_means_nothing() {
     mesh.now = MS;
     mesh.step(FramesInput::Lost(id("b")));
     assert_eq!(mesh.wake(&out), [], "the first attempt's time is void");
-    mesh.says("a", frame(0, 0), FrameMessage::NeedInputs);
-    assert_eq!(mesh.inputs.len(), 2);
+    let out = mesh.says("a", frame(0, 0), FrameMessage::NeedInputs);
+    assert_eq!(out, [], "so is what is said of it");
 }
 
 #[test]
@@ -343,25 +412,29 @@ fn a_complaint_is_believed_once() {
     let mut mesh = three();
     mesh.ask(0);
     let about = |name| FrameMessage::Unreachable { peer: id(name) };
+    let stranger = mesh.says("x", frame(0, 0), about("b"));
+    assert_eq!(stranger, []);
     let out = mesh.says("c", frame(0, 0), about("a"));
     assert_eq!(without(&out), Some(vec!["a"]));
     let out = mesh.says("c", frame(0, 1), about("b"));
     assert_eq!(without(&out), Some(vec!["c"]), "who complains of all");
-    let stranger = mesh.says("x", frame(0, 1), about("b"));
-    assert_eq!(stranger, []);
 }
 
 #[test]
 fn a_frame_waits_for_a_holder_but_not_for_ever() {
     let mut mesh = Asking::new(&[]);
-    let out = mesh.ask(0);
+    mesh.ask(0);
     assert_eq!(mesh.inputs.len(), 0);
     let begun = mesh.candidates(&[candidate("a", [0, 1])]);
     assert_eq!(mesh.inputs.len(), 1);
     assert_eq!(said_to(&begun, "a").len(), 3);
-    mesh.candidates(&[]);
-    mesh.step(FramesInput::Forget(0));
-    assert_eq!(mesh.wake(&out), []);
+    mesh.step(FramesInput::Closed(data_set()));
+    let out = mesh.step(FramesInput::Forget(0));
+    let over = FrameOrder::Cancel {
+        frame: frame(0, 0),
+        is_over: true,
+    };
+    assert_eq!(said_to(&out, "a"), [&over]);
 
     let since = mesh.now;
     let out = mesh.ask(1);
@@ -393,4 +466,61 @@ fn an_attempt_has_the_time_of_those_ahead_of_it_too() {
     let mut mesh = three();
     let (first, second) = (at(&mesh.ask(0)), at(&mesh.ask(1)));
     assert!(second > first, "{first:?} {second:?}");
+}
+
+/// Something that may happen to frames 0 and 1: what, who, about whom.
+fn anything() -> impl Strategy<Value = (u8, usize, usize)> {
+    (0_u8..12, 0_usize..3, 0_usize..3)
+}
+
+proptest! {
+    /// Whatever is said, lost and complained of in whatever order, each frame ends, once.
+    #[test]
+    fn every_frame_ends_once(events in proptest::collection::vec(anything(), 0..40)) {
+        let names = ["a", "b", "c"];
+        let mut mesh = three();
+        let mut all = [mesh.ask(0), mesh.ask(1)].concat();
+        for (what, who, other) in events {
+            let number = u64::from(what % 2);
+            let attempts = mesh.plans.keys().filter(|f| f.number == number);
+            let Some(&of) = attempts.max() else { continue };
+            let (from, peer) = (names[who], id(names[other]));
+            let job = u32::try_from(other % 2).unwrap();
+            let plan = mesh.plan(of);
+            let out = match what / 2 {
+                0 => mesh.tile(from, of),
+                1 => mesh.done(from, of, job),
+                2 => mesh.step(FramesInput::Lost(peer)),
+                3 => mesh.says(from, of, FrameMessage::Unreachable { peer }),
+                4 => mesh.says(from, of, FrameMessage::Lacking { plan, jobs: vec![job] }),
+                _ => mesh.says(from, of, FrameMessage::Given { plan, jobs: vec![job], by: peer }),
+            };
+            mesh.now += MS;
+            all.extend(out);
+        }
+        // Then time goes by, and nobody says anything more.
+        let mut wakes: BTreeSet<(u64, u64)> = wakes(&all);
+        while let Some((at, number)) = wakes.pop_first() {
+            mesh.now = mesh.now.max(at);
+            let out = mesh.step(FramesInput::Due { number, at });
+            wakes.extend(self::wakes(&out));
+            all.extend(out);
+        }
+        let ends = all.iter().filter_map(|o| match o {
+            FramesOutput::Ended(ended) => Some(ended.number),
+            _ => None,
+        });
+        let mut ends: Vec<u64> = ends.collect();
+        ends.sort_unstable();
+        prop_assert_eq!(ends, [0, 1]);
+    }
+}
+
+/// When, and which frame.
+fn wakes(out: &[FramesOutput]) -> BTreeSet<(u64, u64)> {
+    let wake = |o: &FramesOutput| match o {
+        FramesOutput::Wake { number, at } => Some((*at, *number)),
+        _ => None,
+    };
+    out.iter().filter_map(wake).collect()
 }

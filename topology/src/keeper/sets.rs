@@ -76,17 +76,18 @@ impl Keeper {
         self.announce(out);
     }
 
+    /// Opens a data set; false if it was open.
     pub(super) fn open(
         &mut self,
         manifest: Arc<Manifest>,
         redundancy: u32,
         is_new: bool,
         out: &mut Vec<KeeperOutput>,
-    ) {
+    ) -> bool {
         let data_set = manifest.digest();
         if let Some(known) = self.sets.get_mut(&data_set) {
             known.holding.raise_redundancy(redundancy);
-            return;
+            return false;
         }
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
@@ -114,6 +115,7 @@ impl Keeper {
         self.sets.insert(data_set, set);
         self.order.push(data_set);
         self.dirty = true;
+        true
     }
 
     /// Closes data sets until one more can be opened: those first that nobody needs, then those

@@ -1,10 +1,13 @@
 use super::*;
 use crate::seeded::Seeded;
 use proptest::prelude::*;
+use std::cell::RefCell;
 
 /// A mesh whose peers know each other's pledges after every round.
 struct Mesh {
     grid: BrickGrid,
+    /// All remember the same, so that what one remembers wrongly is another's.
+    first: RefCell<FirstPlacement>,
     redundancy: u32,
     peers: Vec<(PeerId, u32, BrickSet, bool)>,
     moved: u32,
@@ -13,8 +16,10 @@ struct Mesh {
 
 impl Mesh {
     fn new(edge: u32, redundancy: u32, rooms: &[u32]) -> Self {
+        let grid = BrickGrid::new([8 * edge; 3], 8).unwrap();
         let mut mesh = Self {
-            grid: BrickGrid::new([8 * edge; 3], 8).unwrap(),
+            grid,
+            first: RefCell::new(FirstPlacement::new(grid, 7)),
             redundancy,
             peers: Vec::new(),
             moved: 0,
@@ -46,8 +51,8 @@ impl Mesh {
                 leaving: *leaving,
             })
             .collect();
-        let first = &mut FirstPlacement::default();
-        next_pledge(&self.grid, &members, me, self.redundancy, 7, first)
+        let first = &mut self.first.borrow_mut();
+        next_pledge(first, &members, me, self.redundancy)
     }
 
     fn take(&mut self, me: usize, next: BrickSet) -> bool {
@@ -216,10 +221,10 @@ proptest! {
 #[test]
 fn a_placement_is_remembered_for_its_capacities_only() {
     let mesh = Mesh::new(4, 2, &[40, 40, 40, 40]);
-    let mut first = FirstPlacement::default();
+    let mut first = FirstPlacement::new(mesh.grid, 7);
     let twice = [vec![32; 4], vec![64, 32, 16, 16], vec![64, 32, 16, 16]];
     for capacities in twice {
         let fresh = place(&mesh.grid, &capacities, PlacementMethod::Redundant, 7).held;
-        assert_eq!(first.of(&mesh.grid, capacities, 7), fresh);
+        assert_eq!(first.of(capacities), fresh);
     }
 }

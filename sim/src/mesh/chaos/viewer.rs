@@ -53,7 +53,7 @@ pub(super) struct Viewer {
 struct Pending {
     since: u64,
     view: usize,
-    /// `None`: nobody could take part.
+    /// The one under way.
     attempt: Option<Attempt>,
 }
 
@@ -214,7 +214,12 @@ impl Viewer {
                         self.late.push(peer);
                     }
                 }
-                FramesOutput::Prolonged(..) | FramesOutput::AskedAgain(..) => {}
+                FramesOutput::Prolonged(..) => {}
+                FramesOutput::AskedAgain(frame, ..) => {
+                    if let Some(p) = self.pending.get_mut(&frame.number) {
+                        p.attempt = None;
+                    }
+                }
                 FramesOutput::Ended(ended) => self.ended(env, &ended),
             }
         }
