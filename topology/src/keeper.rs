@@ -250,7 +250,7 @@ impl Keeper {
         Vitals {
             // Hearsay is not passed on: it would go round for ever.
             rendering: self.is_recent(self.rendering_at),
-            suspects: self.members.silent().cloned().collect(),
+            suspects: Arc::new(self.members.silent().cloned().collect()),
             fetching: u32::try_from(fetching).unwrap_or(u32::MAX),
             last_frame: self.last_frame,
             speed_millionths: self.speed_millionths,

@@ -3,7 +3,10 @@
 //! that it does not hear.
 
 use crate::{brick_set::BrickSet, peer::PeerId, roster::RosterEntry};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// First rest of a frame that failed twice, see [`rest_micros`].
 const REST_MICROS: u64 = 200_000;
@@ -27,7 +30,7 @@ pub struct Candidate {
     /// What it holds.
     pub entry: RosterEntry,
     /// Peers that it does not hear.
-    pub suspects: BTreeSet<PeerId>,
+    pub suspects: Arc<BTreeSet<PeerId>>,
     /// It is not heard, or does not hear the requester: no frames are given to it.
     pub is_silent: bool,
     /// It was late with its part of a frame: it is spared where others can do its part.
@@ -175,7 +178,7 @@ mod tests {
                 speed_millionths: SPEED_ONE,
                 bricks: held,
             },
-            suspects: suspects.iter().map(|s| PeerId::new(s)).collect(),
+            suspects: Arc::new(suspects.iter().map(|s| PeerId::new(s)).collect()),
             is_silent: false,
             is_late: false,
         }

@@ -57,7 +57,7 @@ pub(crate) fn status() -> MeshStatus {
             schedule_micros: 500,
             composite_micros: 3_000,
         }),
-        suspects: [PeerId::new("b")].into(),
+        suspects: Arc::new([PeerId::new("b")].into()),
         ..Vitals::default()
     };
     let vitals_b = Vitals {

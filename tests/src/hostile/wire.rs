@@ -87,7 +87,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
             },
             vitals: Vitals {
                 rendering: true,
-                suspects: [PeerId::new("honest"), PeerId::new("mallory")].into(),
+                suspects: Arc::new([PeerId::new("honest"), PeerId::new("mallory")].into()),
                 fetching: 3,
                 last_frame: Some(FrameTimes::default()),
                 speed_millionths: Some(1_000_000),

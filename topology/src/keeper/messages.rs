@@ -30,8 +30,9 @@ pub struct Hello {
 pub struct Vitals {
     /// Whether it takes part in frames now.
     pub rendering: bool,
-    /// Peers that it does not hear though it knows them: it cannot work with them.
-    pub suspects: BTreeSet<PeerId>,
+    /// Peers that it does not hear though it knows them: it cannot work with them. Shared, as each
+    /// beat goes to all.
+    pub suspects: Arc<BTreeSet<PeerId>>,
     /// Bricks on their way to it.
     pub fetching: u32,
     /// The last frame that it asked for.

@@ -366,7 +366,7 @@ impl Keeper {
         let candidate = |entry: RosterEntry| {
             let peer = &entry.peer;
             let record = self.members.record(peer);
-            let suspects = record.map(|m| m.vitals.suspects.clone());
+            let suspects = record.map(|m| Arc::clone(&m.vitals.suspects));
             let suspects = suspects.unwrap_or_default();
             let is_silent = self.members.is_silent(peer) || suspects.contains(&self.local);
             Candidate {
