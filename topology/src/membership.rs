@@ -85,7 +85,7 @@ pub enum Change {
 pub struct Membership<R> {
     patience: Patience,
     members: BTreeMap<PeerId, Standing<R>>,
-    ticked: Option<u64>,
+    here_at: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ impl<R> Membership<R> {
         Self {
             patience,
             members: BTreeMap::new(),
-            ticked: None,
+            here_at: None,
         }
     }
 
@@ -228,10 +228,10 @@ impl<R> Membership<R> {
             .retain(|peer, standing| standing.judge(peer, now, patience, changes));
     }
 
-    /// What this peer slept since it was here last, nobody was silent.
+    /// Nobody was silent while this peer slept, since it looked last.
     fn give_back(&mut self, now: u64) {
-        let slept = now.saturating_sub(self.ticked.unwrap_or(now));
-        self.ticked = Some(now);
+        let slept = now.saturating_sub(self.here_at.unwrap_or(now));
+        self.here_at = Some(now);
         let back = slept.saturating_sub(self.patience.beat);
         if back > 0 {
             let all = self.members.values_mut();
@@ -311,7 +311,7 @@ mod tests {
     /// What changes up to a time, ticking all along.
     fn at(members: &mut Membership<&'static str>, ms: u64) -> Vec<Change> {
         let mut changes = Vec::new();
-        let from = members.ticked.unwrap_or(0);
+        let from = members.here_at.unwrap_or(0);
         for now in (from..ms * MS).step_by(100_000) {
             members.tick(now, &mut changes);
         }

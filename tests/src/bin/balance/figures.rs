@@ -23,7 +23,7 @@ pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// How many times as large the second of each pair is as the first: the geometric mean, and how far
-/// from it the true one may be, as twice its standard error; NaN of fewer than two pairs.
+/// above it the true one may be, as twice its standard error; NaN of fewer than two pairs.
 pub(crate) fn mean_ratio(pairs: impl IntoIterator<Item = (f64, f64)>) -> (f64, f64) {
     let logs: Vec<f64> = pairs.into_iter().map(|(a, b)| (b / a).ln()).collect();
     let centre = mean(logs.iter().copied());
