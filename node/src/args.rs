@@ -238,7 +238,7 @@ pub struct RenderArgs {
     /// Degrees that the camera turns from frame to frame [default: 360 / frames]
     #[arg(long, allow_hyphen_values = true)]
     pub spin: Option<f64>,
-    /// JSON list with a camera for each picture, [{"orbit": "30,20"}, {"camera": "eye=1,2,3"}, …], in place of --frames
+    /// JSON list with a camera for each picture, [{"orbit": "30,20"}, {"camera": "eye=1,2,3", "steal": false}, …], in place of --frames
     #[arg(long, conflicts_with_all = ["camera", "orbit", "frames", "spin"])]
     pub cameras: Option<PathBuf>,
     /// Frames that are under way at a time: more keep all peers busy, fewer learn sooner

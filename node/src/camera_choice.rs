@@ -23,19 +23,38 @@ pub fn camera(args: &PictureArgs, volume: &VolumeDescription) -> Camera {
     }
 }
 
-/// An entry of a `--cameras` file: the value of `--orbit`, or of `--camera`.
+/// An entry of a `--cameras` file: the value of `--orbit`, or of `--camera`, and whether peers steal.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     orbit: Option<String>,
     camera: Option<String>,
+    steal: Option<bool>,
 }
 
-/// The cameras of a `--cameras` file.
+/// What one picture of a turn is made with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shot {
+    /// From where.
+    pub camera: Camera,
+    /// Whether peers steal, in place of `--steal`: so that both can be measured side by side.
+    pub steal: Option<bool>,
+}
+
+impl From<Camera> for Shot {
+    fn from(camera: Camera) -> Self {
+        Self {
+            camera,
+            steal: None,
+        }
+    }
+}
+
+/// The pictures of a `--cameras` file.
 ///
 /// # Errors
 /// Text that names the file, the entry and what is wrong with it.
-pub fn cameras(path: &Path, volume: &VolumeDescription) -> Result<Vec<Camera>, String> {
+pub fn shots(path: &Path, volume: &VolumeDescription) -> Result<Vec<Shot>, String> {
     let wrong = |what: String| {
         format!(
             "cameras {}: {}",
@@ -57,7 +76,9 @@ pub fn cameras(path: &Path, volume: &VolumeDescription) -> Result<Vec<Camera>, S
             (None, Some(camera)) => parse_camera(camera).map(|c| given(c, volume)),
             _ => Err("it must have either \"orbit\" or \"camera\"".to_owned()),
         };
-        camera.map_err(|e| wrong(format!("entry {index}: {e}")))
+        let camera = camera.map_err(|e| wrong(format!("entry {index}: {e}")))?;
+        let steal = entry.steal;
+        Ok(Shot { camera, steal })
     };
     entries.iter().enumerate().map(one).collect()
 }
@@ -89,11 +110,13 @@ mod tests {
         let volume = VolumeDescription::new([8; 3], VoxelType::U8);
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            cameras(&path, &volume)
+            shots(&path, &volume)
         };
-        let two = read(r#"[{"orbit": "30,20,2"}, {"camera": "eye=1,2,30"}]"#).unwrap();
-        assert_eq!(two[0], Camera::orbit(&volume, 30.0, 20.0, 2.0));
-        assert_eq!(two[1].eye, DVec3::new(1.0, 2.0, 30.0));
+        let two = read(r#"[{"orbit": "30,20,2"}, {"camera": "eye=1,2,30", "steal": false}]"#);
+        let two = two.unwrap();
+        assert_eq!(two[0], Camera::orbit(&volume, 30.0, 20.0, 2.0).into());
+        assert_eq!(two[1].camera.eye, DVec3::new(1.0, 2.0, 30.0));
+        assert_eq!(two[1].steal, Some(false));
         for (text, word) in [
             ("[]", "0 cameras"),
             (r#"[{"orbit": "30"}]"#, "entry 0"),

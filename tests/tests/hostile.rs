@@ -230,9 +230,10 @@ fn lists_of_cameras() {
             ((folder, path), length)
         },
         |(_folder, path)| {
-            let cameras = camera_choice::cameras(&path, &volume);
-            let views = cameras.and_then(|all| {
-                let view = |c: &Camera| c.view(64, 48).map_err(|e| e.to_string());
+            let shots = camera_choice::shots(&path, &volume);
+            let views = shots.and_then(|all| {
+                let view =
+                    |s: &camera_choice::Shot| s.camera.view(64, 48).map_err(|e| e.to_string());
                 all.iter().map(view).collect::<Result<Vec<_>, _>>()
             });
             views.into()

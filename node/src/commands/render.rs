@@ -4,7 +4,7 @@ use super::CommandResult;
 use crate::{
     args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
     brick_store,
-    camera_choice::{camera, cameras},
+    camera_choice::{Shot, camera, shots},
     formula::FormulaVolume,
     free_memory::free_memory_bytes,
     network::MeshKey,
@@ -40,7 +40,7 @@ pub(crate) const BRICK_SHARED: u32 = 64;
 
 /// The pictures of a turn.
 struct Turn<'a> {
-    cameras: Vec<Camera>,
+    shots: Vec<Shot>,
     size: (u32, u32),
     transfer: TransferFunction,
     step: f64,
@@ -55,7 +55,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
     let source = Arc::new(FormulaVolume::new(DEMO_EDGE, DEMO_BRICK)?);
     let volume = source.manifest().volume().clone();
     let turn = Turn {
-        cameras: vec![Camera::whole(&volume)],
+        shots: vec![Camera::whole(&volume).into()],
         size: (512, 512),
         transfer: FormulaVolume::transfer(),
         step: 0.5 * volume.min_spacing(),
@@ -107,7 +107,7 @@ fn turn_of<'a>(
 ) -> Result<Turn<'a>, Box<dyn std::error::Error>> {
     let picture = &args.picture;
     let turn = Turn {
-        cameras: path_of(args, manifest.volume())?,
+        shots: path_of(args, manifest.volume())?,
         size: picture.size,
         transfer: transfer_of(picture.transfer.as_deref(), manifest)?,
         step: picture.step * manifest.volume().min_spacing(),
@@ -117,21 +117,21 @@ fn turn_of<'a>(
         background: picture.background,
         out: &args.out,
     };
-    for camera in &turn.cameras {
-        camera.view(turn.size.0, turn.size.1)?;
+    for shot in &turn.shots {
+        shot.camera.view(turn.size.0, turn.size.1)?;
     }
     Ok(turn)
 }
 
-/// The cameras of all pictures: a file's, or a turn around the volume.
-fn path_of(args: &RenderArgs, volume: &VolumeDescription) -> Result<Vec<Camera>, String> {
+/// All pictures: a file's, or a turn around the volume.
+fn path_of(args: &RenderArgs, volume: &VolumeDescription) -> Result<Vec<Shot>, String> {
     if let Some(path) = &args.cameras {
-        return cameras(path, volume);
+        return shots(path, volume);
     }
     let first = camera(&args.picture, volume);
     let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
     Ok((0..args.frames)
-        .map(|n| first.spun(spin * f64::from(n)))
+        .map(|n| first.spun(spin * f64::from(n)).into())
         .collect())
 }
 
@@ -227,23 +227,26 @@ fn in_words(missing: &[VoxelBox]) -> String {
 /// Renders all frames, a few of them under way at a time.
 async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats) -> CommandResult {
     let mut progress = Progress::new("rendering");
-    let total = turn.cameras.len() as u64;
+    let total = turn.shots.len() as u64;
     let mut ahead: VecDeque<Asked> = VecDeque::new();
-    let mut cameras = turn.cameras.iter();
+    let mut shots = turn.shots.iter();
     let mut done = 0_u32;
     let mut writing: Option<Writing> = None;
     loop {
         while ahead.len() < turn.ahead
-            && let Some(camera) = cameras.next()
+            && let Some(shot) = shots.next()
         {
-            let view = camera.view(turn.size.0, turn.size.1)?;
+            let view = shot.camera.view(turn.size.0, turn.size.1)?;
             let ask = AskFrame {
                 data_set: session.data_set(),
                 view,
                 transfer: turn.transfer.clone(),
                 step: turn.step,
                 shade: turn.shade,
-                rules: turn.rules,
+                rules: PlanRules {
+                    steal: shot.steal.unwrap_or(turn.rules.steal),
+                    ..turn.rules
+                },
             };
             let session = Arc::clone(session);
             ahead.push_back(actix::spawn(async move { session.frame(ask).await }));

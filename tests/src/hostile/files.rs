@@ -401,7 +401,7 @@ pub fn transfer() -> Vec<Sample> {
 pub fn cameras() -> Vec<Sample> {
     [
         r#"[{"orbit": "30,20,2"}, {"orbit": "-400.5,95"}, {"camera": "eye=1,2,30 at=0,0,0 up=0,1,0 fov=30"}]"#,
-        r#"[{"camera": "fov=179.9"}]"#,
+        r#"[{"camera": "fov=179.9", "steal": true}]"#,
     ]
     .map(|text| Sample::text("c.json", text))
     .into()

@@ -1,5 +1,8 @@
 //! Stealing off and on, for an orbit and where the camera leaps between far and close, so that
-//! the last frame's costs say little about the next. Runs alternate: off, on, on, off.
+//! the last frame's costs say little about the next.
+//!
+//! Peers steal in some frames of a run and not in others, in turn; the next run has it the other way
+//! round. So both sides see the same cameras, and what makes a run fast or slow hits them alike.
 
 use crate::{
     Setting,
@@ -19,12 +22,36 @@ const SPIN: f64 = 3.6;
 const ELEVATION: f64 = 20.0;
 /// Frames after a leap that are told apart; later ones are steady again.
 const AFTER: u32 = 4;
+/// The first frames with stealing, or without, are not counted: frames of the other kind are still
+/// under way, and the costs are theirs.
+const TURN_WARM_UP: u32 = 2;
 
 /// A path of the camera.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CameraPath {
     Orbit,
     Leaps,
+}
+
+impl CameraPath {
+    /// Frames with stealing in a row, and then without: for an orbit as many as from leap to leap,
+    /// else those of a leap to close and one back.
+    fn turn(self) -> u32 {
+        match self {
+            Self::Orbit => LEAP_EVERY,
+            Self::Leaps => 2 * LEAP_EVERY,
+        }
+    }
+
+    /// How many frames a frame is after the last change; changes are in the middle between leaps.
+    fn since_change(self, frame: u32) -> u32 {
+        (frame + LEAP_EVERY / 2) % self.turn()
+    }
+
+    /// Whether peers steal in a frame of a run.
+    fn steals(self, frame: u32, run: u32) -> bool {
+        ((frame + LEAP_EVERY / 2) / self.turn() + run).is_multiple_of(2)
+    }
 }
 
 /// Measures and prints.
@@ -37,76 +64,89 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
     );
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for path in [CameraPath::Orbit, CameraPath::Leaps] {
-        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let file = folder.path().join("cameras.json");
-        fs::write(&file, camera_list(path, setting.frames).to_string())
-            .map_err(|e| e.to_string())?;
-        let cameras = ["--cameras".to_owned(), file.display().to_string()];
-        let mut pairs = Vec::new();
-        for round in 1..=setting.rounds {
-            let side = |on: &str| {
-                let mut more = cameras.to_vec();
-                more.extend(["--steal".to_owned(), on.to_owned()]);
-                eprintln!("round {round}, stealing {on} …");
-                run(setting, &mesh, &more, |_| Ok(()))
-            };
-            // A drift of the machine hits both sides alike.
-            pairs.push(if round % 2 == 1 {
-                (side("off")?, side("on")?)
-            } else {
-                let on = side("on")?;
-                (side("off")?, on)
-            });
+        let mut rounds = Vec::new();
+        for round in 0..setting.rounds {
+            let turned = |run| run_turned(setting, &mesh, path, 2 * round + run);
+            rounds.push([turned(0)?, turned(1)?]);
         }
-        print(path, &pairs);
+        print(path, &rounds);
     }
     println!();
     Ok(())
 }
 
+/// One run, and which it was.
+type Turned = (Run, u32);
+
+fn run_turned(
+    setting: &Setting,
+    mesh: &HeldMesh,
+    path: CameraPath,
+    number: u32,
+) -> Result<Turned, String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let file = folder.path().join("cameras.json");
+    let list = camera_list(path, setting.frames, number).to_string();
+    fs::write(&file, list).map_err(|e| e.to_string())?;
+    eprintln!("run {} …", number + 1);
+    let cameras = ["--cameras".to_owned(), file.display().to_string()];
+    Ok((run(setting, mesh, &cameras, |_| Ok(()))?, number))
+}
+
 /// An entry a frame, with the text of `--orbit`.
-fn camera_list(path: CameraPath, frames: u32) -> serde_json::Value {
+fn camera_list(path: CameraPath, frames: u32, run: u32) -> serde_json::Value {
     let camera = |frame: u32| {
         let close = path == CameraPath::Leaps && frame / LEAP_EVERY % 2 == 1;
         let zoom = if close { CLOSE } else { 1.0 };
         let azimuth = SPIN * f64::from(frame);
-        serde_json::json!({ "orbit": format!("{azimuth:.3},{ELEVATION},{zoom}") })
+        serde_json::json!({
+            "orbit": format!("{azimuth:.3},{ELEVATION},{zoom}"),
+            "steal": path.steals(frame, run),
+        })
     };
     (0..frames).map(camera).collect()
 }
 
 /// A row for each group of frames.
-fn print(path: CameraPath, pairs: &[(Run, Run)]) {
+fn print(path: CameraPath, rounds: &[[Turned; 2]]) {
+    let row = |name: &str, which: &dyn Fn(u32) -> bool| {
+        let is_counted = |f| path.since_change(f) >= TURN_WARM_UP && which(f);
+        let off_and_on = |turned: &[Turned; 2]| {
+            let side = |on| frames_of(turned, |f, run| is_counted(f) && path.steals(f, run) == on);
+            (side(false), side(true))
+        };
+        row(name, rounds.iter().map(off_and_on).collect());
+    };
     if path == CameraPath::Orbit {
-        return row("orbit", pairs, |_| true);
+        return row("orbit", &|_| true);
     }
     for (close, name) in [(true, "leap to close"), (false, "leap to far")] {
         let side = move |frame: u32| (frame / LEAP_EVERY % 2 == 1) == close && frame >= LEAP_EVERY;
         for after in 0..AFTER {
             let which = move |frame| side(frame) && frame % LEAP_EVERY == after;
-            row(&format!("{name}, frame +{after}"), pairs, which);
+            row(&format!("{name}, frame +{after}"), &which);
         }
         let which = move |frame| side(frame) && frame % LEAP_EVERY < AFTER;
-        row(
-            &format!("{name}, frames +0 to +{}", AFTER - 1),
-            pairs,
-            which,
-        );
+        row(&format!("{name}, frames +0 to +{}", AFTER - 1), &which);
         let which = move |frame| side(frame) && frame % LEAP_EVERY >= AFTER;
-        row(&format!("{name}, later"), pairs, which);
+        row(&format!("{name}, later"), &which);
     }
 }
 
-/// Medians over the frames that are meant, and the ratio of the sums of their times: of all, and
-/// the mean of that of each round. Frames of a run have much in common, so how far that may be off
-/// is told by the rounds.
-fn row(name: &str, pairs: &[(Run, Run)], which: impl Fn(u32) -> bool) {
-    let meant = |run: &Run| -> Vec<FrameFigures> {
+/// The frames of two runs that are meant: each is asked for by its index and its run.
+fn frames_of(turned: &[Turned; 2], which: impl Fn(u32, u32) -> bool) -> Vec<FrameFigures> {
+    let of_run = |(run, number): &Turned| {
         let counted = run.frames.iter().zip(0..).skip(WARM_UP);
-        let meant = counted.filter(|(_, index)| which(*index));
-        meant.map(|(f, _)| f.clone()).collect()
+        let meant = counted.filter(|(_, index)| which(*index, *number));
+        meant.map(|(f, _)| f.clone()).collect::<Vec<_>>()
     };
-    let rounds: Vec<_> = pairs.iter().map(|(o, n)| (meant(o), meant(n))).collect();
+    turned.iter().flat_map(of_run).collect()
+}
+
+/// Medians over the frames of all rounds, off and on, and the ratio of the sums of their times: of all,
+/// and the mean of that of each round. Frames of a run have much in common, so how far that may be
+/// off is told by the rounds.
+fn row(name: &str, rounds: Vec<(Vec<FrameFigures>, Vec<FrameFigures>)>) {
     let sum = |frames: &[FrameFigures]| frames.iter().map(|f| f.interval_ms).sum::<f64>();
     let sums: Vec<(f64, f64)> = rounds.iter().map(|(o, n)| (sum(o), sum(n))).collect();
     let (ratio, error) = mean_ratio(sums.iter().copied());
@@ -132,10 +172,23 @@ mod tests {
 
     #[test]
     fn the_camera_leaps_every_ten_frames() {
-        let list = camera_list(CameraPath::Leaps, 30);
+        let list = camera_list(CameraPath::Leaps, 30, 0);
         let orbit = |n: usize| list[n]["orbit"].as_str().map(str::to_owned);
         assert_eq!(orbit(9).as_deref(), Some("32.400,20,1"));
         assert_eq!(orbit(10).as_deref(), Some("36.000,20,4"));
         assert_eq!(orbit(20).as_deref(), Some("72.000,20,1"));
+    }
+
+    #[test]
+    fn two_runs_see_each_camera_with_and_without_stealing() {
+        for path in [CameraPath::Orbit, CameraPath::Leaps] {
+            for frame in 0..100 {
+                assert_ne!(path.steals(frame, 0), path.steals(frame, 1));
+                let changes = frame > 0 && path.steals(frame, 0) != path.steals(frame - 1, 0);
+                assert_eq!(changes, frame > 0 && path.since_change(frame) == 0);
+                // Not where a leap is looked at.
+                assert!(!changes || frame % LEAP_EVERY > AFTER);
+            }
+        }
     }
 }
