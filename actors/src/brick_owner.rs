@@ -25,7 +25,7 @@ use crate::{
 use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
-    holding::Origin,
+    holding::{Announcement, Holding, Origin},
     keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
     membership::Health,
 };
@@ -236,17 +236,18 @@ impl BrickOwner {
 
     fn status(&self) -> MeshStatus {
         let local = || self.outbox.local().clone();
-        let data_set =
-            |(manifest, holding): (&Arc<Manifest>, &brickmesh_topology::holding::Holding)| {
-                let mut residency = holding.others().clone();
-                residency.insert(local(), holding.announcement().clone());
-                DataSetStatus {
-                    manifest: Arc::clone(manifest),
-                    residency,
-                    redundancy: holding.redundancy(),
-                    safety: holding.safety(),
-                }
-            };
+        let data_set = |(manifest, holding): (&Arc<Manifest>, &Holding)| {
+            let others = holding.others().iter();
+            let others = others.map(|(peer, a)| (peer.clone(), Announcement::clone(a)));
+            let own = (local(), holding.announcement().clone());
+            let residency = others.chain([own]).collect();
+            DataSetStatus {
+                manifest: Arc::clone(manifest),
+                residency,
+                redundancy: holding.redundancy(),
+                safety: holding.safety(),
+            }
+        };
         let mut status = MeshStatus {
             data_sets: self.keeper.data_sets().map(data_set).collect(),
             ..MeshStatus::default()

@@ -37,7 +37,7 @@ use brickmesh_topology::{
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs},
     frame_tracker::{FrameInput, FrameTracker},
-    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, Vitals},
+    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
     membership::Beat,
     roster::Roster,
     seeded::Seeded,
@@ -443,8 +443,8 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
     let mut out = Vec::new();
     let beat = KeeperMessage::Beat {
         beat: Beat::default(),
-        hello: hello("mallory"),
-        vitals: Vitals::default(),
+        hello: Arc::new(hello("mallory")),
+        vitals: Arc::default(),
     };
     let manifest = Arc::new(scene.manifest.clone());
     let data_set = manifest.digest();

@@ -103,9 +103,10 @@ fn one_that_says_it_holds_everything_and_fails_frames() {
             mut announcement,
         }) => {
             let all = BrickSet::all(BRICKS);
-            announcement.held = all.clone();
-            announcement.pledged = all;
-            announcement.settled = true;
+            let claimed = Arc::make_mut(&mut announcement);
+            claimed.held = all.clone();
+            claimed.pledged = all;
+            claimed.settled = true;
             vec![Message::Keeper(KeeperMessage::Residency {
                 data_set,
                 announcement,
@@ -277,13 +278,14 @@ fn greedy() -> (Twist, Told) {
             mut announcement,
         }) => {
             told.once_more();
-            let all: Vec<BrickIndex> = announcement.pledged.iter().collect();
+            let claimed = Arc::make_mut(&mut announcement);
+            let all: Vec<BrickIndex> = claimed.pledged.iter().collect();
             all.into_iter().for_each(|brick| {
-                announcement.held.remove(brick);
-                announcement.pledged.remove(brick);
+                claimed.held.remove(brick);
+                claimed.pledged.remove(brick);
             });
-            announcement.room = u32::MAX;
-            announcement.settled = false;
+            claimed.room = u32::MAX;
+            claimed.settled = false;
             vec![Message::Keeper(KeeperMessage::Residency {
                 data_set,
                 announcement,

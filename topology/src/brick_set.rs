@@ -82,11 +82,33 @@ impl BrickSet {
         self.words.iter().all(|&w| w == 0)
     }
 
+    /// Adds all bricks of another set of the same grid, or of any where this one is of none.
+    pub fn insert_all(&mut self, other: &Self) {
+        self.brick_count = self.brick_count.max(other.brick_count);
+        let words = self.words.len().max(other.words.len());
+        self.words.resize(words, 0);
+        let both = self.words.iter_mut().zip(&other.words);
+        both.for_each(|(word, more)| *word |= more);
+    }
+
+    /// Number of bricks that are not in another set of the same grid.
+    #[must_use]
+    pub fn len_without(&self, other: &Self) -> u32 {
+        let others = other.words.iter().chain(std::iter::repeat(&0));
+        let only_here = self.words.iter().zip(others).map(|(w, o)| w & !o);
+        only_here.map(u64::count_ones).sum()
+    }
+
     /// The bricks, in index order.
     pub fn iter(&self) -> impl Iterator<Item = BrickIndex> + '_ {
-        (0..self.brick_count)
-            .map(BrickIndex)
-            .filter(|&b| self.contains(b))
+        let bricks = (0_u32..).step_by(64).zip(&self.words);
+        let bricks = bricks.flat_map(|(first, &word)| {
+            // Each with its lowest bit taken away.
+            let rest = std::iter::successors(Some(word), |w| Some(w & w.wrapping_sub(1)));
+            let rest = rest.take_while(|&w| w != 0);
+            rest.map(move |w| BrickIndex(first + w.trailing_zeros()))
+        });
+        bricks.take_while(|b| b.0 < self.brick_count)
     }
 
     /// The bits, 64 bricks a word, for digests.
@@ -108,7 +130,29 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [BrickIndex(69)]);
         assert!(set.is_valid(70) && !set.is_valid(71));
         assert_eq!(BrickSet::all(70).len(), 70);
+        assert!(BrickSet::all(70).iter().eq((0..70).map(BrickIndex)));
         assert!(set.remove(BrickIndex(69)) && set.is_empty());
+    }
+
+    #[test]
+    fn sets_are_joined_and_told_apart() {
+        let of = |bricks: &[u32]| {
+            let mut set = BrickSet::new(130);
+            assert!(bricks.iter().all(|&b| set.insert(BrickIndex(b))));
+            set
+        };
+        let (mut one, other) = (of(&[0, 63, 64]), of(&[63, 129]));
+        assert_eq!((one.len_without(&other), other.len_without(&one)), (2, 1));
+        assert_eq!(one.len_without(&BrickSet::default()), 3);
+        let mut all = BrickSet::default();
+        all.insert_all(&other);
+        assert_eq!(all, other);
+        one.insert_all(&other);
+        assert_eq!(one, of(&[0, 63, 64, 129]));
+        assert_eq!(
+            one.iter().map(|b| b.0).collect::<Vec<_>>(),
+            [0, 63, 64, 129]
+        );
     }
 
     #[test]

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 /// Bricks on their way to a peer at a time, of one data set.
@@ -104,11 +105,12 @@ impl Announcement {
 #[derive(Clone, Debug)]
 pub struct Holding {
     local: PeerId,
+    local_hash: u64,
     grid: BrickGrid,
     redundancy: u32,
     first: FirstPlacement,
     own: Announcement,
-    others: BTreeMap<PeerId, Announcement>,
+    others: BTreeMap<PeerId, Arc<Announcement>>,
     /// Those of the others that are silent or late.
     suspects: BTreeSet<PeerId>,
     fetches: BTreeMap<BrickIndex, Fetch>,
@@ -166,6 +168,7 @@ impl Holding {
     pub fn new(local: PeerId, grid: BrickGrid, redundancy: u32, room: u32, name: Digest) -> Self {
         let bytes = name.as_bytes().iter().take(8);
         Self {
+            local_hash: name_hash(&local),
             local,
             redundancy: redundancy.clamp(1, REDUNDANCY_MAX),
             first: FirstPlacement::new(grid, bytes.fold(0, |s, &b| s << 8 | u64::from(b))),
@@ -208,8 +211,12 @@ impl Holding {
 
     /// What others announced.
     #[must_use]
-    pub fn others(&self) -> &BTreeMap<PeerId, Announcement> {
+    pub fn others(&self) -> &BTreeMap<PeerId, Arc<Announcement>> {
         &self.others
+    }
+
+    fn of_others(&self) -> impl Iterator<Item = &Announcement> {
+        self.others.values().map(|a| &**a)
     }
 
     /// From now on this peer can read every brick itself.
@@ -265,8 +272,10 @@ impl Holding {
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
         let stays = |(p, a): &(&PeerId, &Announcement)| !a.leaving && !self.suspects.contains(*p);
-        let staying: Vec<&Announcement> =
-            self.others.iter().filter(stays).map(|(_, a)| a).collect();
+        let staying: Vec<&Announcement> = announced(&self.others)
+            .filter(stays)
+            .map(|(_, a)| a)
+            .collect();
         let relied_on: Vec<&&Announcement> = (staying.iter())
             .filter(|a| a.leavers.contains(&self.local))
             .collect();
@@ -277,13 +286,19 @@ impl Holding {
     /// How safe the copies of all bricks are.
     #[must_use]
     pub fn safety(&self) -> Safety {
-        let all = self.others.values().chain([&self.own]);
+        let all = self.of_others().chain([&self.own]);
         let held = all.filter(|a| !a.leaving).map(|a| &a.held);
         Safety::of(self.grid.brick_count(), held, self.redundancy)
     }
 
     /// A peer's announcement arrived. Returns whether it fits the data set.
-    pub fn heard(&mut self, peer: &PeerId, announcement: Announcement, now: u64) -> bool {
+    pub fn heard(
+        &mut self,
+        peer: &PeerId,
+        announcement: impl Into<Arc<Announcement>>,
+        now: u64,
+    ) -> bool {
+        let announcement = announcement.into();
         if !announcement.is_valid(self.grid.brick_count()) {
             return false;
         }
@@ -366,7 +381,7 @@ impl Holding {
                 a.room
             }
         };
-        let mut all: Vec<(&PeerId, &Announcement)> = self.others.iter().collect();
+        let mut all: Vec<(&PeerId, &Announcement)> = announced(&self.others).collect();
         let me = all.partition_point(|(p, _)| **p < self.local);
         all.insert(me, (&self.local, &self.own));
         let members: Vec<Member<'_>> = all
@@ -399,19 +414,14 @@ impl Holding {
     /// How long a peer waits for others to pledge what it thinks is theirs before it takes it
     /// itself: each peer another time, so that not all do.
     fn patience(&self) -> u64 {
-        WANTING_MICROS + name_hash(&self.local) % WANTING_MICROS
+        WANTING_MICROS + self.local_hash % WANTING_MICROS
     }
 
     /// Whether there is a brick with fewer pledges than wanted, and somebody claims to have room.
     fn is_wanting(&self) -> bool {
-        let staying = || {
-            self.others
-                .values()
-                .chain([&self.own])
-                .filter(|a| !a.leaving)
-        };
+        let staying = || self.of_others().chain([&self.own]).filter(|a| !a.leaving);
         let has_room = |a: &Announcement| a.pledged.len() < a.room;
-        if !self.others.values().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
+        if !self.of_others().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
             return false;
         }
         let pledged = staying().map(|a| &a.pledged);
@@ -429,13 +439,13 @@ impl Holding {
     /// Whether anybody could give a brick.
     fn can_be_had(&self, brick: BrickIndex) -> bool {
         let gives = |a: &Announcement| a.source || a.held.contains(brick);
-        self.own.source || self.copies.contains(brick) || self.others.values().any(gives)
+        self.own.source || self.copies.contains(brick) || self.of_others().any(gives)
     }
 
     /// Others who stay and hold a brick.
     fn others_hold(&self, brick: BrickIndex) -> u32 {
         let holds = |a: &&Announcement| !a.leaving && a.held.contains(brick);
-        let holders = self.others.values().filter(holds).count();
+        let holders = self.of_others().filter(holds).count();
         u32::try_from(holders).unwrap_or(u32::MAX)
     }
 
@@ -465,7 +475,7 @@ impl Holding {
     /// How many others hold a brick and will go on holding it, and how many should, at least one. One
     /// who is silent may be dead.
     fn kept_elsewhere(&self, brick: BrickIndex) -> (usize, usize) {
-        let stay = self.others.iter().filter(|(_, a)| !a.leaving);
+        let stay = announced(&self.others).filter(|(_, a)| !a.leaving);
         let pledging: Vec<_> = stay.filter(|(_, a)| a.pledged.contains(brick)).collect();
         let holds = |(p, a): &&(&PeerId, &Announcement)| {
             a.held.contains(brick) && !self.suspects.contains(*p)
@@ -539,7 +549,7 @@ impl Holding {
         let open = |b: &BrickIndex| !self.own.held.contains(*b) && !self.fetches.contains_key(b);
         let mut missing: Vec<BrickIndex> = self.own.pledged.iter().filter(open).collect();
         // In an order of its own, so that peers that lack the same begin with others.
-        let own = name_hash(&self.local);
+        let own = self.local_hash;
         missing.sort_by_cached_key(|&b| (self.others_hold(b), mixed(own ^ u64::from(b.0))));
         let (brick, origin) = missing
             .into_iter()
@@ -561,7 +571,7 @@ impl Holding {
             return Some(Origin::Source);
         }
         let gives = |a: &Announcement| a.source || a.held.contains(brick);
-        let holders = self.others.iter().filter(|(_, a)| gives(a));
+        let holders = announced(&self.others).filter(|(_, a)| gives(a));
         let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
         let is_well = |p: &&PeerId| !self.suspects.contains(*p);
         let well: Vec<&PeerId> = holders.iter().copied().filter(is_well).collect();
@@ -662,7 +672,7 @@ impl Holding {
     /// This peer, and all others that take part, with what they hold; speeds are not known here.
     #[must_use]
     pub fn roster(&self, takes_part: impl Fn(&PeerId) -> bool) -> Vec<RosterEntry> {
-        let others = self.others.iter().filter(|(p, _)| takes_part(p));
+        let others = announced(&self.others).filter(|(p, _)| takes_part(p));
         let entry = |(peer, a): (&PeerId, &Announcement)| RosterEntry {
             peer: peer.clone(),
             speed_millionths: SPEED_ONE,
@@ -673,6 +683,12 @@ impl Holding {
             .map(entry)
             .collect()
     }
+}
+
+fn announced(
+    others: &BTreeMap<PeerId, Arc<Announcement>>,
+) -> impl Iterator<Item = (&PeerId, &Announcement)> {
+    others.iter().map(|(peer, a)| (peer, &**a))
 }
 
 #[cfg(test)]

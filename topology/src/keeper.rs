@@ -55,7 +55,7 @@ const NEEDED_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Keeper {
     local: PeerId,
-    hello: Hello,
+    hello: Arc<Hello>,
     now: u64,
     beat: Beat,
     beat_at: Option<u64>,
@@ -65,7 +65,7 @@ pub struct Keeper {
     /// Data sets, the one opened first in front.
     order: Vec<Digest>,
     /// Announcements of data sets that are not known yet.
-    early: BTreeMap<PeerId, BTreeMap<Digest, Announcement>>,
+    early: BTreeMap<PeerId, BTreeMap<Digest, Arc<Announcement>>>,
     /// When the manifests of some were asked for.
     needed: BTreeMap<Digest, u64>,
     /// When this peer was asked for its part of a frame, and when another said that it was.
@@ -83,8 +83,8 @@ pub struct Keeper {
 /// What is known of a peer.
 #[derive(Clone, Debug)]
 struct Member {
-    hello: Hello,
-    vitals: Vitals,
+    hello: Arc<Hello>,
+    vitals: Arc<Vitals>,
 }
 
 /// A data set that is open here.
@@ -114,7 +114,7 @@ impl Keeper {
     pub fn new(local: PeerId, hello: Hello, born: u64) -> Self {
         Self {
             local,
-            hello,
+            hello: Arc::new(hello),
             now: 0,
             beat: Beat { born, count: 0 },
             beat_at: None,
@@ -238,8 +238,8 @@ impl Keeper {
         self.beat.count += 1;
         KeeperMessage::Beat {
             beat: self.beat,
-            hello: self.hello.clone(),
-            vitals: self.vitals(),
+            hello: Arc::clone(&self.hello),
+            vitals: Arc::new(self.vitals()),
         }
     }
 
@@ -268,7 +268,7 @@ impl Keeper {
             out.push(KeeperOutput::Send(peer.clone(), set.opening(self.now)));
             let residency = KeeperMessage::Residency {
                 data_set,
-                announcement: set.holding.announcement().clone(),
+                announcement: Arc::new(set.holding.announcement().clone()),
             };
             out.push(KeeperOutput::Send(peer.clone(), residency));
         }
@@ -411,13 +411,13 @@ impl Keeper {
     /// Peers that spoke, ascending, this one not among them: what each said, and how it is.
     pub fn peers(&self) -> impl Iterator<Item = (&PeerId, &Hello, &Vitals, Health)> {
         let all = self.members.all();
-        all.map(|(peer, m, health)| (peer, &m.hello, &m.vitals, health))
+        all.map(|(peer, m, health)| (peer, &*m.hello, &*m.vitals, health))
     }
 
     /// What a peer said of itself last; `None`: it is not in the mesh, or this one.
     #[must_use]
     pub fn hello_of(&self, peer: &PeerId) -> Option<&Hello> {
-        self.members.record(peer).map(|m| &m.hello)
+        self.members.record(peer).map(|m| &*m.hello)
     }
 
     /// What this peer says of itself.

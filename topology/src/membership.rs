@@ -164,7 +164,8 @@ impl<R> Membership<R> {
             standing.beat = beat;
             standing.heard = now;
             standing.lost = false;
-            self.judge(peer, now, changes);
+            // It was heard now, so it is not gone.
+            standing.judge(peer, now, self.patience, changes);
             return true;
         }
         if self.members.len() >= MEMBERS_MAX {
@@ -253,6 +254,15 @@ impl<R> Membership<R> {
         self.members.get(peer).map(|s| &s.record)
     }
 
+    /// What a peer said of itself last, how it is, and whether it is not heard; a peer that is only late
+    /// is heard.
+    #[must_use]
+    pub fn standing(&self, peer: &PeerId) -> Option<(&R, Health, bool)> {
+        self.members
+            .get(peer)
+            .map(|s| (&s.record, s.health, s.silent))
+    }
+
     /// How a peer is; `None`: not in the mesh.
     #[must_use]
     pub fn health(&self, peer: &PeerId) -> Option<Health> {
@@ -262,12 +272,6 @@ impl<R> Membership<R> {
     /// All peers, suspects too, ascending.
     pub fn all(&self) -> impl Iterator<Item = (&PeerId, &R, Health)> {
         self.members.iter().map(|(p, s)| (p, &s.record, s.health))
-    }
-
-    /// Whether a peer is not heard; not one that is only late, or unknown.
-    #[must_use]
-    pub fn is_silent(&self, peer: &PeerId) -> bool {
-        self.members.get(peer).is_some_and(|s| s.silent)
     }
 
     /// The peers that are not heard, ascending; not those that are only late.

@@ -185,11 +185,12 @@ impl Work {
             return;
         }
         let peers = self.loads.len();
+        let promising = self.promising();
         let worth = |v: &usize| {
             *v != self.me
                 && !self.refused.contains(v)
                 && !self.lost.contains(v)
-                && (self.late.contains(v) || self.promises(*v))
+                && (self.late.contains(v) || promising[*v])
         };
         // Thieves start at different peers where loads are alike.
         let turn = |v: usize| (v + peers - self.me) % peers;
@@ -263,26 +264,33 @@ impl Work {
         queued.saturating_add(running).saturating_mul(self.pace()) / 1000
     }
 
-    /// Whether a peer that is as far as this one has a job waiting, if all went as planned there, that
-    /// would be worth having.
-    fn promises(&self, victim: usize) -> bool {
+    /// By peer: whether one that is as far as this one has a job waiting, if all went as planned there,
+    /// that would be worth having.
+    fn promising(&self) -> Vec<bool> {
         // Whoever was faster than planned may be the only one: others have as much left as if it had
         // not been.
         let elapsed = self.done.expected_micros.min(self.done.measured_micros);
-        let left = self.loads[victim].saturating_sub(elapsed);
-        let mut begins = 0_u64;
-        let jobs = (0_u32..).zip(&self.renderers);
-        let mut theirs = jobs.filter(|(_, r)| **r == Some(victim)).map(|(j, _)| j);
-        theirs.any(|job| {
-            let waits = begins > elapsed;
-            let there = self.cost(job, victim);
-            begins = begins.saturating_add(there);
-            waits && self.holds(self.me, job) && {
-                let here = self.cost(job, self.me).saturating_mul(self.pace()) / 1000;
-                let after = here.max(left.saturating_sub(there));
-                after.saturating_add(GAIN_MICROS_MIN) <= left
+        let pace = self.pace();
+        let mut begins = vec![0_u64; self.loads.len()];
+        let mut promising = vec![false; self.loads.len()];
+        for (job, renderer) in (0_u32..).zip(&self.renderers) {
+            let Some(victim) = *renderer else {
+                continue;
+            };
+            let left = self.loads[victim].saturating_sub(elapsed);
+            if left < GAIN_MICROS_MIN || promising[victim] {
+                continue;
             }
-        })
+            let waits = begins[victim] > elapsed;
+            let there = self.cost(job, victim);
+            begins[victim] = begins[victim].saturating_add(there);
+            if waits && self.holds(self.me, job) {
+                let here = self.cost(job, self.me).saturating_mul(pace) / 1000;
+                let after = here.max(left.saturating_sub(there));
+                promising[victim] = after.saturating_add(GAIN_MICROS_MIN) <= left;
+            }
+        }
+        promising
     }
 
     fn holds(&self, peer: usize, job: u32) -> bool {

@@ -103,8 +103,11 @@ pub fn taking_part<'a>(
         holders.partition(|c| !c.is_late && !without.contains(&c.entry.peer));
     let (mut well, deaf) = hearing_each_other(well);
     left_out.splice(..0, deaf);
-    while let Some(at) = most_missed(&well, &left_out) {
-        well.push(left_out.remove(at));
+    let mut held = all_bricks(well.iter().map(|c| &c.entry));
+    while let Some(at) = most_missed(&held, &left_out) {
+        let needed = left_out.remove(at);
+        held.insert_all(&needed.entry.bricks);
+        well.push(needed);
     }
     well.into_iter().map(|c| &c.entry).collect()
 }
@@ -113,10 +116,18 @@ pub fn taking_part<'a>(
 /// to these peers: they would lack bricks that silent ones hold, or there are none.
 #[must_use]
 pub fn must_wait(candidates: &[Candidate], part: &[&RosterEntry], waited: u64) -> bool {
-    let elsewhere = |b| part.iter().any(|e| e.bricks.contains(b));
-    let silent = candidates.iter().filter(|c| c.is_silent);
-    let mut theirs = silent.flat_map(|c| c.entry.bricks.iter());
-    waited < WAIT_MICROS_MAX && (part.is_empty() || theirs.any(|b| !elsewhere(b)))
+    let held = all_bricks(part.iter().copied());
+    let mut silent = candidates.iter().filter(|c| c.is_silent);
+    let have_more = |c: &Candidate| c.entry.bricks.len_without(&held) > 0;
+    waited < WAIT_MICROS_MAX && (part.is_empty() || silent.any(have_more))
+}
+
+/// The bricks that any of these hold.
+fn all_bricks<'a>(entries: impl IntoIterator<Item = &'a RosterEntry>) -> BrickSet {
+    let mut all = BrickSet::default();
+    let sets = entries.into_iter().map(|e| &e.bricks);
+    sets.for_each(|bricks| all.insert_all(bricks));
+    all
 }
 
 /// Leaves out peers, those of the most broken pairs first, until all hear each other.
@@ -151,13 +162,9 @@ fn hearing_each_other(peers: Vec<&Candidate>) -> (Vec<&Candidate>, Vec<&Candidat
     (staying.map(|(p, _)| p).collect(), deaf)
 }
 
-/// The one among `left_out` that holds the most bricks which nobody in `well` holds, if any.
-fn most_missed(well: &[&Candidate], left_out: &[&Candidate]) -> Option<usize> {
-    let only_here = |bricks: &BrickSet| {
-        let elsewhere = |b| well.iter().any(|c| c.entry.bricks.contains(b));
-        bricks.iter().filter(|&b| !elsewhere(b)).count()
-    };
-    let counts = left_out.iter().map(|c| only_here(&c.entry.bricks));
+/// The one among `left_out` that holds the most bricks besides those that are `held`, if any.
+fn most_missed(held: &BrickSet, left_out: &[&Candidate]) -> Option<usize> {
+    let counts = left_out.iter().map(|c| c.entry.bricks.len_without(held));
     let most = counts.enumerate().rev().max_by_key(|&(_, count)| count);
     most.filter(|&(_, count)| count > 0).map(|(at, _)| at)
 }

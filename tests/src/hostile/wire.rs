@@ -79,19 +79,19 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 born: 1 << 50,
                 count: 7,
             },
-            hello: Hello {
+            hello: Arc::new(Hello {
                 name: "mallory".to_owned(),
                 device: "cpu".to_owned(),
                 memory_bytes: 1 << 30,
                 version: "0.1.0".to_owned(),
-            },
-            vitals: Vitals {
+            }),
+            vitals: Arc::new(Vitals {
                 rendering: true,
                 suspects: Arc::new([PeerId::new("honest"), PeerId::new("mallory")].into()),
                 fetching: 3,
                 last_frame: Some(FrameTimes::default()),
                 speed_millionths: Some(1_000_000),
-            },
+            }),
         },
         KeeperMessage::Goodbye,
         KeeperMessage::NeedManifest { data_set },
@@ -102,13 +102,13 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
         },
         KeeperMessage::Residency {
             data_set,
-            announcement: Announcement {
+            announcement: Arc::new(Announcement {
                 held: BrickSet::all(manifest.grid().brick_count()),
                 source: true,
                 in_use: true,
                 leavers: [PeerId::new("honest")].into(),
                 ..Announcement::expected(manifest.grid().brick_count(), 9)
-            },
+            }),
         },
         KeeperMessage::BrickRequest { data_set, brick },
         KeeperMessage::BrickRefused {

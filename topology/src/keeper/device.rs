@@ -2,7 +2,7 @@
 
 use super::{Keeper, KeeperOutput};
 use crate::{brick_grid::BrickIndex, digest::Digest};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 impl Keeper {
     /// Nothing is held any more: all hear it at once, as frames are planned with what is announced.
@@ -12,7 +12,7 @@ impl Keeper {
         copies: &BTreeSet<(Digest, BrickIndex)>,
         out: &mut Vec<KeeperOutput>,
     ) {
-        self.hello.device = why;
+        Arc::make_mut(&mut self.hello).device = why;
         // Nothing is left to free on the device; what waited for that is kept nowhere.
         let dropped = self.dropping.drain(..);
         out.extend(dropped.map(|(_, data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
@@ -30,8 +30,9 @@ impl Keeper {
         memory_bytes: u64,
         out: &mut Vec<KeeperOutput>,
     ) {
-        self.hello.device = device;
-        self.hello.memory_bytes = memory_bytes;
+        let hello = Arc::make_mut(&mut self.hello);
+        hello.device = device;
+        hello.memory_bytes = memory_bytes;
         let sets = self.sets.values_mut();
         sets.for_each(|s| s.holding.memory_was_freed());
         self.device_changed(out);

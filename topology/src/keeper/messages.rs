@@ -30,8 +30,8 @@ pub struct Hello {
 pub struct Vitals {
     /// Whether it takes part in frames now.
     pub rendering: bool,
-    /// Peers that it does not hear though it knows them: it cannot work with them. Shared, as each
-    /// beat goes to all.
+    /// Peers that it does not hear though it knows them: it cannot work with them. Shared by who
+    /// goes by it.
     pub suspects: Arc<BTreeSet<PeerId>>,
     /// Bricks on their way to it.
     pub fetching: u32,
@@ -56,14 +56,14 @@ pub struct FrameTimes {
 /// What keepers say to each other. The bytes of bricks are not among it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum KeeperMessage {
-    /// The sender is there; said again and again.
+    /// The sender is there; said again and again. What it says is shared, as it goes to all.
     Beat {
         /// The number of the beat.
         beat: Beat,
         /// What the sender is.
-        hello: Hello,
+        hello: Arc<Hello>,
         /// How it is doing.
-        vitals: Vitals,
+        vitals: Arc<Vitals>,
     },
     /// The sender leaves the mesh.
     Goodbye,
@@ -86,8 +86,8 @@ pub enum KeeperMessage {
     Residency {
         /// The data set.
         data_set: Digest,
-        /// What it says of it.
-        announcement: Announcement,
+        /// What it says of it; shared, as it goes to all.
+        announcement: Arc<Announcement>,
     },
     /// Asks a holder for a brick.
     BrickRequest {

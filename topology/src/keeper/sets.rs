@@ -150,7 +150,7 @@ impl Keeper {
         let bricks = set.manifest.grid().brick_count();
         let nothing = KeeperMessage::Residency {
             data_set,
-            announcement: Announcement::expected(bricks, 0),
+            announcement: Arc::new(Announcement::expected(bricks, 0)),
         };
         self.send_all(&nothing, out);
         let held = set.holding.announcement().held.iter();
@@ -290,7 +290,7 @@ impl Keeper {
         self.dirty = false;
         self.announced_at = self.now;
         for (&data_set, set) in &self.sets {
-            let announcement = set.holding.announcement().clone();
+            let announcement = Arc::new(set.holding.announcement().clone());
             let residency = KeeperMessage::Residency {
                 data_set,
                 announcement,
@@ -303,7 +303,7 @@ impl Keeper {
         &mut self,
         from: PeerId,
         data_set: Digest,
-        announcement: Announcement,
+        announcement: Arc<Announcement>,
         out: &mut Vec<KeeperOutput>,
     ) {
         // Who has not said what it is, or is gone, says it again.
@@ -364,13 +364,14 @@ impl Keeper {
         let set = self.sets.get(&data_set)?;
         let is_known = |p: &PeerId| self.members.health(p).is_some();
         let candidate = |entry: RosterEntry| {
-            let peer = &entry.peer;
-            let record = self.members.record(peer);
-            let suspects = record.map(|m| Arc::clone(&m.vitals.suspects));
+            // This peer is none of the members.
+            let standing = self.members.standing(&entry.peer);
+            let suspects = standing.map(|(m, ..)| Arc::clone(&m.vitals.suspects));
             let suspects = suspects.unwrap_or_default();
-            let is_silent = self.members.is_silent(peer) || suspects.contains(&self.local);
+            let (health, unheard) = standing.map_or((Health::Well, false), |s| (s.1, s.2));
+            let is_silent = unheard || suspects.contains(&self.local);
             Candidate {
-                is_late: !is_silent && self.members.health(peer) == Some(Health::Suspect),
+                is_late: !is_silent && health == Health::Suspect,
                 is_silent,
                 suspects,
                 entry,

@@ -295,7 +295,7 @@ fn strangers_are_not_believed_and_nothing_of_another_grid() {
     let (mut mesh, data) = four(0);
     let residency = |bricks| KeeperMessage::Residency {
         data_set: data,
-        announcement: Announcement::expected(bricks, 9),
+        announcement: Announcement::expected(bricks, 9).into(),
     };
     let before = mesh.holding(0, data).others().len();
     mesh.input(0, KeeperInput::Said(name(9), residency(27)));
@@ -437,10 +437,10 @@ fn a_manifest_is_asked_for_once_while_it_may_be_on_its_way() {
     let mut asked = |now: u64, name_of: &[u8]| {
         let residency = KeeperMessage::Residency {
             data_set: Digest::of(name_of),
-            announcement: Announcement {
+            announcement: Arc::new(Announcement {
                 in_use: true,
                 ..Announcement::expected(27, 0)
-            },
+            }),
         };
         let mut out = Vec::new();
         let keeper = mesh.keepers[0].as_mut().unwrap();

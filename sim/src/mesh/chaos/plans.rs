@@ -46,8 +46,13 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     fn key(&self) -> Key {
         let earlier = self.earlier.map(|(roster, earlier)| {
-            let all = earlier.rendered.iter().map(|(j, p)| format!("{j} {p:?};"));
-            (roster, Digest::of(all.collect::<String>().as_bytes()))
+            let mut bytes = Vec::new();
+            for (job, peer) in earlier.rendered {
+                bytes.extend(job.to_le_bytes());
+                bytes.extend(peer.as_str().as_bytes());
+                bytes.push(0);
+            }
+            (roster, Digest::of(&bytes))
         });
         (self.view, self.roster.0, self.costs.0, earlier)
     }
