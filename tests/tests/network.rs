@@ -4,15 +4,17 @@
 //! `cargo test --release -p brickmesh-tests --test network -- --ignored --nocapture`.
 
 use brickmesh_actors::bus::{BusError, BusEvent, Lane};
-use brickmesh_node::network::{Network, NetworkConfig, NetworkError, address};
+use brickmesh_node::network::{MeshKey, Network, NetworkConfig, NetworkError, address};
 use brickmesh_tests::{
     attacker::{GIANT_LENGTH, Rogue, say},
     network_peer::{NetworkPeer as Peer, SECOND, config, key, pair},
+    program::brickmesh,
 };
-use brickmesh_topology::PeerId;
+use brickmesh_topology::{Digest, PeerId};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
+    process::Command,
     time::{Duration, Instant},
 };
 use tokio::time::{sleep, timeout};
@@ -180,6 +182,31 @@ async fn contents_are_found_at_their_providers() {
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(a.network.find_providers([8; 32], 2 * SECOND).await, []);
+}
+
+#[tokio::test]
+async fn who_offered_a_data_set_that_nobody_knows_any_more_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("mesh.key");
+    let (key, _) = MeshKey::load_or_make(&key_file).unwrap();
+    let offers = Peer::start(config(key, &[]));
+    let data_set = Digest::of(b"closed by now");
+    offers.network.provide(*data_set.as_bytes()).unwrap();
+    let mut command = Command::new(brickmesh());
+    command
+        .args(["render", &data_set.to_string(), "--mesh", "--device", "cpu"])
+        .args(["--wait-peers", "0", "--listen", "127.0.0.1:0", "--join"])
+        .arg(offers.network.listen_addresses()[0].to_string())
+        .arg("--key")
+        .arg(&key_file)
+        .arg("--out")
+        .arg(folder.path().join("p.png"));
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    let named = format!("{} offered it", offers.id().short());
+    assert!(said.contains(&named), "{said}");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use brickmesh_actors::{
     local_bus::LocalHub,
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Manifest, PeerId};
+use brickmesh_topology::{Digest, Manifest, PeerId};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -27,6 +27,8 @@ use std::{
 const PEERS_WAIT: Duration = Duration::from_secs(30);
 /// How long a data set is looked for in the mesh.
 pub(super) const FIND_WAIT: Duration = Duration::from_secs(20);
+/// How long the mesh's directory may take to say who offered a data set.
+const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
 
 /// What a session shows.
 #[derive(Clone, Debug)]
@@ -113,7 +115,12 @@ impl Mesh {
                     let known = list(&sets.collect::<Vec<_>>());
                     let none = || "none".to_owned();
                     let known = Some(known).filter(|k| !k.is_empty()).unwrap_or_else(none);
-                    return Err(SessionError::NotFound { name, known });
+                    let offered = self.offered(&name).await;
+                    return Err(SessionError::NotFound {
+                        name,
+                        known,
+                        offered,
+                    });
                 }
                 [] => {}
                 _ => {
@@ -124,6 +131,23 @@ impl Mesh {
             progress.show(start.elapsed().as_secs(), FIND_WAIT.as_secs());
             self.pause().await?;
         }
+    }
+
+    /// Who offered a data set, by the mesh's directory (Kademlia), where nobody who is connected
+    /// knows it; for people.
+    async fn offered(&self, name: &str) -> String {
+        let (Some(network), Ok(digest)) = (&self.network, name.parse::<Digest>()) else {
+            return String::new();
+        };
+        let by = network.find_providers(*digest.as_bytes(), DIRECTORY_WAIT);
+        let by: Vec<String> = by.await.iter().map(|p| p.short().to_owned()).collect();
+        if by.is_empty() {
+            return String::new();
+        }
+        let by = by.join(", ");
+        format!(
+            "; {by} offered it, and has closed it since or cannot be reached from here: look after that machine"
+        )
     }
 
     pub(super) async fn pause(&mut self) -> Result<(), SessionError> {
