@@ -3,13 +3,14 @@
 //!
 //! A pure state machine; times are microseconds of any clock that goes on. What the peer should hold
 //! follows from everybody's announcements (`upkeep`); what is scheduled is only what is announced
-//! to be held.
+//! to be held. What is on its way is in `fetches`.
 //!
-//! Invariants: bricks on their way come only as far as there is room beside those held. At most
-//! [`FETCHES_MAX`] are on their way, one while frames are rendered; every fetch ends, by arrival,
-//! refusal, time-out or loss of the peer, and is then tried elsewhere, at those first who gave what
-//! they were asked for. A brick that the peer
-//! should not hold any more stays until others hold enough copies.
+//! Invariants: bricks on their way come only as far as there is room beside those held. A brick that
+//! the peer should not hold any more stays until others hold enough copies.
+
+mod fetches;
+
+pub use fetches::FETCHES_MAX;
 
 use crate::{
     brick_grid::{BrickGrid, BrickIndex},
@@ -22,6 +23,7 @@ use crate::{
     seeded::mixed,
     upkeep::{FirstPlacement, Member, Safety, name_hash, next_pledge},
 };
+use fetches::Fetches;
 use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
@@ -29,11 +31,6 @@ use std::{
     sync::Arc,
 };
 
-/// Bricks on their way to a peer at a time, of one data set.
-pub const FETCHES_MAX: usize = 8;
-/// How long a holder may take to answer at first, and twice as long each further time: bricks may
-/// be large, and links slow.
-const FETCH_MICROS: u64 = 20_000_000;
 /// A newcomer takes its share once it has met nobody new for so long: before, it would think that
 /// more of it is its to take.
 const MEETING_MICROS: u64 = 2_000_000;
@@ -46,12 +43,6 @@ pub const REDUNDANCY_MAX: u32 = 64;
 /// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
 /// holding it has said so after this peer decided, and two that decide at once hear of each other.
 const UNPLEDGED_MICROS: u64 = 10_000_000;
-/// How long a refused brick waits before it is asked for elsewhere.
-const REFUSED_MICROS: u64 = 200_000;
-/// While frames are rendered, a fetch is followed by a pause of so many times its own time: a
-/// quarter of the link at most is taken from the frames, whatever its rate.
-const PAUSE_TIMES: u64 = 3;
-
 /// What a peer says of a data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
@@ -113,16 +104,11 @@ pub struct Holding {
     others: BTreeMap<PeerId, Arc<Announcement>>,
     /// Those of the others that are silent or late.
     suspects: BTreeSet<PeerId>,
-    fetches: BTreeMap<BrickIndex, Fetch>,
-    attempts: BTreeMap<BrickIndex, usize>,
-    /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
-    failures: BTreeMap<PeerId, u32>,
+    fetches: Fetches,
     /// Since when bricks that are held are not pledged any more.
     unpledged: BTreeMap<BrickIndex, u64>,
     /// Bricks whose voxels this peer has in host memory, to load them again.
     copies: BrickSet,
-    /// While frames are rendered, no fetch begins before.
-    pause_until: u64,
     /// The device has no room for more.
     room_max: u32,
     /// Something that decides about the pledge has changed since it was worked out.
@@ -132,25 +118,6 @@ pub struct Holding {
     met_at: Option<u64>,
     /// When it was worked out last, while copies are wanting that nobody has pledged.
     wanting_since: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
-enum Fetch {
-    Asked {
-        from: PeerId,
-        since: u64,
-    },
-    Paused {
-        until: u64,
-    },
-    /// Read here, from the source, since then, into device memory.
-    Reading {
-        since: u64,
-    },
-    /// It came from a peer and is on its way into device memory.
-    Loading {
-        from: PeerId,
-    },
 }
 
 /// Where a brick is to come from.
@@ -177,11 +144,8 @@ impl Holding {
             grid,
             others: BTreeMap::new(),
             suspects: BTreeSet::new(),
-            fetches: BTreeMap::new(),
-            attempts: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            fetches: Fetches::default(),
             unpledged: BTreeMap::new(),
-            pause_until: 0,
             room_max: u32::MAX,
             outdated: true,
             met_at: None,
@@ -333,14 +297,12 @@ impl Holding {
         self.outdated |= self.others.remove(peer).is_some();
         self.suspects.remove(peer);
         self.own.leavers.remove(peer);
-        self.failures.remove(peer);
-        self.unreachable(peer);
+        self.fetches.forget(peer);
     }
 
     /// What was asked of a peer will not come: the connection is broken.
     pub fn unreachable(&mut self, peer: &PeerId) {
-        self.fetches
-            .retain(|_, f| !matches!(f, Fetch::Asked { from, .. } if from == peer));
+        self.fetches.unreachable(peer);
     }
 
     /// A peer is silent or late: what was asked of it is asked elsewhere, and it is asked for
@@ -501,8 +463,7 @@ impl Holding {
 
     /// A brick that was dropped and is pledged again is still in memory: it is held again.
     pub fn kept(&mut self, brick: BrickIndex) {
-        self.fetches.remove(&brick);
-        self.attempts.remove(&brick);
+        self.fetches.end(brick);
         self.own.held.insert(brick);
         self.settle();
     }
@@ -526,8 +487,7 @@ impl Holding {
     /// Bricks on their way to this peer.
     #[must_use]
     pub fn on_their_way(&self) -> usize {
-        let paused = |f: &&Fetch| matches!(f, Fetch::Paused { .. });
-        self.fetches.len() - self.fetches.values().filter(paused).count()
+        self.fetches.count()
     }
 
     /// The next brick to get and where from, the scarcest first; it counts as on its way from now
@@ -539,14 +499,11 @@ impl Holding {
         rendering: bool,
         unfreed: usize,
     ) -> Option<(BrickIndex, Origin)> {
-        let under_way = self.on_their_way();
-        let most = if rendering { 1 } else { FETCHES_MAX };
-        let waits = rendering && now < self.pause_until;
-        let taken = self.own.held.len() as usize + under_way + unfreed;
-        if waits || under_way >= most || taken >= self.own.room as usize {
+        let taken = self.own.held.len() as usize + self.fetches.count() + unfreed;
+        if !self.fetches.may_begin(now, rendering) || taken >= self.own.room as usize {
             return None;
         }
-        let open = |b: &BrickIndex| !self.own.held.contains(*b) && !self.fetches.contains_key(b);
+        let open = |b: &BrickIndex| !self.own.held.contains(*b) && self.fetches.is_open(*b);
         let mut missing: Vec<BrickIndex> = self.own.pledged.iter().filter(open).collect();
         // In an order of its own, so that peers that lack the same begin with others.
         let own = self.local_hash;
@@ -554,15 +511,7 @@ impl Holding {
         let (brick, origin) = missing
             .into_iter()
             .find_map(|b| self.origin(b).map(|o| (b, o)))?;
-        let fetch = match &origin {
-            Origin::Source => Fetch::Reading { since: now },
-            Origin::Peer(from) => Fetch::Asked {
-                from: from.clone(),
-                since: now,
-            },
-        };
-        self.fetches.insert(brick, fetch);
-        *self.attempts.entry(brick).or_default() += 1;
+        self.fetches.begin(brick, &origin, now);
         Some((brick, origin))
     }
 
@@ -575,58 +524,24 @@ impl Holding {
         let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
         let is_well = |p: &&PeerId| !self.suspects.contains(*p);
         let well: Vec<&PeerId> = holders.iter().copied().filter(is_well).collect();
-        let mut holders = if well.is_empty() { holders } else { well };
-        // Whoever gave what was asked of it comes before whoever did not.
-        let failures = |p: &PeerId| self.failures.get(p).copied().unwrap_or(0);
-        let fewest = holders.iter().map(|p| failures(p)).min();
-        holders.retain(|p| Some(failures(p)) == fewest);
-        let attempt = self.attempts.get(&brick).copied().unwrap_or(0);
-        let at = (brick.0 as usize + attempt).checked_rem(holders.len())?;
-        Some(Origin::Peer(holders[at].clone()))
+        let asked = if well.is_empty() { holders } else { well };
+        let from = self.fetches.whom(brick, asked)?;
+        Some(Origin::Peer(from.clone()))
     }
 
     /// Whether a brick from this peer is awaited; from then on it is being loaded.
     pub fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> bool {
-        let Some(Fetch::Asked { from, since }) = self.fetches.get(&brick) else {
-            return false;
-        };
-        let (awaited, took) = (from == peer, now.saturating_sub(*since));
-        if awaited {
-            self.pause(now, took);
-            let from = peer.clone();
-            self.fetches.insert(brick, Fetch::Loading { from });
-        }
-        awaited
-    }
-
-    fn pause(&mut self, now: u64, took: u64) {
-        self.pause_until = now.saturating_add(took.saturating_mul(PAUSE_TIMES));
+        self.fetches.arrived(brick, peer, now)
     }
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.
     pub fn failed(&mut self, brick: BrickIndex, now: u64) {
-        let until = now.saturating_add(REFUSED_MICROS);
-        let before = self.fetches.insert(brick, Fetch::Paused { until });
-        if let Some(Fetch::Asked { from, .. } | Fetch::Loading { from }) = before {
-            self.gave_nothing(from);
-        }
-    }
-
-    fn gave_nothing(&mut self, peer: PeerId) {
-        let failures = self.failures.entry(peer).or_default();
-        *failures = failures.saturating_add(1);
+        self.fetches.failed(brick, now);
     }
 
     /// The brick is in device memory.
     pub fn loaded(&mut self, brick: BrickIndex, now: u64) {
-        match self.fetches.remove(&brick) {
-            Some(Fetch::Reading { since }) => self.pause(now, now.saturating_sub(since)),
-            Some(Fetch::Loading { from }) => {
-                self.failures.remove(&from);
-            }
-            _ => {}
-        }
-        self.attempts.remove(&brick);
+        self.fetches.loaded(brick, now);
         self.own.held.insert(brick);
         // Of several that were loaded at a time, one that does not fit may be heard of first.
         if self.own.held.len() > self.room_max {
@@ -638,7 +553,7 @@ impl Holding {
 
     /// The device has no room for the brick: this peer has less room than it thought.
     pub fn does_not_fit(&mut self, brick: BrickIndex) {
-        self.fetches.remove(&brick);
+        self.fetches.end(brick);
         self.room_max = self.own.held.len();
         self.set_room(self.room_max);
         self.own.pledged.remove(brick);
@@ -648,25 +563,7 @@ impl Holding {
 
     /// Ends fetches and pauses whose time is over.
     pub fn expire(&mut self, now: u64) {
-        let is_over = |brick: &BrickIndex, f: &mut Fetch| match f {
-            Fetch::Asked { since, .. } => {
-                let attempts = self.attempts.get(brick).copied().unwrap_or(1);
-                let time = FETCH_MICROS << attempts.saturating_sub(1).min(5);
-                now.saturating_sub(*since) >= time
-            }
-            Fetch::Paused { until } => *until <= now,
-            Fetch::Reading { .. } | Fetch::Loading { .. } => false,
-        };
-        let over: Vec<Fetch> = self
-            .fetches
-            .extract_if(.., is_over)
-            .map(|(_, f)| f)
-            .collect();
-        for fetch in over {
-            if let Fetch::Asked { from, .. } = fetch {
-                self.gave_nothing(from);
-            }
-        }
+        self.fetches.expire(now);
     }
 
     /// This peer, and all others that take part, with what they hold; speeds are not known here.

@@ -1,4 +1,7 @@
-use super::*;
+use super::{
+    fetches::{FETCH_MICROS, REFUSED_MICROS},
+    *,
+};
 
 const MS: u64 = 1_000;
 
@@ -177,9 +180,13 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     a.forget(second);
     assert!(a.next_fetch(REFUSED_MICROS, false, 0).is_some());
     a.expire(REFUSED_MICROS + FETCH_MICROS);
-    assert_eq!(a.fetches.len(), 1, "asked for again, it may take longer");
+    assert_eq!(
+        a.fetches.asked().count(),
+        1,
+        "asked for again, it may take longer"
+    );
     a.expire(REFUSED_MICROS + 4 * FETCH_MICROS);
-    assert_eq!(a.fetches.len(), 0);
+    assert_eq!(a.fetches.asked().count(), 0);
 }
 
 #[test]
@@ -191,8 +198,8 @@ fn while_frames_are_rendered_a_fetch_is_followed_by_a_pause() {
     let (brick, _) = a.next_fetch(0, true, 0).unwrap();
     a.loaded(brick, 10 * MS);
     assert!(a.next_fetch(39 * MS, true, 0).is_none());
-    assert!(a.next_fetch(39 * MS, false, 0).is_some(), "nobody renders");
-    a.fetches.clear();
+    let (other, _) = a.next_fetch(39 * MS, false, 0).expect("nobody renders");
+    a.fetches.end(other);
     assert!(a.next_fetch(40 * MS, true, 0).is_some());
 }
 
@@ -327,13 +334,7 @@ fn a_suspect_is_asked_for_what_nobody_else_has_alone() {
     a.keep_up(0);
     while a.next_fetch(0, false, 0).is_some() {}
     a.suspect(&peer(1));
-    let asked = |a: &Holding| {
-        let of = |f: &Fetch| match f {
-            Fetch::Asked { from, .. } => Some(from.clone()),
-            _ => None,
-        };
-        a.fetches.values().filter_map(of).collect::<Vec<_>>()
-    };
+    let asked = |a: &Holding| a.fetches.asked().cloned().collect::<Vec<_>>();
     assert!(asked(&a).iter().all(|p| *p == peer(2)));
     while a.next_fetch(0, false, 0).is_some() {}
     assert_eq!(asked(&a), vec![peer(2); FETCHES_MAX]);
@@ -400,7 +401,7 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
     assert!(asked[&peer(3)] >= 30);
     // One that went and came is tried as if nothing had been.
     a.forget(&peer(1));
-    assert!(!a.failures.contains_key(&peer(1)));
+    assert_eq!(a.fetches.failures_of(&peer(1)), 0);
 }
 
 #[test]

@@ -1,0 +1,199 @@
+//! The bricks on their way to a peer: from whom each was asked, how often, and who did not give what
+//! it was asked for.
+//!
+//! Invariants: every fetch ends, by arrival, refusal, time-out or loss of the peer, and is then
+//! tried elsewhere, at those first who gave what they were asked for. While frames are rendered one
+//! is on its way at a time, and then there is a pause.
+//! Not here: which brick is wanted next, and who holds it (`holding`).
+
+use super::Origin;
+use crate::{brick_grid::BrickIndex, peer::PeerId};
+use std::collections::BTreeMap;
+
+/// Bricks on their way to a peer at a time, of one data set.
+pub const FETCHES_MAX: usize = 8;
+/// How long a holder may take to answer at first, and twice as long each further time: bricks may
+/// be large, and links slow.
+pub(super) const FETCH_MICROS: u64 = 20_000_000;
+/// How long a refused brick waits before it is asked for elsewhere.
+pub(super) const REFUSED_MICROS: u64 = 200_000;
+/// While frames are rendered, a fetch is followed by a pause of so many times its own time: a
+/// quarter of the link at most is taken from the frames, whatever its rate.
+const PAUSE_TIMES: u64 = 3;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fetches {
+    fetches: BTreeMap<BrickIndex, Fetch>,
+    attempts: BTreeMap<BrickIndex, usize>,
+    /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
+    failures: BTreeMap<PeerId, u32>,
+    /// While frames are rendered, no fetch begins before.
+    pause_until: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Fetch {
+    Asked {
+        from: PeerId,
+        since: u64,
+    },
+    Paused {
+        until: u64,
+    },
+    /// Read here, from the source, since then, into device memory.
+    Reading {
+        since: u64,
+    },
+    /// It came from a peer and is on its way into device memory.
+    Loading {
+        from: PeerId,
+    },
+}
+
+impl Fetches {
+    /// How many bricks are on their way.
+    pub(super) fn count(&self) -> usize {
+        let paused = |f: &&Fetch| matches!(f, Fetch::Paused { .. });
+        self.fetches.len() - self.fetches.values().filter(paused).count()
+    }
+
+    /// Whether one more may begin; `rendering`: frames are under way in the mesh.
+    pub(super) fn may_begin(&self, now: u64, rendering: bool) -> bool {
+        let most = if rendering { 1 } else { FETCHES_MAX };
+        self.count() < most && !(rendering && now < self.pause_until)
+    }
+
+    /// Whether a brick is neither on its way nor to wait before it is asked for again.
+    pub(super) fn is_open(&self, brick: BrickIndex) -> bool {
+        !self.fetches.contains_key(&brick)
+    }
+
+    /// A brick is on its way from now on.
+    pub(super) fn begin(&mut self, brick: BrickIndex, origin: &Origin, now: u64) {
+        let fetch = match origin {
+            Origin::Source => Fetch::Reading { since: now },
+            Origin::Peer(from) => Fetch::Asked {
+                from: from.clone(),
+                since: now,
+            },
+        };
+        self.fetches.insert(brick, fetch);
+        *self.attempts.entry(brick).or_default() += 1;
+    }
+
+    /// Whom to ask among the holders of a brick: whoever gave what was asked of it comes before
+    /// whoever did not, and each attempt goes to the next.
+    pub(super) fn whom<'a>(
+        &self,
+        brick: BrickIndex,
+        mut holders: Vec<&'a PeerId>,
+    ) -> Option<&'a PeerId> {
+        let failures = |p: &PeerId| self.failures.get(p).copied().unwrap_or(0);
+        let fewest = holders.iter().map(|p| failures(p)).min();
+        holders.retain(|p| Some(failures(p)) == fewest);
+        let attempt = self.attempts.get(&brick).copied().unwrap_or(0);
+        let at = (brick.0 as usize + attempt).checked_rem(holders.len())?;
+        Some(holders[at])
+    }
+
+    /// Whether a brick from this peer is awaited; from then on it is being loaded.
+    pub(super) fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> bool {
+        let Some(Fetch::Asked { from, since }) = self.fetches.get(&brick) else {
+            return false;
+        };
+        let (awaited, took) = (from == peer, now.saturating_sub(*since));
+        if awaited {
+            self.pause(now, took);
+            let from = peer.clone();
+            self.fetches.insert(brick, Fetch::Loading { from });
+        }
+        awaited
+    }
+
+    fn pause(&mut self, now: u64, took: u64) {
+        self.pause_until = now.saturating_add(took.saturating_mul(PAUSE_TIMES));
+    }
+
+    /// The brick did not come, or was damaged: pause, then ask elsewhere.
+    pub(super) fn failed(&mut self, brick: BrickIndex, now: u64) {
+        let until = now.saturating_add(REFUSED_MICROS);
+        let before = self.fetches.insert(brick, Fetch::Paused { until });
+        if let Some(Fetch::Asked { from, .. } | Fetch::Loading { from }) = before {
+            self.gave_nothing(from);
+        }
+    }
+
+    fn gave_nothing(&mut self, peer: PeerId) {
+        let failures = self.failures.entry(peer).or_default();
+        *failures = failures.saturating_add(1);
+    }
+
+    /// The brick is in device memory.
+    pub(super) fn loaded(&mut self, brick: BrickIndex, now: u64) {
+        match self.fetches.remove(&brick) {
+            Some(Fetch::Reading { since }) => self.pause(now, now.saturating_sub(since)),
+            Some(Fetch::Loading { from }) => {
+                self.failures.remove(&from);
+            }
+            _ => {}
+        }
+        self.attempts.remove(&brick);
+    }
+
+    /// The brick need not come: it is here, or there is no room for it.
+    pub(super) fn end(&mut self, brick: BrickIndex) {
+        self.fetches.remove(&brick);
+        self.attempts.remove(&brick);
+    }
+
+    /// What was asked of a peer will not come: the connection is broken.
+    pub(super) fn unreachable(&mut self, peer: &PeerId) {
+        self.fetches
+            .retain(|_, f| !matches!(f, Fetch::Asked { from, .. } if from == peer));
+    }
+
+    /// Forgets a peer that is gone.
+    pub(super) fn forget(&mut self, peer: &PeerId) {
+        self.failures.remove(peer);
+        self.unreachable(peer);
+    }
+
+    /// Ends fetches and pauses whose time is over.
+    pub(super) fn expire(&mut self, now: u64) {
+        let is_over = |brick: &BrickIndex, f: &mut Fetch| match f {
+            Fetch::Asked { since, .. } => {
+                let attempts = self.attempts.get(brick).copied().unwrap_or(1);
+                let time = FETCH_MICROS << attempts.saturating_sub(1).min(5);
+                now.saturating_sub(*since) >= time
+            }
+            Fetch::Paused { until } => *until <= now,
+            Fetch::Reading { .. } | Fetch::Loading { .. } => false,
+        };
+        let over: Vec<Fetch> = self
+            .fetches
+            .extract_if(.., is_over)
+            .map(|(_, f)| f)
+            .collect();
+        for fetch in over {
+            if let Fetch::Asked { from, .. } = fetch {
+                self.gave_nothing(from);
+            }
+        }
+    }
+
+    /// Who was asked for a brick that has not come yet.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> impl Iterator<Item = &PeerId> {
+        self.fetches.values().filter_map(|f| match f {
+            Fetch::Asked { from, .. } => Some(from),
+            _ => None,
+        })
+    }
+
+    /// Bricks in a row that did not come from a peer, or came damaged.
+    #[cfg(test)]
+    pub(super) fn failures_of(&self, peer: &PeerId) -> u32 {
+        self.failures.get(peer).copied().unwrap_or(0)
+    }
+}
