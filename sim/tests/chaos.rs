@@ -2,13 +2,17 @@
 //! made again, frames within their bound once faults have stopped; a seed always does the same.
 //!
 //! What is broken is an error of the simulation, with the command that shows it again.
-//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS` runs other seeds 1 to SEEDS, longer, or more peers.
+//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS` runs other seeds, 1 to SEEDS or from A to B with `A-B`, longer, or
+//! more peers.
 
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    ops::RangeInclusive,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// Seeds, frames of each, and peers.
-const USUAL: [u64; 3] = [20, 1_000, 50];
+const USUAL: (RangeInclusive<u64>, u64, u64) = (1..=20, 1_000, 50);
 
 fn run(input: &Value) -> Value {
     let answer = brickmesh_sim::run("mesh", &input.to_string());
@@ -23,21 +27,33 @@ fn scenario(seed: u64, frames: u64, peers: u64) -> Value {
     })
 }
 
-fn asked_for() -> [u64; 3] {
-    let given = std::env::var("BRICKMESH_CHAOS").unwrap_or_default();
-    let numbers: Vec<u64> = given.split(',').filter_map(|n| n.parse().ok()).collect();
-    numbers.try_into().unwrap_or(USUAL)
+fn asked_for() -> (RangeInclusive<u64>, u64, u64) {
+    let Ok(given) = std::env::var("BRICKMESH_CHAOS") else {
+        return USUAL;
+    };
+    let number = |text: &str| text.parse::<u64>().ok();
+    let parsed = || {
+        let (seeds, rest) = given.split_once(',')?;
+        let (frames, peers) = rest.split_once(',')?;
+        let (first, last) = seeds.split_once('-').unwrap_or(("1", seeds));
+        Some((
+            number(first)?..=number(last)?,
+            number(frames)?,
+            number(peers)?,
+        ))
+    };
+    parsed().unwrap_or_else(|| panic!("BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS"))
 }
 
 #[test]
 fn no_seed_breaks_a_mesh() {
-    let [seeds, frames, peers] = asked_for();
-    let next = AtomicU64::new(1);
+    let (seeds, frames, peers) = asked_for();
+    let next = AtomicU64::new(*seeds.start());
     let (faults, again) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Relaxed);
-            if seed > seeds {
+            if seed > *seeds.end() {
                 return;
             }
             let answer = run(&scenario(seed, frames, peers));
@@ -59,7 +75,7 @@ fn no_seed_breaks_a_mesh() {
     });
     let (faults, again) = (faults.into_inner(), again.into_inner());
     assert!(
-        faults > seeds && again > 0,
+        faults > seeds.count() as u64 && again > 0,
         "{faults} faults, {again} frames"
     );
 }
