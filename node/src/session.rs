@@ -90,15 +90,15 @@ pub enum SessionError {
     Frame(#[from] FrameError),
     /// No peer knows the data set.
     #[error(
-        "no data set {name:?} was found in the mesh within {} s; it has {known}{offered}", mesh::FIND_WAIT.as_secs()
+        "no data set {name:?} was found in the mesh within {} s; it has {known}{directory}", mesh::FIND_WAIT.as_secs()
     )]
     NotFound {
         /// What was asked for.
         name: String,
         /// The data sets that are there, for people.
         known: String,
-        /// Who offered it, as the mesh's directory has it, for people; empty: nobody.
-        offered: String,
+        /// Who had it, by the mesh's directory, for people; empty: nobody.
+        directory: String,
     },
     /// Several data sets have the name.
     #[error("{name:?} is the name of several data sets, say which: {digests}")]

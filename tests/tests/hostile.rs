@@ -19,7 +19,9 @@ use brickmesh_actors::{
 };
 use brickmesh_node::{
     brick_store::{self, DirectoryStore},
-    camera_choice, transfer, volume_file,
+    camera_choice, config_file,
+    network::MeshKey,
+    transfer, volume_file,
 };
 use brickmesh_tests::{
     hostile::{
@@ -43,7 +45,7 @@ use brickmesh_topology::{
     seeded::Seeded,
     stealing::Work,
 };
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, fs, path::Path, sync::Arc};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -237,6 +239,54 @@ fn lists_of_cameras() {
                 all.iter().map(view).collect::<Result<Vec<_>, _>>()
             });
             views.into()
+        },
+    );
+}
+
+#[test]
+fn configuration_files() {
+    let samples = files::configurations();
+    of_lists("configuration_files").attack(
+        |draws| {
+            let (file, length) = Hostile::of(draws, &samples);
+            let folder = tempfile::tempdir().unwrap();
+            let path = file.write(folder.path());
+            ((folder, path), length)
+        },
+        |(_folder, path)| {
+            let config = path.clone().into_os_string();
+            let words = ["brickmesh", "peer", "--config"].map(OsString::from);
+            let words = [&words[..], &[config]].concat();
+            let result = config_file::command_line(&words, None);
+            if let Err(error) = &result {
+                let (name, error) = (path.display().to_string(), error.to_string());
+                assert!(error.contains(&name), "the file is named: {error}");
+            }
+            result.into()
+        },
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn mesh_keys() {
+    use std::os::unix::fs::PermissionsExt;
+    let samples = files::mesh_keys();
+    of_lists("mesh_keys").attack(
+        |draws| {
+            let (file, length) = Hostile::of(draws, &samples);
+            let folder = tempfile::tempdir().unwrap();
+            let path = file.write(folder.path());
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            ((folder, path), length)
+        },
+        |(_folder, path)| {
+            let result = MeshKey::load(&path);
+            if let Err(error) = &result {
+                let (name, error) = (path.display().to_string(), error.to_string());
+                assert!(error.contains(&name), "the file is named: {error}");
+            }
+            result.into()
         },
     );
 }

@@ -205,7 +205,7 @@ async fn who_offered_a_data_set_that_nobody_knows_any_more_is_named() {
     let output = output.await.unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    let named = format!("{} offered it", offers.id().short());
+    let named = format!("directory it is with {}:", offers.id().short());
     assert!(said.contains(&named), "{said}");
 }
 

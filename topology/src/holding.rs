@@ -43,6 +43,7 @@ pub const REDUNDANCY_MAX: u32 = 64;
 /// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
 /// holding it has said so after this peer decided, and two that decide at once hear of each other.
 const UNPLEDGED_MICROS: u64 = 10_000_000;
+
 /// What a peer says of a data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {

@@ -42,6 +42,30 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_file_is_an_identity_or_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("identity");
+        load(Some(&path)).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let try_bytes = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let loaded = load(Some(&path));
+            let is_told = |e: &NetworkError| {
+                matches!(e, NetworkError::Identity(SecretFileError::Format { .. }))
+            };
+            assert!(loaded.as_ref().map_or_else(is_told, |_| true), "{loaded:?}");
+        };
+        for at in 0..whole.len() {
+            try_bytes(&whole[..at]);
+            for value in [0, 1, 0x7f, 0x80, 0xff, whole[at] ^ 1, whole[at] ^ 0x80] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                try_bytes(&bytes);
+            }
+        }
+    }
+
+    #[test]
     fn a_file_without_an_identity_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"nothing").unwrap();

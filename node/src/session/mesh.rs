@@ -115,11 +115,11 @@ impl Mesh {
                     let known = list(&sets.collect::<Vec<_>>());
                     let none = || "none".to_owned();
                     let known = Some(known).filter(|k| !k.is_empty()).unwrap_or_else(none);
-                    let offered = self.offered(&name).await;
+                    let directory = self.in_directory(&name).await;
                     return Err(SessionError::NotFound {
                         name,
                         known,
-                        offered,
+                        directory,
                     });
                 }
                 [] => {}
@@ -133,10 +133,12 @@ impl Mesh {
         }
     }
 
-    /// Who offered a data set, by the mesh's directory (Kademlia), where nobody who is connected
-    /// knows it; for people.
-    async fn offered(&self, name: &str) -> String {
-        let (Some(network), Ok(digest)) = (&self.network, name.parse::<Digest>()) else {
+    /// Who had a data set, by the mesh's directory (Kademlia), where nobody who is connected knows it;
+    /// for people. The directory forgets after two days.
+    async fn in_directory(&self, name: &str) -> String {
+        let digest = name.parse::<Digest>().ok();
+        let digest = digest.filter(|_| DataSource::is_digest(name));
+        let (Some(network), Some(digest)) = (&self.network, digest) else {
             return String::new();
         };
         let by = network.find_providers(*digest.as_bytes(), DIRECTORY_WAIT);
@@ -146,7 +148,7 @@ impl Mesh {
         }
         let by = by.join(", ");
         format!(
-            "; {by} offered it, and has closed it since or cannot be reached from here: look after that machine"
+            "; in the mesh's directory it is with {by}: gone since, or not to be reached from here"
         )
     }
 

@@ -2,6 +2,7 @@
 
 use super::mutation::{mutate, one_of, pick};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use brickmesh_node::network::MeshKey;
 use brickmesh_topology::seeded::Seeded;
 use flate2::{
     Compression,
@@ -405,6 +406,31 @@ pub fn cameras() -> Vec<Sample> {
     ]
     .map(|text| Sample::text("c.json", text))
     .into()
+}
+
+/// Configuration files of `peer`.
+#[must_use]
+pub fn configurations() -> Vec<Sample> {
+    [
+        "name = \"lab-1\"\nmemory = \"8G\"\nlisten = \"/ip4/192.168.7.20/tcp/7070\"\njoin = [\"192.168.7.21:7070\"]\nmetrics = \"127.0.0.1:9464\"\nverbose = 1\n",
+        "device = \"vulkan:1\"\nmemory = 0x1000\nkey = \"mesh.key\"\nidentity = '/var/lib/id'\ndata = [\"a.brickmesh\", \"b\"] # two\n",
+        "join = []\n[nothing]\nmemory = 1e3\n",
+    ]
+    .map(|text| Sample::text("config.toml", text))
+    .into()
+}
+
+/// Mesh keys.
+///
+/// # Panics
+/// Where none can be made.
+#[must_use]
+pub fn mesh_keys() -> Vec<Sample> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mesh.key");
+    MeshKey::load_or_make(&path).expect("a key");
+    let text = fs::read_to_string(&path).expect("the key is a text");
+    vec![Sample::text("mesh.key", &text)]
 }
 
 /// Inputs of a simulation.

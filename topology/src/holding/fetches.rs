@@ -1,9 +1,9 @@
 //! The bricks on their way to a peer: from whom each was asked, how often, and who did not give what
 //! it was asked for.
 //!
-//! Invariants: every fetch ends, by arrival, refusal, time-out or loss of the peer, and is then
-//! tried elsewhere, at those first who gave what they were asked for. While frames are rendered one
-//! is on its way at a time, and then there is a pause.
+//! Invariants: at most [`FETCHES_MAX`] are on their way; while frames are rendered none begins beside
+//! another, and after each there is a pause. Every fetch ends, by arrival, refusal, time-out or loss
+//! of the peer, and is then tried elsewhere, at those first who gave what they were asked for.
 //! Not here: which brick is wanted next, and who holds it (`holding`).
 
 use super::Origin;
@@ -141,7 +141,8 @@ impl Fetches {
         self.attempts.remove(&brick);
     }
 
-    /// The brick need not come: it is here, or there is no room for it.
+    /// The brick need not come: it is here, or there is no room for it. If it is wanted later, that is
+    /// the first attempt.
     pub(super) fn end(&mut self, brick: BrickIndex) {
         self.fetches.remove(&brick);
         self.attempts.remove(&brick);
@@ -180,6 +181,12 @@ impl Fetches {
                 self.gave_nothing(from);
             }
         }
+    }
+
+    /// Fetches and pauses.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.fetches.len()
     }
 
     /// Who was asked for a brick that has not come yet.

@@ -1,8 +1,9 @@
 //! Stealing off and on, for an orbit and where the camera leaps between far and close, so that
 //! the last frame's costs say little about the next.
 //!
-//! Peers steal in some frames of a run and not in others, in turn; the next run has it the other way
-//! round. So both sides see the same cameras, and what makes a run fast or slow hits them alike.
+//! Peers steal in some frames of a run and not in others, in turn; the other run of the round has it
+//! the other way round. So both sides see the same cameras, and what makes a run fast or slow hits
+//! them alike.
 
 use crate::{
     Setting,
@@ -10,7 +11,7 @@ use crate::{
     held_mesh::HeldMesh,
     run::{FrameFigures, Run, WARM_UP, run},
 };
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 /// Frames from leap to leap.
 const LEAP_EVERY: u32 = 10;
@@ -22,9 +23,9 @@ const SPIN: f64 = 3.6;
 const ELEVATION: f64 = 20.0;
 /// Frames after a leap that are told apart; later ones are steady again.
 const AFTER: u32 = 4;
-/// The first frames with stealing, or without, are not counted: frames of the other kind are still
-/// under way, and the costs are theirs.
-const TURN_WARM_UP: u32 = 2;
+/// The first frames with stealing, or without, are not counted: of the costs that they go by, which a
+/// frame halves, much is from frames of the other kind, and two of these are still under way.
+const TURN_WARM_UP: u32 = 4;
 
 /// A path of the camera.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,14 +44,19 @@ impl CameraPath {
         }
     }
 
-    /// How many frames a frame is after the last change; changes are in the middle between leaps.
+    /// The turn that a frame is in; it changes in the middle between leaps.
+    fn turn_of(self, frame: u32) -> u32 {
+        (frame + LEAP_EVERY / 2) / self.turn()
+    }
+
+    /// How many frames a frame is after the last change.
     fn since_change(self, frame: u32) -> u32 {
         (frame + LEAP_EVERY / 2) % self.turn()
     }
 
     /// Whether peers steal in a frame of a run.
     fn steals(self, frame: u32, run: u32) -> bool {
-        ((frame + LEAP_EVERY / 2) / self.turn() + run).is_multiple_of(2)
+        (self.turn_of(frame) + run).is_multiple_of(2)
     }
 }
 
@@ -59,14 +65,16 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
     let mesh = HeldMesh::new(setting, setting.hosts)?;
     println!("### Stealing\n");
     println!(
-        "| camera | frames | off ms | on ms | sum on / sum off | mean of rounds | \
+        "| camera | frames | off ms | on ms | sum on / sum off | mean of turns | \
          estimates off by | stolen jobs, mean | failed attempts off, on |"
     );
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for path in [CameraPath::Orbit, CameraPath::Leaps] {
         let mut rounds = Vec::new();
         for round in 0..setting.rounds {
-            let turned = |run| run_turned(setting, &mesh, path, 2 * round + run);
+            // A drift of the machine hits each as first and as second.
+            let turned = |run| run_turned(setting, &mesh, path, (run + round) % 2);
+            eprintln!("round {} …", round + 1);
             rounds.push([turned(0)?, turned(1)?]);
         }
         print(path, &rounds);
@@ -75,7 +83,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
     Ok(())
 }
 
-/// One run, and which it was.
+/// One run, and which of its round's two it was.
 type Turned = (Run, u32);
 
 fn run_turned(
@@ -88,7 +96,6 @@ fn run_turned(
     let file = folder.path().join("cameras.json");
     let list = camera_list(path, setting.frames, number).to_string();
     fs::write(&file, list).map_err(|e| e.to_string())?;
-    eprintln!("run {} …", number + 1);
     let cameras = ["--cameras".to_owned(), file.display().to_string()];
     Ok((run(setting, mesh, &cameras, |_| Ok(()))?, number))
 }
@@ -110,12 +117,8 @@ fn camera_list(path: CameraPath, frames: u32, run: u32) -> serde_json::Value {
 /// A row for each group of frames.
 fn print(path: CameraPath, rounds: &[[Turned; 2]]) {
     let row = |name: &str, which: &dyn Fn(u32) -> bool| {
-        let is_counted = |f| path.since_change(f) >= TURN_WARM_UP && which(f);
-        let off_and_on = |turned: &[Turned; 2]| {
-            let side = |on| frames_of(turned, |f, run| is_counted(f) && path.steals(f, run) == on);
-            (side(false), side(true))
-        };
-        row(name, rounds.iter().map(off_and_on).collect());
+        let turns = rounds.iter().flat_map(|round| turns_of(path, round, which));
+        row(name, turns.collect());
     };
     if path == CameraPath::Orbit {
         return row("orbit", &|_| true);
@@ -133,24 +136,36 @@ fn print(path: CameraPath, rounds: &[[Turned; 2]]) {
     }
 }
 
-/// The frames of two runs that are meant: each is asked for by its index and its run.
-fn frames_of(turned: &[Turned; 2], which: impl Fn(u32, u32) -> bool) -> Vec<FrameFigures> {
-    let of_run = |(run, number): &Turned| {
-        let counted = run.frames.iter().zip(0..).skip(WARM_UP);
-        let meant = counted.filter(|(_, index)| which(*index, *number));
-        meant.map(|(f, _)| f.clone()).collect::<Vec<_>>()
-    };
-    turned.iter().flat_map(of_run).collect()
+/// The same frames without stealing, and with it.
+type OffAndOn = (Vec<FrameFigures>, Vec<FrameFigures>);
+
+/// The frames of a round that are meant, by turn.
+fn turns_of(
+    path: CameraPath,
+    round: &[Turned; 2],
+    which: impl Fn(u32) -> bool,
+) -> impl Iterator<Item = OffAndOn> {
+    let mut turns: BTreeMap<u32, OffAndOn> = BTreeMap::new();
+    for (run, number) in round {
+        for (frame, index) in run.frames.iter().zip(0..).skip(WARM_UP) {
+            if path.since_change(index) >= TURN_WARM_UP && which(index) {
+                let (off, on) = turns.entry(path.turn_of(index)).or_default();
+                let side = if path.steals(index, *number) { on } else { off };
+                side.push(frame.clone());
+            }
+        }
+    }
+    turns.into_values()
 }
 
 /// Medians over the frames of all rounds, off and on, and the ratio of the sums of their times: of all,
-/// and the mean of that of each round. Frames of a run have much in common, so how far that may be
-/// off is told by the rounds.
-fn row(name: &str, rounds: Vec<(Vec<FrameFigures>, Vec<FrameFigures>)>) {
+/// and the mean of that of each turn. Frames of a turn have much in common, so how far that may be
+/// off is told by the turns.
+fn row(name: &str, turns: Vec<OffAndOn>) {
     let sum = |frames: &[FrameFigures]| frames.iter().map(|f| f.interval_ms).sum::<f64>();
-    let sums: Vec<(f64, f64)> = rounds.iter().map(|(o, n)| (sum(o), sum(n))).collect();
+    let sums: Vec<(f64, f64)> = turns.iter().map(|(o, n)| (sum(o), sum(n))).collect();
     let (ratio, error) = mean_ratio(sums.iter().copied());
-    let (off, on): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+    let (off, on): (Vec<_>, Vec<_>) = turns.into_iter().unzip();
     let (off, on) = (off.concat(), on.concat());
     let failed = |side: &[FrameFigures]| side.iter().map(|f| f.failed).sum::<u32>();
     println!(
