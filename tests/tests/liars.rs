@@ -9,7 +9,7 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_actors::messages::{Message, TilePart};
+use brickmesh_actors::messages::Message;
 use brickmesh_node::network::MeshKey;
 use brickmesh_tests::{
     compare::compare,
@@ -186,34 +186,41 @@ fn one_that_sends_pixels_of_a_wrong_length() {
 
 #[test]
 fn one_that_makes_up_tiles_of_another_plan() {
-    let made_up = || Digest::of(b"made up");
-    let another_plan = lie(move |message, told| match message {
-        Message::Tile {
+    let another_plan = lie(|message, told| {
+        let Message::Tile {
             frame,
             tile,
             pixels,
             composite_micros,
             received_bytes,
             ..
-        } => {
-            told.once_more();
-            let plan = made_up();
-            vec![Message::Tile {
-                frame,
-                plan,
-                tile,
-                pixels,
-                composite_micros,
-                received_bytes,
-            }]
-        }
-        Message::Partial(mut partial) => {
-            partial.plan = made_up();
-            let nothing: Vec<TilePart> = partial.tiles.drain(1..).collect();
-            drop(nothing);
-            vec![Message::Partial(partial)]
-        }
-        _ => vec![message],
+        } = message
+        else {
+            return vec![message];
+        };
+        told.once_more();
+        vec![Message::Tile {
+            frame,
+            plan: Digest::of(b"made up"),
+            tile,
+            pixels,
+            composite_micros,
+            received_bytes,
+        }]
+    });
+    let watched = among_honest(enough, another_plan, 1);
+    assert!(watched.repeated > 0, "{watched:?}");
+}
+
+#[test]
+fn one_that_makes_up_pixels_of_another_plan() {
+    let another_plan = lie(|message, told| {
+        let Message::Partial(mut partial) = message else {
+            return vec![message];
+        };
+        told.once_more();
+        partial.plan = Digest::of(b"made up");
+        vec![Message::Partial(partial)]
     });
     let watched = among_honest(enough, another_plan, 1);
     assert!(watched.repeated > 0, "{watched:?}");
