@@ -345,10 +345,11 @@ fn is_about_the_value(error: &clap::Error) -> bool {
     )
 }
 
-/// What clap says is wrong with a value, without what it says of the command line.
+/// What clap says is wrong with a value, without what it says of the command line; it may repeat the
+/// value.
 fn reason(error: &clap::Error) -> String {
     if let Some(source) = error.source() {
-        return source.to_string();
+        return shortened(&source.to_string());
     }
     if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
         && !values.is_empty()
@@ -357,7 +358,7 @@ fn reason(error: &clap::Error) -> String {
     }
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
-    line.trim_start_matches("error: ").to_owned()
+    shortened(line.trim_start_matches("error: "))
 }
 
 #[cfg(test)]
