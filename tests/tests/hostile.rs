@@ -45,7 +45,14 @@ use brickmesh_topology::{
     seeded::Seeded,
     stealing::Work,
 };
-use std::{collections::BTreeMap, ffi::OsString, fs, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tempfile::TempDir;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -111,16 +118,27 @@ fn use_manifest(manifest: &Manifest) {
     Camera::whole(manifest.volume()).view(64, 48).unwrap();
 }
 
+/// One of the samples, turned bad, in a folder of its own, and how many bytes it has.
+fn written(draws: &mut Seeded, samples: &[Sample]) -> ((TempDir, PathBuf), usize) {
+    let (file, length) = Hostile::of(draws, samples);
+    let folder = tempfile::tempdir().unwrap();
+    let path = file.write(folder.path());
+    ((folder, path), length)
+}
+
+fn assert_named(path: &Path, error: &str) {
+    let name = path.display().to_string();
+    assert!(error.contains(&name), "the file is named: {error}");
+}
+
 /// Attacks the readers of volumes with these files.
 fn attack_volumes(target: Target, samples: &[Sample]) {
     target.attack(
         |draws| {
-            let (file, length) = Hostile::of(draws, samples);
-            let folder = tempfile::tempdir().unwrap();
-            let path = file.write(folder.path());
-            ((folder, path, draws.below(8) == 0), length)
+            let (file, length) = written(draws, samples);
+            ((file, draws.below(8) == 0), length)
         },
-        |(folder, path, load)| {
+        |((folder, path), load)| {
             // What is not read through first must not be believed either.
             let outcome = if load {
                 load_volume(&path)
@@ -128,8 +146,8 @@ fn attack_volumes(target: Target, samples: &[Sample]) {
                 read_volume(&path)
             };
             if let Err(error) = &outcome {
-                let name = folder.path().display().to_string();
-                assert!(error.contains(&name), "the file is named: {error}");
+                // It may be the one beside it.
+                assert_named(folder.path(), error);
             }
             outcome.into()
         },
@@ -196,12 +214,7 @@ fn a_header_that_lies_costs_no_memory() {
 fn transfer_functions() {
     let samples = files::transfer();
     of_lists("transfer_functions").attack(
-        |draws| {
-            let (file, length) = Hostile::of(draws, &samples);
-            let folder = tempfile::tempdir().unwrap();
-            let path = file.write(folder.path());
-            ((folder, path), length)
-        },
+        |draws| written(draws, &samples),
         |(_folder, path)| {
             let result = transfer::load(&path, [-3.0, 250.0]);
             if let Ok(transfer) = &result {
@@ -225,12 +238,7 @@ fn lists_of_cameras() {
     let samples = files::cameras();
     let volume = VolumeDescription::new([8, 9, 10], VoxelType::U8);
     of_lists("lists_of_cameras").attack(
-        |draws| {
-            let (file, length) = Hostile::of(draws, &samples);
-            let folder = tempfile::tempdir().unwrap();
-            let path = file.write(folder.path());
-            ((folder, path), length)
-        },
+        |draws| written(draws, &samples),
         |(_folder, path)| {
             let shots = camera_choice::shots(&path, &volume);
             let views = shots.and_then(|all| {
@@ -247,20 +255,14 @@ fn lists_of_cameras() {
 fn configuration_files() {
     let samples = files::configurations();
     of_lists("configuration_files").attack(
-        |draws| {
-            let (file, length) = Hostile::of(draws, &samples);
-            let folder = tempfile::tempdir().unwrap();
-            let path = file.write(folder.path());
-            ((folder, path), length)
-        },
+        |draws| written(draws, &samples),
         |(_folder, path)| {
             let config = path.clone().into_os_string();
             let words = ["brickmesh", "peer", "--config"].map(OsString::from);
             let words = [&words[..], &[config]].concat();
             let result = config_file::command_line(&words, None);
             if let Err(error) = &result {
-                let (name, error) = (path.display().to_string(), error.to_string());
-                assert!(error.contains(&name), "the file is named: {error}");
+                assert_named(&path, &error.to_string());
             }
             result.into()
         },
@@ -273,18 +275,12 @@ fn mesh_keys() {
     use std::os::unix::fs::PermissionsExt;
     let samples = files::mesh_keys();
     of_lists("mesh_keys").attack(
-        |draws| {
-            let (file, length) = Hostile::of(draws, &samples);
-            let folder = tempfile::tempdir().unwrap();
-            let path = file.write(folder.path());
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-            ((folder, path), length)
-        },
+        |draws| written(draws, &samples),
         |(_folder, path)| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             let result = MeshKey::load(&path);
             if let Err(error) = &result {
-                let (name, error) = (path.display().to_string(), error.to_string());
-                assert!(error.contains(&name), "the file is named: {error}");
+                assert_named(&path, &error.to_string());
             }
             result.into()
         },

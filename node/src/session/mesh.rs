@@ -27,7 +27,7 @@ use std::{
 const PEERS_WAIT: Duration = Duration::from_secs(30);
 /// How long a data set is looked for in the mesh.
 pub(super) const FIND_WAIT: Duration = Duration::from_secs(20);
-/// How long the mesh's directory may take to say who offered a data set.
+/// How long the mesh's directory may take to say who had a data set.
 const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
 
 /// What a session shows.
