@@ -15,6 +15,7 @@ pub mod formula;
 pub mod free_memory;
 pub mod metrics;
 pub mod network;
+pub mod peer_names;
 pub mod picture;
 pub mod progress;
 pub mod rule_choice;

@@ -9,6 +9,7 @@ use self::mesh::Mesh;
 use crate::{
     args::{MeshArgs, NetworkArgs},
     network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
+    peer_names,
     progress::Progress,
     stop::Stop,
 };
@@ -243,7 +244,7 @@ impl Session {
         self.mesh.stop.clone()
     }
 
-    /// A peer's name for people.
+    /// A peer's name for people; see [`peer_names::distinct`].
     #[must_use]
     pub fn name(&self, peer: &PeerId) -> String {
         self.names
@@ -290,11 +291,7 @@ impl Session {
         let mut full_since = None;
         loop {
             let status = self.status().await?;
-            self.names = status
-                .peers
-                .iter()
-                .map(|(p, h)| (p.clone(), h.name.clone()))
-                .collect();
+            self.names = peer_names::distinct(&status);
             let data_set = status
                 .data_sets
                 .iter()

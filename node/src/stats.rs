@@ -94,7 +94,8 @@ impl VolumeStats {
 impl Stats {
     /// Statistics of a session, without frames.
     #[must_use]
-    pub fn new(manifest: &Manifest, status: &MeshStatus) -> Self {
+    pub fn new(session: &Session, status: &MeshStatus) -> Self {
+        let manifest = session.manifest();
         let data_set = status
             .data_sets
             .iter()
@@ -104,7 +105,7 @@ impl Stats {
             residency.map_or_else(Vec::new, |r| r.held.iter().map(|b| b.0).collect())
         };
         let peers = status.peers.iter().map(|(peer, hello)| PeerStats {
-            name: hello.name.clone(),
+            name: session.name(peer),
             device: hello.device.clone(),
             bricks: bricks(peer),
         });
@@ -152,8 +153,10 @@ impl Stats {
     /// A table for people: per peer, its bricks, jobs and milliseconds in the last frame.
     #[must_use]
     pub fn table(&self) -> String {
+        let names = self.peers.iter().map(|p| p.name.chars().count());
+        let width = names.max().unwrap_or(0).max(16);
         let mut out = format!(
-            "{:<16} {:>7} {:>6} {:>10}  device\n",
+            "{:<width$} {:>7} {:>6} {:>10}  device\n",
             "peer", "bricks", "jobs", "ms"
         );
         let Some(frame) = self.frames.last() else {
@@ -163,7 +166,7 @@ impl Stats {
             let jobs: Vec<_> = frame.jobs.iter().filter(|j| j.peer == peer.name).collect();
             let micros: u64 = jobs.iter().filter_map(|j| j.measured_us).sum();
             out += &format!(
-                "{:<16} {:>7} {:>6} {:>10.1}  {}\n",
+                "{:<width$} {:>7} {:>6} {:>10.1}  {}\n",
                 peer.name,
                 peer.bricks.len(),
                 jobs.len(),

@@ -188,7 +188,7 @@ fn run_session<'a>(
 ) -> Result<Stats, Box<dyn std::error::Error>> {
     actix::System::new().block_on(async {
         let session = Arc::new(Session::open(source, mesh, stop).await?);
-        let mut stats = Stats::new(session.manifest(), &session.status().await?);
+        let mut stats = Stats::new(&session, &session.status().await?);
         let result = match turn(session.manifest()) {
             Ok(turn) => render_turn(&session, &turn, &mut stats).await,
             Err(error) => Err(error),

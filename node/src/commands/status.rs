@@ -3,8 +3,8 @@
 use super::CommandResult;
 use crate::{
     args::StatusArgs,
-    bounded_file::shortened,
     network::MeshKey,
+    peer_names::{name_with_id, plain},
     session::{in_words, say_goodbye, start_network_peer},
     stop::Stop,
 };
@@ -149,7 +149,7 @@ fn to_text(status: &MeshStatus) -> Result<String, std::fmt::Error> {
         writeln!(
             text,
             "last frame of {}: {:.1} ms; schedule {:.1} ms, blending {:.1} ms in all",
-            name_of(status, peer),
+            name_with_id(status, peer),
             ms(frame.total_micros),
             ms(frame.schedule_micros),
             ms(frame.composite_micros)
@@ -175,7 +175,7 @@ fn doing(status: &MeshStatus, peer: &PeerId) -> String {
         words.push("silent or late: frames do without it".to_owned());
     }
     let unheard = vitals.suspects.iter();
-    words.extend(unheard.map(|other| format!("does not hear {}", name_of(status, other))));
+    words.extend(unheard.map(|other| format!("does not hear {}", name_with_id(status, other))));
     words.iter().map(|word| format!(", {word}")).collect()
 }
 
@@ -200,27 +200,12 @@ fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> s
         writeln!(
             text,
             "  {} holds {} bricks, {coming} on their way{}",
-            name_of(status, peer),
+            name_with_id(status, peer),
             r.held.len(),
             if r.leaving { ", about to leave" } else { "" }
         )?;
     }
     Ok(())
-}
-
-/// A peer's name and the beginning of its id, as two may have one name.
-fn name_of(status: &MeshStatus, peer: &PeerId) -> String {
-    let name = status.peers.get(peer).map(|h| plain(&h.name));
-    match name {
-        Some(name) => format!("{name} ({})", peer.short()),
-        None => peer.as_str().to_owned(),
-    }
-}
-
-/// What another peer says of itself, fit for a terminal.
-fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    shortened(text).chars().map(shown).collect()
 }
 
 #[cfg(test)]
