@@ -4,19 +4,21 @@
 //! peers still read what new ones write. Pixels and voxels travel as byte strings,
 //! little-endian. The protocol's version is in the names of the bus's lanes.
 //!
-//! Invariant: nothing here is trusted. [`decode`] checks the size; whoever uses a field checks it
-//! against the data set first (`validate` of manifest, roster, view, transfer function).
+//! Invariant: nothing here is trusted. [`decode`] makes texts fit for people to read; whoever uses a
+//! field checks it against the data set first (`validate` of manifest, roster, view, transfer function).
 
 pub use brickmesh_topology::asked_frames::{EarlierWork, FrameId};
 
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     BrickIndex, Digest, PixelRect, TransferFunction, View, cost_table::CostTable,
-    frame_plan::PlanRules, keeper::KeeperMessage, roster::Roster, stealing::StealMessage,
+    frame_plan::PlanRules, keeper::KeeperMessage, plain_text::plain_text, roster::Roster,
+    stealing::StealMessage,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Asks for a frame. Sent to every peer of the roster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -217,9 +219,6 @@ pub enum Message {
     },
 }
 
-/// Longest reason why a message cannot be read, in characters: reasons go to the log.
-const WHY_CHARACTERS_MAX: usize = 200;
-
 /// A message that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {bytes} bytes cannot be read: {why}")]
@@ -245,11 +244,28 @@ pub fn encode(message: &Message) -> Bytes {
 /// # Errors
 /// [`DecodeError`] where the bytes are no message of this version.
 pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
-    rmp_serde::from_slice(bytes).map_err(|e| DecodeError {
+    let decoded = rmp_serde::from_slice(bytes).map_err(|e| DecodeError {
         bytes: bytes.len(),
-        // The decoder repeats names that it does not know, however long they are.
-        why: e.to_string().chars().take(WHY_CHARACTERS_MAX).collect(),
-    })
+        // The decoder repeats names that it does not know, whatever they are.
+        why: plain_text(&e.to_string()),
+    });
+    decoded.map(with_plain_texts)
+}
+
+/// A message whose texts for people drive no terminal and forge no log.
+fn with_plain_texts(mut message: Message) -> Message {
+    match &mut message {
+        Message::Keeper(KeeperMessage::Beat { hello, .. }) => {
+            let hello = Arc::make_mut(hello);
+            for text in [&mut hello.name, &mut hello.device, &mut hello.version] {
+                *text = plain_text(text);
+            }
+        }
+        Message::FrameFailed { why, .. }
+        | Message::Keeper(KeeperMessage::BrickRefused { why, .. }) => *why = plain_text(why),
+        _ => {}
+    }
+    message
 }
 
 /// How every encoded [`Message::Partial`] begins: a map of one entry, its name a text of 7 bytes.
@@ -317,6 +333,7 @@ fn swap_bytes(value: &mut f16) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brickmesh_topology::{keeper::Hello, membership::Beat};
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -387,6 +404,43 @@ mod tests {
         assert!(!is_partial(&encode(&Message::NeedInputs { frame })));
         let goodbye = Message::Keeper(KeeperMessage::Goodbye);
         assert!(!is_partial(&encode(&goodbye)) && !is_partial(&[]));
+    }
+
+    #[test]
+    fn what_others_say_drives_no_terminal_and_forges_no_log() {
+        let text = "lab\n2026 ERROR \u{1b}[2J\0";
+        let hello = Hello {
+            name: text.to_owned(),
+            device: text.repeat(1000),
+            memory_bytes: 1,
+            version: text.to_owned(),
+        };
+        let frame = FrameId {
+            number: 7,
+            attempt: 1,
+        };
+        let (data_set, brick) = (Digest::of(b"data"), BrickIndex(1));
+        let why = text.repeat(1000);
+        for message in [
+            Message::Keeper(KeeperMessage::Beat {
+                beat: Beat { born: 1, count: 1 },
+                hello: Arc::new(hello),
+                vitals: Arc::default(),
+            }),
+            Message::FrameFailed {
+                frame,
+                why: why.clone(),
+            },
+            Message::Keeper(KeeperMessage::BrickRefused {
+                data_set,
+                brick,
+                why,
+            }),
+        ] {
+            let shown = format!("{:#?}", decode(&encode(&message)).unwrap());
+            assert!(!shown.contains("\\u") && !shown.contains("\\n"), "{shown}");
+            assert!(shown.contains("lab?2026 ERROR ?[2J?") && shown.len() < 2000);
+        }
     }
 
     #[test]

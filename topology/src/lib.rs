@@ -27,6 +27,7 @@ pub mod manifest;
 pub mod membership;
 pub mod peer;
 pub mod placement;
+pub mod plain_text;
 pub mod prediction;
 pub mod roster;
 pub mod sample_count;
