@@ -16,6 +16,7 @@ use crate::{
     bus::Lane,
     messages::{FrameId, Message, Partial, decode},
     outbox::Outbox,
+    vital_thread::VitalThread,
 };
 use actix::{Actor, Handler, SyncContext};
 use brickmesh_topology::{PeerId, frame_plan::FramePlan};
@@ -100,6 +101,7 @@ pub struct Compositor {
     outbox: Outbox,
     frames: BTreeMap<(PeerId, FrameId), Frame>,
     early: Early,
+    _thread: VitalThread,
 }
 
 #[derive(Debug)]
@@ -116,6 +118,7 @@ impl Compositor {
             outbox,
             frames: BTreeMap::new(),
             early: Early::new(EARLY_BYTES_MAX),
+            _thread: VitalThread("compositor"),
         }
     }
 

@@ -24,5 +24,6 @@ pub mod run_gathering;
 pub mod scheduler;
 pub mod switchboard;
 pub mod visibility;
+mod vital_thread;
 
 pub use peer::{Peer, PeerConfig};
