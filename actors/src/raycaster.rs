@@ -14,6 +14,7 @@ use crate::{
     outbox::Outbox,
     parcels::{Parcel, Parcels},
     render_queue::{ActiveFrame, FrameKey, RenderQueue},
+    vital_thread::VitalThread,
 };
 use actix::{Actor, Handler, Recipient, SyncContext, dev::SendError};
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderedJob};
@@ -85,6 +86,7 @@ pub struct Raycaster {
     /// The frame whose scene the device has.
     scene_of: Option<FrameKey>,
     parcels: BTreeMap<FrameKey, Parcels>,
+    _thread: VitalThread,
 }
 
 impl std::fmt::Debug for Raycaster {
@@ -119,6 +121,7 @@ impl Raycaster {
             queue,
             scene_of: None,
             parcels: BTreeMap::new(),
+            _thread: VitalThread("device"),
         }
     }
 
@@ -168,7 +171,10 @@ impl Raycaster {
         let is_kept = kept.is_some();
         let rendered = match kept {
             Some(rendered) => rendered,
-            None => self.render(frame, &of_device).map_err(failed)?,
+            None => {
+                self.queue.render(frame);
+                self.render(frame, &of_device).map_err(failed)?
+            }
         };
         let measured_micros = rendered.elapsed_micros;
         tracing::trace!(
@@ -207,7 +213,7 @@ impl Raycaster {
             device.set_scene(&frame.scene)?;
             self.scene_of = Some(frame.key.clone());
         }
-        device.render(job)
+        device.render_while(job, &|| !frame.is_over())
     }
 
     /// Sends what waited for a job which was stolen since, and forgets the frames that nobody
@@ -246,6 +252,10 @@ impl Raycaster {
                 self.give_up(BrickKey { data_set, brick });
                 self.fail(frame, &error);
             }
+            RenderError::Device {
+                error: DeviceError::CalledOff,
+                ..
+            } => drop_jobs(frame),
             error => self.fail(frame, &error),
         }
     }
@@ -294,14 +304,18 @@ impl Raycaster {
 
     fn fail(&self, frame: &ActiveFrame, why: &dyn std::fmt::Display) {
         self.queue.drop_frames(|key| *key == frame.key);
-        // Whoever still holds the frame finds nothing more to render in it.
-        while frame.work().next_job().is_some() {}
+        drop_jobs(frame);
         let failed = Message::FrameFailed {
             frame: frame.key.1,
             why: why.to_string(),
         };
         self.outbox.send_or_log(&frame.key.0, Lane::Control, failed);
     }
+}
+
+/// Whoever still holds the frame finds nothing more to render in it.
+fn drop_jobs(frame: &ActiveFrame) {
+    while frame.work().next_job().is_some() {}
 }
 
 /// Sends all that waits, runs that might have grown among it.

@@ -18,11 +18,18 @@ use brickmesh_topology::{
 };
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
-/// Frames under way at a time; the oldest is dropped.
-const FRAMES_MAX: usize = 32;
+/// Frames of one requester that are under way at a time: it asks for a few, and calls off others before
+/// it asks for more. Beyond these its own oldest is dropped.
+const FRAMES_OF_ONE_MAX: usize = 8;
+/// Frames that are under way at a time, of all requesters; no further one is taken.
+const FRAMES_MAX: usize = 64;
 
 /// Names a frame: who asked, and which of its frames.
 pub type FrameKey = (PeerId, FrameId);
@@ -37,6 +44,8 @@ pub struct ActiveFrame {
     /// Who renders what.
     pub plan: Arc<FramePlan>,
     work: Mutex<Work>,
+    since: Instant,
+    is_over: AtomicBool,
 }
 
 impl ActiveFrame {
@@ -48,12 +57,20 @@ impl ActiveFrame {
             scene,
             plan,
             work: Mutex::new(work),
+            since: Instant::now(),
+            is_over: AtomicBool::new(false),
         }
     }
 
     /// This peer's part.
     pub fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the requester needs the picture no more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// Sends what follows from a step of the work; true if jobs came in.
@@ -98,10 +115,38 @@ impl ActiveFrame {
     }
 }
 
+/// Where a further frame goes.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Free,
+    /// Of the frame at this place.
+    InsteadOf(usize),
+    None,
+}
+
+/// The place of a further frame of `requester` beside those of `requesters`, oldest first.
+fn place<'a>(requesters: impl Iterator<Item = &'a PeerId>, requester: &PeerId) -> Place {
+    let (mut all, mut own, mut oldest) = (0, 0, None);
+    for (at, other) in requesters.enumerate() {
+        all += 1;
+        if other == requester {
+            own += 1;
+            oldest.get_or_insert(at);
+        }
+    }
+    match oldest {
+        Some(oldest) if own >= FRAMES_OF_ONE_MAX => Place::InsteadOf(oldest),
+        _ if all >= FRAMES_MAX => Place::None,
+        _ => Place::Free,
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct RenderQueue {
     frames: Arc<Mutex<VecDeque<Arc<ActiveFrame>>>>,
+    /// The frame of the job that is being rendered; that attempt may have been dropped meanwhile.
+    current: Arc<Mutex<Option<Arc<ActiveFrame>>>>,
     kept: Arc<Mutex<KeptImages>>,
 }
 
@@ -115,13 +160,46 @@ impl RenderQueue {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a frame as the youngest.
-    pub fn push(&self, frame: Arc<ActiveFrame>) {
+    /// Adds a frame as the youngest. Returns the one that is not rendered for it, whose requester is to
+    /// be told: the oldest of the same requester, or this one, where there is no place.
+    #[must_use]
+    pub fn push(&self, frame: Arc<ActiveFrame>) -> Option<FrameKey> {
         let mut frames = self.frames();
+        let dropped = match place(frames.iter().map(|f| &f.key.0), &frame.key.0) {
+            Place::Free => None,
+            Place::InsteadOf(oldest) => frames.remove(oldest).map(|f| f.key.clone()),
+            Place::None => return Some(frame.key.clone()),
+        };
         frames.push_back(frame);
-        if frames.len() > FRAMES_MAX {
-            frames.pop_front();
+        dropped
+    }
+
+    /// How long ago the youngest frame came that nobody has called off yet.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        self.frames().back().map(|f| f.since.elapsed())
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Arc<ActiveFrame>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A job of this frame is being rendered from now on.
+    pub fn render(&self, frame: &Arc<ActiveFrame>) {
+        *self.current() = Some(Arc::clone(frame));
+    }
+
+    /// A frame of this requester is over, `None`: all are; no further job of it is begun, nor the one
+    /// that is being rendered ended.
+    pub fn over(&self, requester: &PeerId, number: Option<u64>) {
+        let is_one = |key: &FrameKey| {
+            key.0 == *requester && number.is_none_or(|number| key.1.number == number)
+        };
+        if let Some(frame) = self.current().as_ref().filter(|f| is_one(&f.key)) {
+            frame.is_over.store(true, Ordering::Relaxed);
         }
+        self.drop_frames(is_one);
+        self.kept().forget(requester, number);
     }
 
     /// Drops the frames that `drop_it` names: nobody needs them any more.
@@ -145,5 +223,29 @@ impl RenderQueue {
     #[must_use]
     pub fn oldest_with_jobs(&self) -> Option<Arc<ActiveFrame>> {
         self.frames().iter().find(|f| f.work().has_jobs()).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_too_many_frames_loses_its_own() {
+        let (flood, other) = (PeerId::new("flood"), PeerId::new("other"));
+        let mut requesters = vec![&other];
+        for _ in 0..FRAMES_OF_ONE_MAX {
+            assert_eq!(place(requesters.iter().copied(), &flood), Place::Free);
+            requesters.push(&flood);
+        }
+        assert_eq!(
+            place(requesters.iter().copied(), &flood),
+            Place::InsteadOf(1)
+        );
+        assert_eq!(place(requesters.iter().copied(), &other), Place::Free);
+        let many: Vec<PeerId> = (0..FRAMES_MAX)
+            .map(|n| PeerId::new(&format!("peer-{n}")))
+            .collect();
+        assert_eq!(place(many.iter(), &other), Place::None);
     }
 }

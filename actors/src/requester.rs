@@ -235,7 +235,14 @@ impl Requester {
                 Some(p) => Message::Frame(Box::new(p.request(&request))),
                 None => return,
             },
-            FrameOrder::Cancel { frame, is_over } => Message::Cancel { frame, is_over },
+            FrameOrder::Cancel { frame, is_over } => {
+                let cancel = Message::Cancel { frame, is_over };
+                if let Err(error) = self.outbox.send(peer, Lane::Control, cancel) {
+                    // Who is gone has dropped it.
+                    tracing::debug!(peer = peer.short(), %error, "a frame was not called off");
+                }
+                return;
+            }
             FrameOrder::TilesDue { frame } => Message::TilesDue { frame },
         };
         self.outbox.send_or_log(peer, Lane::Control, message);

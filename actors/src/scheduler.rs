@@ -35,6 +35,9 @@ const INPUTS_MAX: usize = 64;
 /// Frames that may be on their way to the compositor: it falls behind when it waits for a slow
 /// requester, and each has a plan.
 const EXPECTED_MAX: u32 = 64;
+/// Smallest sample distance, in voxels: as on the command line. A smaller one shows no more and takes
+/// this peer for itself.
+const STEP_MIN: f64 = 1e-3;
 /// How long a thief waits for an answer before it asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -166,22 +169,23 @@ impl Scheduler {
             plan: Arc::clone(&plan),
             room,
         });
-        let mut full = expected.is_none_or(|e| self.compositor.try_send(e).is_err());
+        let full = expected.is_none_or(|e| self.compositor.try_send(e).is_err());
+        let mut not_rendered = full.then(|| (requester.clone(), frame));
         // A peer that is not in the roster has nothing to render and nobody to steal from.
         if let Some(me) = plan.index_of(self.outbox.local()).filter(|_| !full) {
             let work = Work::new(&plan, me, request.rules.steal);
             let key = (requester.clone(), frame);
-            self.queue
-                .push(Arc::new(ActiveFrame::new(key, scene, plan, work)));
-            full = self.raycaster.try_send(WakeUp).is_err();
+            let active = ActiveFrame::new(key.clone(), scene, plan, work);
+            not_rendered = self.queue.push(Arc::new(active));
+            if self.raycaster.try_send(WakeUp).is_err() {
+                self.queue.drop_frames(|k| *k == key);
+                not_rendered = Some(key);
+            }
         }
-        if full {
+        if let Some((requester, frame)) = not_rendered {
             let why = "too many frames are under way here".to_owned();
-            self.outbox.send_or_log(
-                requester,
-                Lane::Control,
-                Message::FrameFailed { frame, why },
-            );
+            let failed = Message::FrameFailed { frame, why };
+            self.outbox.send_or_log(&requester, Lane::Control, failed);
         }
     }
 
@@ -213,7 +217,6 @@ impl Scheduler {
     }
 
     fn lost(&self, peer: &PeerId) {
-        self.queue.drop_frames(|(requester, _)| requester == peer);
         for frame in self.queue.all() {
             if let Some(index) = frame.plan.index_of(peer) {
                 frame.work().lost(index);
@@ -233,9 +236,11 @@ fn plan(
 ) -> Result<(Scene, FramePlan), String> {
     request.view.validate().map_err(|e| e.to_string())?;
     request.transfer.validate().map_err(|e| e.to_string())?;
-    if !(request.step.is_finite() && request.step > 0.0) {
+    // A hair less: the requester has multiplied, too.
+    let step_min = STEP_MIN * manifest.volume().min_spacing() * (1.0 - 1e-9);
+    if !(request.step.is_finite() && request.step >= step_min) {
         return Err(format!(
-            "step is {}; it must be a positive finite number",
+            "step is {}; it must be a finite number, at least {step_min} for this volume",
             request.step
         ));
     }
@@ -299,8 +304,8 @@ impl Handler<SchedulerInput> for Scheduler {
                 self.data_sets.remove(&data_set);
             }
             SchedulerInput::Lost(peer) => {
+                self.queue.over(&peer, None);
                 self.lost(&peer);
-                self.queue.kept().forget(&peer, None);
                 self.forget(peer, None);
             }
             SchedulerInput::Said(from, Message::Steal(note)) => self.steal(&from, &note),
@@ -315,7 +320,7 @@ impl Handler<SchedulerInput> for Scheduler {
             SchedulerInput::Said(from, Message::Cancel { frame, is_over }) => {
                 self.queue.drop_frames(|key| *key == (from.clone(), frame));
                 if is_over {
-                    self.queue.kept().forget(&from, Some(frame.number));
+                    self.queue.over(&from, Some(frame.number));
                 }
                 self.forget(from, Some(frame));
             }

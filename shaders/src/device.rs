@@ -92,6 +92,9 @@ pub enum DeviceError {
         /// Why.
         what: String,
     },
+    /// Nobody wants the picture any more.
+    #[error("the picture was called off")]
+    CalledOff,
     /// The device failed at what it was asked, and goes on.
     #[error("device failed: {what}")]
     Failed {
@@ -129,9 +132,22 @@ pub trait RenderDevice: Send {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`], [`DeviceError::Lost`].
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError>;
 
-    /// Renders a job of the current scene.
+    /// Renders a job of the current scene as long as it is wanted, which is asked now and then, from
+    /// any thread.
     ///
     /// # Errors
-    /// [`DeviceError`], any.
-    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError>;
+    /// [`DeviceError`], any; [`DeviceError::CalledOff`] where it is wanted no more.
+    fn render_while(
+        &mut self,
+        job: &Job,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<RenderedJob, DeviceError>;
+
+    /// Renders a job of the current scene to its end.
+    ///
+    /// # Errors
+    /// [`DeviceError`], any but [`DeviceError::CalledOff`].
+    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError> {
+        self.render_while(job, &|| true)
+    }
 }

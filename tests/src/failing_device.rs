@@ -162,8 +162,12 @@ impl RenderDevice for FailingDevice {
         self.inner.set_scene(scene)
     }
 
-    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError> {
+    fn render_while(
+        &mut self,
+        job: &Job,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<RenderedJob, DeviceError> {
         self.called(Call::Render)?;
-        self.inner.render(job)
+        self.inner.render_while(job, is_wanted)
     }
 }

@@ -38,8 +38,12 @@ impl RenderDevice for Slow {
         self.0.set_scene(scene)
     }
 
-    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError> {
-        let mut rendered = self.0.render(job)?;
+    fn render_while(
+        &mut self,
+        job: &Job,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<RenderedJob, DeviceError> {
+        let mut rendered = self.0.render_while(job, is_wanted)?;
         thread::sleep(self.1);
         rendered.elapsed_micros += u64::try_from(self.1.as_micros()).unwrap();
         Ok(rendered)

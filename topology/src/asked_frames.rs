@@ -88,10 +88,8 @@ impl AskedFrames {
                 self.begin(number, out);
             }
             FramesInput::Forget(number) => {
-                if let Some(asked) = self.frames.remove(&number)
-                    && let State::Running(run) = &asked.state
-                {
-                    cancel(&run.plan, asked.frame(number), true, out);
+                if let Some(asked) = self.frames.remove(&number) {
+                    call_off(&asked, number, out);
                 }
             }
             FramesInput::Planned(frame, plan) => self.planned(frame, plan, out),
@@ -300,7 +298,7 @@ impl AskedFrames {
                 measured,
                 ..
             } = *run;
-            cancel(&plan, frame, false, out);
+            cancel(plan.peers.iter(), frame, false, out);
             let done = measured.iter().map(|(&j, m)| (j, plan.peers[m.0].clone()));
             Arc::make_mut(&mut asked.rendered).extend(done);
             asked.first.get_or_insert((inputs.roster, inputs.costs));
@@ -321,16 +319,13 @@ impl AskedFrames {
         let Some(asked) = self.frames.remove(&number) else {
             return;
         };
-        let frame = asked.frame(number);
+        call_off(&asked, number, out);
         let (plan, measured) = match asked.state {
             State::Running(run) => (Some(run.plan), run.measured),
             _ => (None, BTreeMap::new()),
         };
-        if let Some(plan) = &plan {
-            cancel(plan, frame, true, out);
-            if end == FrameEnd::Whole {
-                self.learn(asked.data_set, asked.prediction, plan, &measured);
-            }
+        if let Some(plan) = plan.as_ref().filter(|_| end == FrameEnd::Whole) {
+            self.learn(asked.data_set, asked.prediction, plan, &measured);
         }
         out.push(FramesOutput::Ended(Box::new(EndedFrame {
             number,
@@ -359,11 +354,25 @@ impl AskedFrames {
     }
 }
 
-/// Tells all peers of a plan, also those that were late, that an attempt is over.
-fn cancel(plan: &FramePlan, frame: FrameId, is_over: bool, out: &mut Vec<FramesOutput>) {
+/// Tells all who take part in a frame, and those who were left out and may be at it still, that it is
+/// over.
+fn call_off(asked: &Asked, number: u64, out: &mut Vec<FramesOutput>) {
+    let running = asked.running();
+    let taking_part = running.iter().flat_map(|r| &r.plan.peers);
+    let left_out = &asked.without.peers;
+    let all: BTreeSet<&PeerId> = taking_part.chain(left_out).collect();
+    cancel(all.into_iter(), asked.frame(number), true, out);
+}
+
+/// Tells peers, also those that were late, that an attempt, or all of a frame, is over.
+fn cancel<'a>(
+    peers: impl Iterator<Item = &'a PeerId>,
+    frame: FrameId,
+    is_over: bool,
+    out: &mut Vec<FramesOutput>,
+) {
     let order = FrameOrder::Cancel { frame, is_over };
-    let to = plan.peers.iter().cloned();
-    out.extend(to.map(|peer| FramesOutput::Send(peer, order.clone())));
+    out.extend(peers.map(|peer| FramesOutput::Send(peer.clone(), order.clone())));
 }
 
 #[cfg(test)]

@@ -135,8 +135,15 @@ impl CpuDevice {
         })
     }
 
-    /// The sub-image of a job whose brick is there and whose scene is set.
-    fn image(&self, frame: &Frame, brick: &Resident, job: &Job) -> SubImage {
+    /// The sub-image of a job whose brick is there and whose scene is set; what is wanted no more is
+    /// left transparent.
+    fn image(
+        &self,
+        frame: &Frame,
+        brick: &Resident,
+        job: &Job,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> SubImage {
         let mut image = SubImage::transparent(job.rect);
         let skip = brick.skip.as_ref().map(|(grid, _)| grid);
         if skip.is_some_and(|grid| grid.visible().is_none()) {
@@ -162,6 +169,9 @@ impl CpuDevice {
                 )
                 .with_max_len(1)
                 .for_each(|(rows, y)| {
+                    if !is_wanted() {
+                        return;
+                    }
                     let height = (rect.y + rect.height - y).min(BAND_ROWS);
                     let part = PixelRect { y, height, ..rect };
                     render_part(
@@ -275,7 +285,11 @@ impl RenderDevice for CpuDevice {
         Ok(())
     }
 
-    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError> {
+    fn render_while(
+        &mut self,
+        job: &Job,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<RenderedJob, DeviceError> {
         let start = Instant::now();
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
         let key = BrickKey {
@@ -305,7 +319,10 @@ impl RenderDevice for CpuDevice {
             brick.skip = Some((grid, scene.generation));
         }
         let brick = &self.bricks[&key];
-        let image = self.image(&scene.frame, brick, job);
+        let image = self.image(&scene.frame, brick, job, is_wanted);
+        if !is_wanted() {
+            return Err(DeviceError::CalledOff);
+        }
         let elapsed_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         Ok(RenderedJob {
             image,

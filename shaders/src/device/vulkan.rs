@@ -361,7 +361,11 @@ impl RenderDevice for VulkanDevice {
         Ok(())
     }
 
-    fn render(&mut self, job: &Job) -> Result<RenderedJob, DeviceError> {
+    fn render_while(
+        &mut self,
+        job: &Job,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<RenderedJob, DeviceError> {
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
         let key = BrickKey {
             data_set: scene.data_set,
@@ -389,6 +393,9 @@ impl RenderDevice for VulkanDevice {
         let mut pixels = Vec::with_capacity(job.rect.pixel_count());
         let (mut elapsed_micros, mut row) = (0, 0);
         while row < job.rect.height {
+            if !is_wanted() {
+                return Err(DeviceError::CalledOff);
+            }
             let band_rows = self.pictures.band_rows(&self.gpu, job.rect.width)?;
             let band = PixelRect {
                 y: job.rect.y + row,

@@ -343,6 +343,9 @@ fn who_is_lost_is_made_up_for_and_what_was_rendered_is_kept() {
     let end = ended(&out).expect("the frame has ended");
     assert_eq!((&end.end, end.attempts_before), (&FrameEnd::Whole, 1));
     assert_eq!(end.left_out, BTreeSet::from([id("b")]));
+    let over = |o: &&FrameOrder| matches!(o, FrameOrder::Cancel { is_over: true, .. });
+    let told = said_to(&out, "b").into_iter().filter(over).count();
+    assert_eq!(told, 1, "it may be at it still");
 }
 
 #[test]

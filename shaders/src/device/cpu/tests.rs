@@ -7,6 +7,7 @@ use brickmesh_topology::{
     transfer_function::TransferPoint, visibility::front_to_back,
 };
 use glam::{DMat3, DVec3};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const TYPES: [VoxelType; 5] = [
     VoxelType::U8,
@@ -188,6 +189,21 @@ fn odd_scenes(voxel: VoxelType, value: fn([u32; 3]) -> f64) -> Vec<(Data, Scene)
         scene.volume = scene_data.volume.clone();
     }
     all
+}
+
+#[test]
+fn a_picture_that_is_called_off_ends_early() {
+    let (data, scene) = odd_scenes(VoxelType::U8, blobs).remove(0);
+    for mut device in devices() {
+        let whole = data.picture(&mut device, &scene);
+        let asked = AtomicUsize::new(0);
+        let is_wanted = || asked.fetch_add(1, Ordering::Relaxed) < 2;
+        let called_off = device.render_while(&data.job(&scene), &is_wanted);
+        assert_eq!(called_off.unwrap_err(), DeviceError::CalledOff);
+        assert!(asked.into_inner() > 2);
+        // The device goes on as before.
+        assert_eq!(device.render(&data.job(&scene)).unwrap().image, whole);
+    }
 }
 
 fn assert_close(a: &SubImage, b: &SubImage, tolerance: f32, what: &str) {
