@@ -19,6 +19,7 @@ use crate::{
     messages::Message,
     outbox::Outbox,
     raycaster::{DeviceNews, Raycaster},
+    render_queue::RenderQueue,
     requester::{Requester, RequesterInput},
     scheduler::{Scheduler, SchedulerInput},
 };
@@ -26,7 +27,9 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, Response
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     holding::{Announcement, Holding, Origin},
-    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
+    keeper::{
+        Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS, UNDER_WAY_MICROS_MAX,
+    },
     membership::Health,
 };
 use bytes::Bytes;
@@ -46,6 +49,7 @@ pub struct BrickOwner {
     raycaster: Addr<Raycaster>,
     scheduler: Addr<Scheduler>,
     requester: Addr<Requester>,
+    queue: RenderQueue,
     /// What bricks may take on a device that has as much.
     memory_bytes: u64,
     /// How often the device was lost.
@@ -71,6 +75,8 @@ pub struct OwnerLines {
     pub scheduler: Addr<Scheduler>,
     /// Learns of rosters.
     pub requester: Addr<Requester>,
+    /// The frames under way here.
+    pub queue: RenderQueue,
 }
 
 impl BrickOwner {
@@ -93,6 +99,7 @@ impl BrickOwner {
             raycaster: lines.raycaster,
             scheduler: lines.scheduler,
             requester: lines.requester,
+            queue: lines.queue,
             memory_bytes,
             device_generation: 0,
             keep_copies,
@@ -183,6 +190,14 @@ impl BrickOwner {
         }
     }
 
+    fn tick(&mut self, ctx: &mut Context<Self>) {
+        let most = Duration::from_micros(UNDER_WAY_MICROS_MAX);
+        if self.queue.age().is_some_and(|age| age < most) {
+            self.step(KeeperInput::Rendering, None, ctx);
+        }
+        self.step(KeeperInput::Tick, None, ctx);
+    }
+
     /// What the keeper is to know of the device.
     fn device_news(&mut self, news: DeviceNews) -> KeeperInput {
         match news {
@@ -271,7 +286,7 @@ impl Actor for BrickOwner {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(crate::bus::EVENTS_MAX);
         let tick = Duration::from_micros(TICK_MICROS);
-        ctx.run_interval(tick, |owner, ctx| owner.step(KeeperInput::Tick, None, ctx));
+        ctx.run_interval(tick, Self::tick);
     }
 }
 

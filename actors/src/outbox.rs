@@ -11,6 +11,7 @@ use crate::{
 };
 use actix::Addr;
 use brickmesh_topology::PeerId;
+use bytes::Bytes;
 use std::{
     sync::Arc,
     thread,
@@ -30,6 +31,18 @@ pub struct Outbox {
     bus: Arc<dyn Bus>,
     switchboard: Addr<Switchboard>,
     own: Budget,
+}
+
+/// An encoded message, and what is dropped with it.
+struct Holding<T> {
+    message: Bytes,
+    _held: T,
+}
+
+impl<T> AsRef<[u8]> for Holding<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
 }
 
 impl Outbox {
@@ -82,6 +95,20 @@ impl Outbox {
         lane: Lane,
         message: Message,
     ) -> Result<u64, BusError> {
+        self.send_holding(to, lane, message, ())
+    }
+
+    /// As [`Self::send_patiently`]; `held` is dropped once the message is written, or will not be.
+    ///
+    /// # Errors
+    /// As [`Self::send_patiently`].
+    pub fn send_holding(
+        &self,
+        to: &PeerId,
+        lane: Lane,
+        message: Message,
+        held: impl Send + 'static,
+    ) -> Result<u64, BusError> {
         let end = Instant::now() + PATIENCE;
         if to == self.local() {
             let mut waiting = message;
@@ -97,7 +124,10 @@ impl Outbox {
             }
             return Ok(0);
         }
-        let bytes = encode(&message);
+        let bytes = Bytes::from_owner(Holding {
+            message: encode(&message),
+            _held: held,
+        });
         loop {
             match self.bus.send(to, lane, bytes.clone()) {
                 Err(BusError::QueueFull { .. }) if Instant::now() < end => thread::sleep(PAUSE),

@@ -72,13 +72,18 @@ impl Peer {
                 SyncArbiter::start(1, move || Compositor::new(outbox.clone()))
             };
             let requester = Requester::new(outbox.clone()).start();
-            let scheduler =
-                Scheduler::new(outbox.clone(), queue, raycaster.clone(), compositor.clone())
-                    .start();
+            let scheduler = Scheduler::new(
+                outbox.clone(),
+                queue.clone(),
+                raycaster.clone(),
+                compositor.clone(),
+            )
+            .start();
             let owner_lines = OwnerLines {
                 raycaster: raycaster.clone(),
                 scheduler: scheduler.clone(),
                 requester: requester.clone(),
+                queue,
             };
             let (memory, copies) = (config.memory_bytes, config.keep_copies);
             let owner = BrickOwner::new(outbox, owner_lines, hello, memory, copies).start();

@@ -10,8 +10,6 @@
 
 mod fetches;
 
-pub use fetches::FETCHES_MAX;
-
 use crate::{
     brick_grid::{BrickGrid, BrickIndex},
     brick_set::BrickSet,
@@ -112,6 +110,8 @@ pub struct Holding {
     copies: BrickSet,
     /// The device has no room for more.
     room_max: u32,
+    /// Memory here is short for another data set.
+    pressed: bool,
     /// Something that decides about the pledge has changed since it was worked out.
     outdated: bool,
     /// This peer came into a mesh that had the data set: when it learned last of another one that has
@@ -148,6 +148,7 @@ impl Holding {
             fetches: Fetches::default(),
             unpledged: BTreeMap::new(),
             room_max: u32::MAX,
+            pressed: false,
             outdated: true,
             met_at: None,
             wanting_since: None,
@@ -210,6 +211,13 @@ impl Holding {
         room < self.grid.brick_count() && pledged >= room
     }
 
+    /// Whether memory here is short for another data set: then no copies are held beyond those that
+    /// are wanted.
+    pub fn set_pressed(&mut self, pressed: bool) {
+        self.outdated |= pressed != self.pressed;
+        self.pressed = pressed;
+    }
+
     /// Other data sets gave memory back: what did not fit may fit now.
     pub fn memory_was_freed(&mut self) {
         self.outdated |= self.room_max != u32::MAX;
@@ -233,19 +241,20 @@ impl Holding {
 
     /// Whether all that this peer holds is held by others who stay, as far as anybody could. A
     /// holder counts once it is known to know that this peer leaves: so of several that leave at the
-    /// same time none relies on another.
+    /// same time none relies on another. One who is silent is not relied on, but might yet take
+    /// something: it is heard again soon, or gone.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
-        let stays = |(p, a): &(&PeerId, &Announcement)| !a.leaving && !self.suspects.contains(*p);
-        let staying: Vec<&Announcement> = announced(&self.others)
-            .filter(stays)
+        let staying = || announced(&self.others).filter(|(_, a)| !a.leaving);
+        if staying().all(|(_, a)| a.room == 0) {
+            return true;
+        }
+        let relied_on: Vec<&Announcement> = staying()
+            .filter(|(p, a)| a.leavers.contains(&self.local) && !self.suspects.contains(*p))
             .map(|(_, a)| a)
             .collect();
-        let relied_on: Vec<&&Announcement> = (staying.iter())
-            .filter(|a| a.leavers.contains(&self.local))
-            .collect();
         let is_safe = |b| relied_on.iter().any(|a| a.held.contains(b));
-        staying.iter().all(|a| a.room == 0) || self.own.held.iter().all(is_safe)
+        self.own.held.iter().all(is_safe)
     }
 
     /// How safe the copies of all bricks are.
@@ -277,6 +286,9 @@ impl Holding {
         }
         if announcement.leaving {
             self.own.leavers.insert(peer.clone());
+        } else {
+            // Back again, and not about to leave.
+            self.own.leavers.remove(peer);
         }
         if before.is_none() && announcement.room > 0 {
             self.met_at = self.met_at.map(|_| now);
@@ -357,7 +369,7 @@ impl Holding {
                 leaving: a.leaving,
             })
             .collect();
-        let next = next_pledge(&mut self.first, &members, me, self.redundancy);
+        let next = next_pledge(&mut self.first, &members, me, self.redundancy, self.pressed);
         let changed = next != self.own.pledged;
         self.own.pledged = next;
         self.wanting_since = self.is_wanting().then_some(now);
@@ -491,21 +503,26 @@ impl Holding {
         self.fetches.count()
     }
 
+    /// How many others hold the scarcest of the bricks that are to be fetched; `None`: there is none.
+    #[must_use]
+    pub fn scarcest(&self) -> Option<u32> {
+        self.missing().map(|b| self.others_hold(b)).min()
+    }
+
+    /// Pledged bricks that are neither here nor on their way.
+    fn missing(&self) -> impl Iterator<Item = BrickIndex> {
+        let open = |b: &BrickIndex| !self.own.held.contains(*b) && self.fetches.is_open(*b);
+        self.own.pledged.iter().filter(open)
+    }
+
     /// The next brick to get and where from, the scarcest first; it counts as on its way from now
-    /// on. `rendering`: frames are under way in the mesh; `unfreed`: bricks that were dropped and
-    /// are still in memory.
-    pub fn next_fetch(
-        &mut self,
-        now: u64,
-        rendering: bool,
-        unfreed: usize,
-    ) -> Option<(BrickIndex, Origin)> {
+    /// on. `unfreed`: bricks that were dropped and are still in memory.
+    pub fn next_fetch(&mut self, now: u64, unfreed: usize) -> Option<(BrickIndex, Origin)> {
         let taken = self.own.held.len() as usize + self.fetches.count() + unfreed;
-        if !self.fetches.may_begin(now, rendering) || taken >= self.own.room as usize {
+        if taken >= self.own.room as usize {
             return None;
         }
-        let open = |b: &BrickIndex| !self.own.held.contains(*b) && self.fetches.is_open(*b);
-        let mut missing: Vec<BrickIndex> = self.own.pledged.iter().filter(open).collect();
+        let mut missing: Vec<BrickIndex> = self.missing().collect();
         // In an order of its own, so that peers that lack the same begin with others.
         let own = self.local_hash;
         missing.sort_by_cached_key(|&b| (self.others_hold(b), mixed(own ^ u64::from(b.0))));
@@ -530,8 +547,9 @@ impl Holding {
         Some(Origin::Peer(from.clone()))
     }
 
-    /// Whether a brick from this peer is awaited; from then on it is being loaded.
-    pub fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> bool {
+    /// How many microseconds a brick took that is awaited from this peer; `None`: it is not. From
+    /// then on it is being loaded.
+    pub fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> Option<u64> {
         self.fetches.arrived(brick, peer, now)
     }
 
@@ -540,9 +558,9 @@ impl Holding {
         self.fetches.failed(brick, now);
     }
 
-    /// The brick is in device memory.
-    pub fn loaded(&mut self, brick: BrickIndex, now: u64) {
-        self.fetches.loaded(brick, now);
+    /// The brick is in device memory; returns how many microseconds it took to read here, if it was.
+    pub fn loaded(&mut self, brick: BrickIndex, now: u64) -> Option<u64> {
+        let took = self.fetches.loaded(brick, now);
         self.own.held.insert(brick);
         // Of several that were loaded at a time, one that does not fit may be heard of first.
         if self.own.held.len() > self.room_max {
@@ -550,6 +568,7 @@ impl Holding {
             self.set_room(self.room_max);
         }
         self.settle();
+        took
     }
 
     /// The device has no room for the brick: this peer has less room than it thought.

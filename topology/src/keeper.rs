@@ -11,11 +11,13 @@
 
 mod device;
 mod messages;
+mod pace;
 mod sets;
 
 pub use messages::{
     FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Vitals,
 };
+pub use pace::UNDER_WAY_MICROS_MAX;
 
 use crate::{
     brick_grid::BrickIndex,
@@ -25,6 +27,7 @@ use crate::{
     membership::{Beat, Change, Health, Membership, Patience},
     peer::PeerId,
 };
+use pace::Pace;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -77,6 +80,7 @@ pub struct Keeper {
     /// What is to be announced has changed.
     dirty: bool,
     dropping: Vec<(u64, Digest, BrickIndex)>,
+    pace: Pace,
     leaving: Leaving,
 }
 
@@ -131,6 +135,7 @@ impl Keeper {
             announced_at: 0,
             dirty: false,
             dropping: Vec::new(),
+            pace: Pace::default(),
             leaving: Leaving::No,
         }
     }
@@ -150,8 +155,7 @@ impl Keeper {
             }
             KeeperInput::Said(from, message) => self.said(from, message, out),
             KeeperInput::Brick(from, data_set, brick) => {
-                let set = self.sets.get_mut(&data_set);
-                if set.is_some_and(|s| s.holding.arrived(brick, &from, now)) {
+                if self.arrived(data_set, brick, &from) {
                     let origin = Origin::Peer(from);
                     out.push(KeeperOutput::Load(data_set, brick, origin));
                 }
@@ -197,8 +201,19 @@ impl Keeper {
     }
 
     /// Whether frames are under way in the mesh.
-    fn is_rendering(&self) -> bool {
+    #[must_use]
+    pub fn is_rendering(&self) -> bool {
         self.is_recent(self.rendering_at) || self.is_recent(self.others_rendering_at)
+    }
+
+    /// How many microseconds nothing is given after a brick that took so many.
+    #[must_use]
+    pub fn pause_after(&self, took: u64) -> u64 {
+        if self.is_rendering() {
+            pace::pause_micros(took)
+        } else {
+            0
+        }
     }
 
     fn is_leaving(&self) -> bool {
@@ -246,12 +261,11 @@ impl Keeper {
     /// How this peer is doing.
     #[must_use]
     pub fn vitals(&self) -> Vitals {
-        let fetching: usize = self.sets.values().map(|s| s.holding.on_their_way()).sum();
         Vitals {
             // Hearsay is not passed on: it would go round for ever.
             rendering: self.is_recent(self.rendering_at),
             suspects: Arc::new(self.members.silent().cloned().collect()),
-            fetching: u32::try_from(fetching).unwrap_or(u32::MAX),
+            fetching: u32::try_from(self.on_their_way()).unwrap_or(u32::MAX),
             last_frame: self.last_frame,
             speed_millionths: self.speed_millionths,
         }
@@ -311,8 +325,8 @@ impl Keeper {
             KeeperMessage::BrickRefused {
                 data_set, brick, ..
             } => {
-                if let Some(set) = self.sets.get_mut(&data_set)
-                    && set.holding.arrived(brick, &from, self.now)
+                if self.arrived(data_set, brick, &from)
+                    && let Some(set) = self.sets.get_mut(&data_set)
                 {
                     set.holding.failed(brick, self.now);
                 }

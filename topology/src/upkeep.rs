@@ -6,7 +6,7 @@
 //! different bricks; peers that do not yet cost a spare copy, never a missing one.
 //!
 //! Invariants: a pledge is never above the room. What a peer pledges it goes on pledging, unless
-//! a scarcer brick needs the place. Whatever there is room for has its copies in the end. A newcomer takes its share of the copies and
+//! a scarcer brick needs the place, of this data set or of another one. Whatever there is room for has its copies in the end. A newcomer takes its share of the copies and
 //! nobody else moves; when a peer leaves or dies, only bricks below the target are copied.
 //! Not here: when a peer counts as dead (`membership`), which brick is fetched from whom.
 //!
@@ -81,7 +81,8 @@ impl FirstPlacement {
     }
 }
 
-/// What `members[me]` should pledge to hold, for `redundancy` copies of each brick.
+/// What `members[me]` should pledge to hold, for `redundancy` copies of each brick. `pressed`: its
+/// memory is short for another data set, so it keeps no copy beyond those.
 ///
 /// `members` ascend by peer; `first` is the data set's. O(bricks · members) where there is room; while
 /// somebody has pledged nothing, a placement besides where capacities have changed.
@@ -94,6 +95,7 @@ pub fn next_pledge(
     members: &[Member<'_>],
     me: usize,
     redundancy: u32,
+    pressed: bool,
 ) -> BrickSet {
     let (own, brick_count) = (members[me], first.grid.brick_count());
     if own.leaving {
@@ -111,7 +113,9 @@ pub fn next_pledge(
         return part;
     }
     let mut pledges = Pledges::new(brick_count, members, redundancy, first.seed);
-    if own.pledged.is_empty() {
+    if pressed {
+        pledges.give_back(me);
+    } else if own.pledged.is_empty() {
         pledges.take_share(me);
     } else {
         pledges.shed(me, own.held);
@@ -243,6 +247,23 @@ impl Pledges {
         let mut spare: Vec<BrickIndex> = self.held[me].iter().filter(enough).collect();
         spare.sort_by_key(|&b| (Reverse(self.copies(b)), self.score(b, me), b));
         spare.truncate(excess as usize);
+        spare.into_iter().for_each(|b| self.drop_one(b, me));
+    }
+
+    /// Gives up the bricks that enough others keep. Of those who pledge one, the ones it belongs to most
+    /// keep it, so that not all give it up at once.
+    fn give_back(&mut self, me: usize) {
+        let keepers = |s: &Self, b: BrickIndex| {
+            let pledges = |m: &usize| s.staying[*m] && s.held[*m].contains(b);
+            let mine = (s.score(b, me), Reverse(me));
+            let before = (0..s.held.len()).filter(pledges);
+            let before = before.filter(|&m| (s.score(b, m), Reverse(m)) > mine);
+            u32::try_from(before.count()).unwrap_or(u32::MAX)
+        };
+        let is_spare = |b: &BrickIndex| {
+            self.copies(*b) > self.redundancy && keepers(self, *b) >= self.redundancy
+        };
+        let spare: Vec<BrickIndex> = self.held[me].iter().filter(is_spare).collect();
         spare.into_iter().for_each(|b| self.drop_one(b, me));
     }
 

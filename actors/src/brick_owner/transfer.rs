@@ -14,19 +14,31 @@ use brickmesh_topology::{
     keeper::{KeeperInput, KeeperMessage, LoadResult},
 };
 use bytes::Bytes;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
 
 /// Bytes of bricks that may be on their way from memory or disk into the bus, and as much again
 /// while they are encoded.
 const GIVEN_BYTES_MAX: u32 = 128 << 20;
-/// Bricks that a peer may wait for: what it fetches at a time of every data set.
+/// Bricks that a peer may wait for: many times what it fetches at a time, as it asks elsewhere and
+/// again when it has waited for long.
 const REQUESTS_MAX: u32 = 128;
+/// While frames are under way, one brick is given at a time, to whomever; whoever has not taken it by
+/// then is not waited for any longer.
+const ALONE_MAX: Duration = Duration::from_secs(5);
 
 /// Bricks that are given to others: to each peer one at a time, so that one that does not take
-/// them keeps nobody else from theirs.
+/// them keeps nobody else from theirs. While frames are under way, one at a time to all peers together,
+/// with a pause after it, so that those who make copies of what only this peer has leave its link to
+/// the frames.
 #[derive(Debug)]
 pub(super) struct Giving {
     bytes: Budget,
+    beside_frames: Budget,
     peers: BTreeMap<PeerId, Requests>,
 }
 
@@ -48,6 +60,7 @@ impl Default for Giving {
     fn default() -> Self {
         Self {
             bytes: Budget::new(GIVEN_BYTES_MAX),
+            beside_frames: Budget::new(1),
             peers: BTreeMap::new(),
         }
     }
@@ -227,7 +240,7 @@ impl BrickOwner {
         let copy = self.copies.get(&(data_set, brick)).cloned();
         let source = self.sources.get(&data_set).cloned();
         let outbox = self.outbox.clone();
-        let give = move || {
+        let give = move |written: oneshot::Sender<()>| {
             let bytes = copy.map(Ok).or_else(|| source.map(|s| s.read(brick)));
             let answer = match bytes {
                 Some(Ok(bytes)) => Message::BrickData {
@@ -238,18 +251,51 @@ impl BrickOwner {
                 Some(Err(error)) => refuse(&error.to_string()),
                 None => refuse("the brick is not held here"),
             };
-            if let Err(error) = outbox.send_patiently(&to, Lane::Bricks, answer) {
+            if let Err(error) = outbox.send_holding(&to, Lane::Bricks, answer, written) {
                 tracing::debug!(peer = to.short(), brick = brick.0, %error, "a brick was not sent");
             }
         };
-        let sending = async move {
-            let _turn = turn.come().await;
-            if tokio::task::spawn_blocking(give).await.is_err() {
-                tracing::error!("sending a brick failed");
-            }
-        };
-        ctx.spawn(sending.into_actor(self));
+        let sending = turn.come().into_actor(self).then(|came, owner, _| {
+            let beside_frames = owner.keeper.is_rendering();
+            let beside_frames = beside_frames.then(|| owner.giving.beside_frames.clone());
+            send_in_turn(beside_frames, give)
+                .into_actor(owner)
+                .then(move |sent, owner, _| {
+                    drop(came);
+                    let pause = sent.as_ref().map_or(0, |(_, took)| {
+                        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+                        owner.keeper.pause_after(took)
+                    });
+                    let pause = async move {
+                        tokio::time::sleep(Duration::from_micros(pause)).await;
+                        drop(sent);
+                    };
+                    pause.into_actor(owner)
+                })
+        });
+        ctx.spawn(sending);
     }
+}
+
+/// Gives a brick; `beside_frames`: once no other is given. Returns that place and how long it took, if
+/// it was taken in time.
+async fn send_in_turn(
+    beside_frames: Option<Budget>,
+    give: impl FnOnce(oneshot::Sender<()>) + Send + 'static,
+) -> Option<(Room, Duration)> {
+    let alone = match beside_frames {
+        Some(budget) => Some(budget.take(1).await),
+        None => None,
+    };
+    let start = Instant::now();
+    let (written, is_written) = oneshot::channel();
+    if tokio::task::spawn_blocking(|| give(written)).await.is_err() {
+        tracing::error!("sending a brick failed");
+    }
+    // The sender goes with the message.
+    let alone = alone?;
+    let in_time = tokio::time::timeout(ALONE_MAX, is_written).await;
+    in_time.ok().map(|_| (alone, start.elapsed()))
 }
 
 /// Checks a brick against its manifest.
@@ -293,5 +339,34 @@ mod tests {
         assert!(giving.queue(&a, 10).is_some(), "one place is free");
         let full = giving.queue(&PeerId::new("c"), large).unwrap().come();
         assert!(full.now_or_never().is_none());
+    }
+
+    #[test]
+    fn beside_frames_a_brick_waits_until_the_one_before_is_taken() {
+        let beside_frames = Budget::new(1);
+        let (sent, mut bricks) = tokio::sync::mpsc::channel(4);
+        let give = |sent: &tokio::sync::mpsc::Sender<_>| {
+            let sent = sent.clone();
+            move |written| sent.try_send(written).unwrap()
+        };
+        actix::System::new().block_on(async {
+            let mut first = Box::pin(send_in_turn(Some(beside_frames.clone()), give(&sent)));
+            assert!((&mut first).now_or_never().is_none());
+            let written = bricks.recv().await.unwrap();
+            let mut second = Box::pin(send_in_turn(Some(beside_frames.clone()), give(&sent)));
+            assert!((&mut second).now_or_never().is_none());
+            // Where nobody renders, none waits.
+            assert!(send_in_turn(None, give(&sent)).await.is_none());
+            drop(bricks.recv().await);
+            drop(written);
+            let turn = first.await.expect("it was taken");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!((&mut second).now_or_never().is_none(), "a pause follows");
+            assert!(bricks.try_recv().is_err());
+            drop(turn);
+            let taking = async { drop(bricks.recv().await) };
+            let (taken, ()) = futures::future::join(second, taking).await;
+            assert!(taken.is_some());
+        });
     }
 }

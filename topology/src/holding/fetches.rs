@@ -1,25 +1,19 @@
 //! The bricks on their way to a peer: from whom each was asked, how often, and who did not give what
 //! it was asked for.
 //!
-//! Invariants: at most [`FETCHES_MAX`] are on their way; while frames are rendered none begins beside
-//! another, and after each there is a pause. Every fetch ends, by arrival, refusal, time-out or loss
-//! of the peer, and is then tried elsewhere, at those first who gave what they were asked for.
-//! Not here: which brick is wanted next, and who holds it (`holding`).
+//! Invariant: every fetch ends, by arrival, refusal, time-out or loss of the peer, and is then tried
+//! elsewhere, at those first who gave what they were asked for.
+//! Not here: which brick is wanted next, and who holds it (`holding`); how many at a time (`keeper`).
 
 use super::Origin;
 use crate::{brick_grid::BrickIndex, peer::PeerId};
 use std::collections::BTreeMap;
 
-/// Bricks on their way to a peer at a time, of one data set.
-pub const FETCHES_MAX: usize = 8;
 /// How long a holder may take to answer at first, and twice as long each further time: bricks may
 /// be large, and links slow.
 pub(super) const FETCH_MICROS: u64 = 20_000_000;
 /// How long a refused brick waits before it is asked for elsewhere.
 pub(super) const REFUSED_MICROS: u64 = 200_000;
-/// While frames are rendered, a fetch is followed by a pause of so many times its own time: a
-/// quarter of the link at most is taken from the frames, whatever its rate.
-const PAUSE_TIMES: u64 = 3;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +22,6 @@ pub(super) struct Fetches {
     attempts: BTreeMap<BrickIndex, usize>,
     /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
     failures: BTreeMap<PeerId, u32>,
-    /// While frames are rendered, no fetch begins before.
-    pause_until: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -56,12 +48,6 @@ impl Fetches {
     pub(super) fn count(&self) -> usize {
         let paused = |f: &&Fetch| matches!(f, Fetch::Paused { .. });
         self.fetches.len() - self.fetches.values().filter(paused).count()
-    }
-
-    /// Whether one more may begin; `rendering`: frames are under way in the mesh.
-    pub(super) fn may_begin(&self, now: u64, rendering: bool) -> bool {
-        let most = if rendering { 1 } else { FETCHES_MAX };
-        self.count() < most && !(rendering && now < self.pause_until)
     }
 
     /// Whether a brick is neither on its way nor to wait before it is asked for again.
@@ -97,22 +83,19 @@ impl Fetches {
         Some(holders[at])
     }
 
-    /// Whether a brick from this peer is awaited; from then on it is being loaded.
-    pub(super) fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> bool {
+    /// How many microseconds a brick took that is awaited from this peer; from then on it is being
+    /// loaded.
+    pub(super) fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> Option<u64> {
         let Some(Fetch::Asked { from, since }) = self.fetches.get(&brick) else {
-            return false;
+            return None;
         };
-        let (awaited, took) = (from == peer, now.saturating_sub(*since));
-        if awaited {
-            self.pause(now, took);
-            let from = peer.clone();
-            self.fetches.insert(brick, Fetch::Loading { from });
+        if from != peer {
+            return None;
         }
-        awaited
-    }
-
-    fn pause(&mut self, now: u64, took: u64) {
-        self.pause_until = now.saturating_add(took.saturating_mul(PAUSE_TIMES));
+        let took = now.saturating_sub(*since);
+        let from = peer.clone();
+        self.fetches.insert(brick, Fetch::Loading { from });
+        Some(took)
     }
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.
@@ -129,16 +112,17 @@ impl Fetches {
         *failures = failures.saturating_add(1);
     }
 
-    /// The brick is in device memory.
-    pub(super) fn loaded(&mut self, brick: BrickIndex, now: u64) {
-        match self.fetches.remove(&brick) {
-            Some(Fetch::Reading { since }) => self.pause(now, now.saturating_sub(since)),
-            Some(Fetch::Loading { from }) => {
-                self.failures.remove(&from);
-            }
-            _ => {}
-        }
+    /// The brick is in device memory; returns how many microseconds it took to read here.
+    pub(super) fn loaded(&mut self, brick: BrickIndex, now: u64) -> Option<u64> {
         self.attempts.remove(&brick);
+        match self.fetches.remove(&brick)? {
+            Fetch::Reading { since } => Some(now.saturating_sub(since)),
+            Fetch::Loading { from } => {
+                self.failures.remove(&from);
+                None
+            }
+            Fetch::Asked { .. } | Fetch::Paused { .. } => None,
+        }
     }
 
     /// The brick need not come: it is here, or there is no room for it. If it is wanted later, that is

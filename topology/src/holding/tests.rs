@@ -61,10 +61,10 @@ impl Mesh {
                     self.peers[n].dropped(brick);
                     quiet = false;
                 }
-                while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, false, 0) {
+                while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, 0) {
                     if let Origin::Peer(from) = origin {
                         self.moved += 1;
-                        assert!(self.peers[n].arrived(brick, &from, self.now));
+                        assert!(self.peers[n].arrived(brick, &from, self.now).is_some());
                     }
                     self.peers[n].loaded(brick, self.now);
                     quiet = false;
@@ -158,27 +158,23 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     assert!(!a.keep_up(0), "nobody needs it");
     a.set_in_use(true);
     assert!(a.keep_up(0));
-    let (brick, Origin::Peer(first)) = a.next_fetch(0, true, 0).unwrap() else {
+    let (brick, Origin::Peer(first)) = a.next_fetch(0, 0).unwrap() else {
         panic!("no source")
     };
-    assert!(
-        a.next_fetch(0, true, 0).is_none(),
-        "one at a time while rendering"
-    );
-    assert!(a.next_fetch(0, false, 0).is_some());
-    assert!(!a.arrived(brick, &PeerId::new("stranger"), 0));
-    assert!(a.arrived(brick, &first, 0));
+    assert!(a.next_fetch(0, 0).is_some());
+    assert!(a.arrived(brick, &PeerId::new("stranger"), 0).is_none());
+    assert!(a.arrived(brick, &first, 0).is_some());
     a.failed(brick, 0);
     a.expire(REFUSED_MICROS);
     let mut again = Vec::new();
-    while let Some((b, Origin::Peer(from))) = a.next_fetch(REFUSED_MICROS, false, 0) {
+    while let Some((b, Origin::Peer(from))) = a.next_fetch(REFUSED_MICROS, 0) {
         again.push((b, from));
     }
     let (_, second) = again.iter().find(|(b, _)| *b == brick).unwrap();
     assert_ne!(*second, first);
     // Whoever is asked and gone, or silent for too long, is not waited for.
     a.forget(second);
-    assert!(a.next_fetch(REFUSED_MICROS, false, 0).is_some());
+    assert!(a.next_fetch(REFUSED_MICROS, 0).is_some());
     a.expire(REFUSED_MICROS + FETCH_MICROS);
     assert_eq!(a.fetches.len(), 1, "asked for again, it may take longer");
     a.expire(REFUSED_MICROS + 4 * FETCH_MICROS);
@@ -186,17 +182,19 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
 }
 
 #[test]
-fn while_frames_are_rendered_a_fetch_is_followed_by_a_pause() {
+fn a_fetch_tells_how_long_it_took() {
     let mut a = holding(0, 64);
     a.has_source();
     a.set_in_use(true);
     assert!(a.keep_up(0));
-    let (brick, _) = a.next_fetch(0, true, 0).unwrap();
-    a.loaded(brick, 10 * MS);
-    assert!(a.next_fetch(39 * MS, true, 0).is_none());
-    let (other, _) = a.next_fetch(39 * MS, false, 0).expect("nobody renders");
-    a.fetches.end(other);
-    assert!(a.next_fetch(40 * MS, true, 0).is_some());
+    let (brick, _) = a.next_fetch(MS, 0).unwrap();
+    assert_eq!(a.loaded(brick, 11 * MS), Some(10 * MS), "read here");
+    let (mut b, of_a) = (holding(1, 64), a.announcement().clone());
+    assert!(b.heard(&peer(0), of_a, 0));
+    assert!(b.keep_up(0));
+    let (brick, _) = b.next_fetch(MS, 0).unwrap();
+    assert_eq!(b.arrived(brick, &peer(0), 4 * MS), Some(3 * MS));
+    assert_eq!(b.loaded(brick, 9 * MS), None, "it was not read here");
 }
 
 #[test]
@@ -205,19 +203,19 @@ fn a_device_that_is_full_holds_less_and_says_so() {
     a.has_source();
     a.set_in_use(true);
     a.keep_up(0);
-    let (first, _) = a.next_fetch(0, false, 0).unwrap();
+    let (first, _) = a.next_fetch(0, 0).unwrap();
     a.loaded(first, 0);
-    let (second, _) = a.next_fetch(0, false, 0).unwrap();
+    let (second, _) = a.next_fetch(0, 0).unwrap();
     a.does_not_fit(second);
     a.keep_up(0);
     assert_eq!(a.announcement().room, 1);
     assert!(a.announcement().settled);
-    assert!(a.next_fetch(0, false, 0).is_none());
+    assert!(a.next_fetch(0, 0).is_none());
     a.memory_was_freed();
     a.set_room(64);
     assert!(a.keep_up(0));
-    assert!(a.next_fetch(0, false, 63).is_none(), "not freed yet");
-    assert!(a.next_fetch(0, false, 62).is_some());
+    assert!(a.next_fetch(0, 63).is_none(), "not freed yet");
+    assert!(a.next_fetch(0, 62).is_some());
 }
 
 #[test]
@@ -227,9 +225,11 @@ fn a_brick_that_does_not_fit_may_be_heard_of_before_those_that_do() {
     a.set_in_use(true);
     a.keep_up(0);
     let under_way: Vec<BrickIndex> =
-        std::iter::from_fn(|| a.next_fetch(0, false, 0).map(|(b, _)| b)).collect();
+        std::iter::from_fn(|| a.next_fetch(0, 0).map(|(b, _)| b)).collect();
     a.does_not_fit(under_way[3]);
-    under_way[..3].iter().for_each(|&b| a.loaded(b, 0));
+    for &brick in &under_way[..3] {
+        a.loaded(brick, 0);
+    }
     a.keep_up(0);
     let says = a.announcement();
     assert_eq!((says.held.len(), says.room), (3, 3));
@@ -266,6 +266,36 @@ fn of_two_that_leave_at_once_neither_relies_on_the_other() {
     mesh.remove(3);
     mesh.remove(2);
     assert_eq!(mesh.peers[0].safety().missing, 0);
+}
+
+#[test]
+fn who_leaves_waits_for_those_who_are_silent_for_a_moment() {
+    let mut mesh = Mesh::new(&[64; 2]);
+    mesh.settle();
+    let last_copy = BrickIndex(7);
+    mesh.peers[0].own.held.remove(last_copy);
+    mesh.talk();
+    mesh.peers[1].suspect(&peer(0));
+    mesh.peers[1].leave();
+    assert!(!mesh.peers[1].is_handed_over(), "it may be heard again");
+    mesh.peers[1].trust(&peer(0));
+    mesh.settle();
+    assert!(mesh.peers[0].announcement().held.contains(last_copy));
+    assert!(mesh.peers[1].is_handed_over());
+    // Nobody is left whom to wait for.
+    mesh.peers[1].forget(&peer(0));
+    assert!(mesh.peers[1].is_handed_over());
+}
+
+#[test]
+fn who_comes_back_after_it_was_about_to_leave_is_no_leaver() {
+    let (mut a, mut b) = (holding(0, 64), holding(1, 64));
+    b.leave();
+    assert!(a.heard(&peer(1), b.announcement().clone(), 0));
+    assert!(a.announcement().leavers.contains(&peer(1)));
+    let again = holding(1, 64);
+    assert!(a.heard(&peer(1), again.announcement().clone(), 0));
+    assert!(!a.announcement().leavers.contains(&peer(1)));
 }
 
 #[test]
@@ -328,15 +358,17 @@ fn a_suspect_is_asked_for_what_nobody_else_has_alone() {
         assert!(a.heard(&peer(n), all.clone(), 0));
     }
     a.keep_up(0);
-    while a.next_fetch(0, false, 0).is_some() {}
+    let pledged = a.announcement().pledged.len() as usize;
+    assert!(pledged > 0);
+    while a.next_fetch(0, 0).is_some() {}
     a.suspect(&peer(1));
     let asked = |a: &Holding| a.fetches.asked().cloned().collect::<Vec<_>>();
     assert!(asked(&a).iter().all(|p| *p == peer(2)));
-    while a.next_fetch(0, false, 0).is_some() {}
-    assert_eq!(asked(&a), vec![peer(2); FETCHES_MAX]);
+    while a.next_fetch(0, 0).is_some() {}
+    assert_eq!(asked(&a), vec![peer(2); pledged]);
     a.forget(&peer(2));
-    while a.next_fetch(0, false, 0).is_some() {}
-    assert_eq!(asked(&a), vec![peer(1); FETCHES_MAX]);
+    while a.next_fetch(0, 0).is_some() {}
+    assert_eq!(asked(&a), vec![peer(1); pledged]);
 }
 
 #[test]
@@ -350,8 +382,8 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
     assert!(a.heard(&peer(1), half.clone(), 0));
     a.keep_up(0);
     assert!(!a.announcement().settled);
-    while let Some((brick, Origin::Peer(from))) = a.next_fetch(0, false, 0) {
-        assert!(a.arrived(brick, &from, 0));
+    while let Some((brick, Origin::Peer(from))) = a.next_fetch(0, 0) {
+        assert!(a.arrived(brick, &from, 0).is_some());
         a.loaded(brick, 0);
     }
     assert!(a.announcement().settled, "all that anybody could give");
@@ -377,18 +409,18 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
     while !a.announcement().settled {
         now += REFUSED_MICROS;
         a.expire(now);
-        while let Some((brick, Origin::Peer(from))) = a.next_fetch(now, false, 0) {
+        while let Some((brick, Origin::Peer(from))) = a.next_fetch(now, 0) {
             *asked.entry(from.clone()).or_default() += 1;
             if from == peer(1) {
                 // Damaged.
-                assert!(a.arrived(brick, &from, now));
+                assert!(a.arrived(brick, &from, now).is_some());
                 a.failed(brick, now);
             } else if from == peer(2) {
                 // It never comes.
                 now += FETCH_MICROS << 5;
                 a.expire(now);
             } else {
-                assert!(a.arrived(brick, &from, now));
+                assert!(a.arrived(brick, &from, now).is_some());
                 a.loaded(brick, now);
             }
         }

@@ -160,16 +160,19 @@ impl Keeper {
         others.for_each(|s| s.holding.memory_was_freed());
     }
 
-    /// Closes what nobody needs and takes memory here, where memory is short for what somebody
-    /// needs.
+    /// Where memory is short for what somebody needs, closes what nobody needs and takes memory here;
+    /// and of what is needed, too, more copies than are wanted are not held.
     fn make_room(&mut self, out: &mut Vec<KeeperOutput>) {
         let sets = self.sets.iter();
         let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.holding.is_in_use());
-        if used.iter().any(|(_, s)| s.holding.is_short_of_room()) {
+        let is_short = used.iter().any(|(_, s)| s.holding.is_short_of_room());
+        if is_short {
             let in_memory = unused.iter().filter(|(_, s)| s.bytes() > 0);
             let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
             closing.into_iter().for_each(|d| self.close(d, out));
         }
+        let sets = self.sets.values_mut();
+        sets.for_each(|s| s.holding.set_pressed(is_short));
     }
 
     /// Works out anew what this peer should hold of each data set, drops and fetches. That takes its
@@ -200,10 +203,40 @@ impl Keeper {
         self.fetch_all(out);
     }
 
+    /// Bricks on their way to this peer.
+    pub(super) fn on_their_way(&self) -> usize {
+        self.sets.values().map(|s| s.holding.on_their_way()).sum()
+    }
+
+    fn may_fetch(&self) -> bool {
+        let rendering = self.is_rendering();
+        (self.pace).may_begin(self.now, self.on_their_way(), rendering)
+    }
+
+    /// Starts as many fetches as may be under way, of that data set first of which a brick is the
+    /// scarcest.
     pub(super) fn fetch_all(&mut self, out: &mut Vec<KeeperOutput>) {
-        for data_set in self.order.clone() {
+        if !self.may_fetch() {
+            return;
+        }
+        let mut sets = self.order.clone();
+        if sets.len() > 1 {
+            let scarcest = |d: &Digest| self.sets.get(d).and_then(|s| s.holding.scarcest());
+            sets.sort_by_cached_key(|d| scarcest(d).unwrap_or(u32::MAX));
+        }
+        for data_set in sets {
             self.fetch(data_set, out);
         }
+    }
+
+    /// A brick, or a refusal, has come; false where nobody waits for it.
+    pub(super) fn arrived(&mut self, data_set: Digest, brick: BrickIndex, from: &PeerId) -> bool {
+        let set = self.sets.get_mut(&data_set);
+        let took = set.and_then(|s| s.holding.arrived(brick, from, self.now));
+        if let Some(took) = took {
+            self.pace.came(self.now, took);
+        }
+        took.is_some()
     }
 
     /// Holds again what was dropped, is pledged again, and still in memory.
@@ -223,14 +256,14 @@ impl Keeper {
         }
     }
 
-    /// Starts as many fetches as may be under way.
     fn fetch(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
-        let rendering = self.is_rendering();
         let unfreed = self.dropping.iter().filter(|d| d.1 == data_set).count();
-        let Some(set) = self.sets.get_mut(&data_set) else {
-            return;
-        };
-        while let Some((brick, origin)) = set.holding.next_fetch(self.now, rendering, unfreed) {
+        while self.may_fetch() {
+            let set = self.sets.get_mut(&data_set);
+            let next = set.and_then(|s| s.holding.next_fetch(self.now, unfreed));
+            let Some((brick, origin)) = next else {
+                return;
+            };
             out.push(match origin {
                 Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
                 Origin::Peer(from) => {
@@ -256,7 +289,9 @@ impl Keeper {
         };
         match result {
             LoadResult::Done => {
-                set.holding.loaded(brick, self.now);
+                if let Some(took) = set.holding.loaded(brick, self.now) {
+                    self.pace.came(self.now, took);
+                }
                 out.push(KeeperOutput::Roster(data_set));
             }
             LoadResult::NoRoom => set.holding.does_not_fit(brick),
@@ -266,7 +301,7 @@ impl Keeper {
         if set.holding.announcement().settled {
             self.announce(out);
         }
-        self.fetch(data_set, out);
+        self.fetch_all(out);
     }
 
     /// Frees what was dropped a while ago and is not held again.
@@ -337,7 +372,7 @@ impl Keeper {
         if news {
             out.push(KeeperOutput::Roster(data_set));
         }
-        self.fetch(data_set, out);
+        self.fetch_all(out);
     }
 
     /// Whether the manifest of a data set is to be asked for now: not while one may be on its way.

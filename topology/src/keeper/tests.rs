@@ -1,7 +1,6 @@
-use super::*;
+use super::{pace::FETCHES_MAX, *};
 use crate::{
     brick_grid::BrickGrid,
-    holding::FETCHES_MAX,
     manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
     seeded::Seeded,
     volume::{VolumeDescription, VoxelType},
@@ -288,6 +287,48 @@ fn what_nobody_needs_makes_room_for_what_somebody_needs() {
     mesh.run(5 * SECOND);
     assert_eq!(mesh.held(1, second.digest()), 27);
     assert_eq!(mesh.closed, 2);
+}
+
+#[test]
+fn copies_beyond_those_that_are_wanted_make_room_for_another_data_set() {
+    // Of the first all three hold all, as each was alone with the source for some time.
+    let mut mesh = Mesh::new(&[27]);
+    let (first, second) = (manifest(1), manifest(2));
+    mesh.input(0, KeeperInput::Offer(Arc::clone(&first), 2));
+    mesh.run(5 * SECOND);
+    for new in 1..3 {
+        mesh.join(27);
+        mesh.cut = (1..new).map(|other| (other, new)).collect();
+        mesh.run(15 * SECOND);
+    }
+    mesh.cut.clear();
+    mesh.run(15 * SECOND);
+    let copies = |mesh: &Mesh, d| (0..3).map(|n| mesh.held(n, d)).sum::<u32>();
+    assert!(copies(&mesh, first.digest()) > 2 * 27, "nothing is spare");
+    mesh.input(1, KeeperInput::Offer(Arc::clone(&second), 1));
+    mesh.run(30 * SECOND);
+    assert_eq!(copies(&mesh, second.digest()), 27);
+    for (manifest, copies) in [(&first, 2), (&second, 1)] {
+        let safety = mesh.holding(2, manifest.digest()).safety();
+        assert_eq!(safety.copies_min, copies);
+    }
+}
+
+#[test]
+fn bricks_of_all_data_sets_together_leave_the_links_to_the_frames() {
+    let mut mesh = Mesh::new(&[54]);
+    mesh.input(0, KeeperInput::Rendering);
+    for voxel in [1, 2] {
+        mesh.input(0, KeeperInput::Offer(manifest(voxel), 1));
+    }
+    let held = |mesh: &Mesh| [1, 2].map(|v| mesh.held(0, manifest(v).digest()));
+    // One takes five milliseconds, and is followed by a pause of fifteen.
+    mesh.run(100_000);
+    assert_eq!(held(&mesh).iter().sum::<u32>(), 1, "the next at a tick");
+    mesh.run(SECOND / 2);
+    assert!(held(&mesh).iter().sum::<u32>() < 8);
+    mesh.run(2 * SECOND);
+    assert_eq!(held(&mesh), [27; 2], "nobody renders any more");
 }
 
 #[test]

@@ -9,6 +9,8 @@ struct Mesh {
     /// All remember the same, so that what one remembers wrongly is another's.
     first: RefCell<FirstPlacement>,
     redundancy: u32,
+    /// Whether memory is short everywhere for another data set.
+    pressed: bool,
     peers: Vec<(PeerId, u32, BrickSet, bool)>,
     moved: u32,
     joined: u32,
@@ -21,6 +23,7 @@ impl Mesh {
             grid,
             first: RefCell::new(FirstPlacement::new(grid, 7)),
             redundancy,
+            pressed: false,
             peers: Vec::new(),
             moved: 0,
             joined: 0,
@@ -52,7 +55,7 @@ impl Mesh {
             })
             .collect();
         let first = &mut self.first.borrow_mut();
-        next_pledge(first, &members, me, self.redundancy)
+        next_pledge(first, &members, me, self.redundancy, self.pressed)
     }
 
     fn take(&mut self, me: usize, next: BrickSet) -> bool {
@@ -62,6 +65,12 @@ impl Mesh {
         let changed = *before != next;
         self.peers[me].2 = next;
         changed
+    }
+
+    /// Copies of each brick.
+    fn copies(&self) -> Vec<usize> {
+        let of = |b| self.peers.iter().filter(|p| p.2.contains(b)).count();
+        self.grid.bricks().map(of).collect()
     }
 
     /// Everybody knows the same and decides at once, until nobody changes anything.
@@ -85,6 +94,24 @@ impl Mesh {
         let staying = self.peers.iter().filter(|p| !p.3).map(|p| &p.2);
         Safety::of(self.grid.brick_count(), staying, self.redundancy)
     }
+}
+
+#[test]
+fn where_memory_is_short_for_another_data_set_no_copy_is_kept_beyond_those_wanted() {
+    let mut mesh = Mesh::new(3, 2, &[27; 5]);
+    for peer in &mut mesh.peers {
+        peer.2 = BrickSet::all(27);
+    }
+    mesh.settle();
+    assert!(mesh.copies().iter().all(|&c| c == 5), "nobody needs room");
+    mesh.pressed = true;
+    mesh.moved = 0;
+    mesh.settle();
+    assert!(mesh.copies().iter().all(|&c| c == 2));
+    assert_eq!(mesh.moved, 0);
+    mesh.pressed = false;
+    mesh.settle();
+    assert!(mesh.copies().iter().all(|&c| c == 2));
 }
 
 #[test]

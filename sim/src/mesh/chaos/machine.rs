@@ -116,6 +116,9 @@ impl Machine {
                 self.keep(env, KeeperInput::Lost(other), true);
             }
             Event::Tick(_) => {
+                if self.rendering.is_under_way(env.now()) {
+                    self.keep(env, KeeperInput::Rendering, true);
+                }
                 self.keep(env, KeeperInput::Tick, true);
                 env.later(TICK_MICROS, self.me, Event::Tick(self.me));
             }

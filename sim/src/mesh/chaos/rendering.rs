@@ -13,6 +13,7 @@ use brickmesh_topology::{
     brick_set::BrickSet,
     cost_table::CostTable,
     frame_plan::{Earlier, PlannedJob},
+    keeper::UNDER_WAY_MICROS_MAX,
     roster::Roster,
     schedule::SPEED_ONE,
     stealing::{StealMessage, StealOutput, Work},
@@ -24,8 +25,10 @@ use std::{
 
 /// Rosters and cost tables that are kept under their names.
 const INPUTS_MAX: usize = 64;
-/// Frames under way at a time; the oldest is dropped.
-const FRAMES_MAX: usize = 32;
+/// Frames of one requester under way at a time; its oldest is dropped.
+const FRAMES_OF_ONE_MAX: usize = 8;
+/// Frames of which pixels are kept.
+const KEPT_FRAMES_MAX: usize = 32;
 /// Frames that are remembered, so that one asked for twice is begun once.
 const SEEN_MAX: usize = 256;
 /// Pixels to one compositor that are worth a message: 64 KiB.
@@ -57,6 +60,8 @@ pub(super) struct Rendering {
 #[derive(Debug)]
 struct Active {
     key: FrameKey,
+    /// When it was asked for.
+    since: u64,
     planned: Arc<Planned>,
     work: Work,
     /// Runs that may still grow, by tile.
@@ -152,19 +157,30 @@ impl Rendering {
         };
         compositing.expect(env, self.me, key, &planned);
         if let Some(index) = planned.plan.index_of(env.name(self.me)) {
+            let of_it = |f: &Active| f.key.0 == requester;
+            if self.frames.iter().filter(|f| of_it(f)).count() >= FRAMES_OF_ONE_MAX
+                && let Some(oldest) = self.frames.iter().position(of_it)
+                && let Some(dropped) = self.frames.remove(oldest)
+            {
+                env.send(self.me, requester, Note::FrameFailed(dropped.key.1));
+            }
             self.frames.push_back(Active {
                 key,
+                since: env.now(),
                 work: Work::new(&planned.plan, index, env.rules().steal),
                 planned,
                 runs: BTreeMap::new(),
                 parcels: BTreeMap::new(),
                 times: Vec::new(),
             });
-            if self.frames.len() > FRAMES_MAX {
-                self.frames.pop_front();
-            }
             self.go_on(env);
         }
+    }
+
+    /// Whether a frame was asked for lately that nobody has called off yet.
+    pub(super) fn is_under_way(&self, now: u64) -> bool {
+        let since = self.frames.back().map(|f| f.since);
+        since.is_some_and(|since| now.saturating_sub(since) < UNDER_WAY_MICROS_MAX)
     }
 
     /// The requester needs a frame no more; `None`: none of its frames.
@@ -189,7 +205,7 @@ impl Rendering {
     fn keep(&mut self, key: FrameKey, job: PlannedJob, micros: u64) {
         let frame = (key.0, key.1.number);
         self.kept.entry(frame).or_default().push((job, micros));
-        if self.kept.len() > FRAMES_MAX {
+        if self.kept.len() > KEPT_FRAMES_MAX {
             self.kept.pop_first();
         }
     }

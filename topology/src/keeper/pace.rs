@@ -1,0 +1,55 @@
+//! How much of a peer's links bricks may take: a few at a time, of all data sets together, and little
+//! beside frames.
+
+/// Bricks on their way to a peer at a time.
+pub(super) const FETCHES_MAX: usize = 8;
+/// While frames are rendered, a brick that was fetched or given is followed by a pause of so many
+/// times its own time: a quarter of the link at most is taken from the frames, whatever its rate.
+const PAUSE_TIMES: u64 = 3;
+/// A frame that was asked for and not called off counts as under way for so long, in microseconds:
+/// that it is over may not have been heard.
+pub const UNDER_WAY_MICROS_MAX: u64 = 10_000_000;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace {
+    /// While frames are rendered, no fetch begins before.
+    pause_until: u64,
+}
+
+impl Pace {
+    /// Whether one more brick may be fetched beside those `on_their_way`; `rendering`: frames are
+    /// under way in the mesh.
+    pub(super) fn may_begin(&self, now: u64, on_their_way: usize, rendering: bool) -> bool {
+        let most = if rendering { 1 } else { FETCHES_MAX };
+        on_their_way < most && !(rendering && now < self.pause_until)
+    }
+
+    /// A brick came, and took so many microseconds.
+    pub(super) fn came(&mut self, now: u64, took: u64) {
+        self.pause_until = now.saturating_add(pause_micros(took));
+    }
+}
+
+/// How long nothing is moved after a brick that took so many microseconds, while frames are
+/// rendered.
+pub(super) fn pause_micros(took: u64) -> u64 {
+    took.saturating_mul(PAUSE_TIMES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_frames_are_rendered_bricks_come_one_at_a_time_with_pauses() {
+        let mut pace = Pace::default();
+        assert!(pace.may_begin(0, FETCHES_MAX - 1, false));
+        assert!(!pace.may_begin(0, FETCHES_MAX, false));
+        assert!(pace.may_begin(0, 0, true) && !pace.may_begin(0, 1, true));
+        pace.came(10_000, 10_000);
+        assert!(!pace.may_begin(39_999, 0, true));
+        assert!(pace.may_begin(39_999, 0, false), "nobody renders");
+        assert!(pace.may_begin(40_000, 0, true));
+    }
+}
