@@ -15,7 +15,7 @@ use crate::{
 };
 use brickmesh_actors::{
     Peer, PeerConfig,
-    brick_owner::{DataSetStatus, LeaveMesh, MeshStatus, OpenSource},
+    brick_owner::{DataSetStatus, LeaveMesh, MeshStatus},
     device_slot::DeviceSupply,
     requester::{AskFrame, Frame, FrameError},
 };
@@ -195,35 +195,36 @@ impl Session {
         stop: Stop,
     ) -> Result<Self, SessionError> {
         let alone = args.peers == 1 && !args.mesh;
-        let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
-        let mut mesh = Mesh::start(args, alone, stop)?;
-        if args.mesh {
-            mesh.wait_for_peers(args.wait_peers).await?;
-        }
         let is_own = matches!(source, DataSource::Own(_));
-        let manifest = match source {
-            DataSource::Own(source) => {
-                let manifest = Arc::new(source.manifest().clone());
-                let open = OpenSource { source, redundancy };
-                let opened = mesh.owner().send(open).await;
-                opened.map_err(|_| SessionError::Ended)?;
-                manifest
+        let mut mesh = Mesh::start(args, alone, stop)?;
+        // From here on others know this peer: without a goodbye they would wait for it.
+        let manifest = match mesh.data_set(source, args, alone).await {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                mesh.leave().await;
+                return Err(error);
             }
-            DataSource::Named(name) => mesh.find(name).await?,
         };
         let mut session = Self {
             mesh,
             manifest,
             names: BTreeMap::new(),
         };
-        session.wait_for_bricks(is_own).await?;
-        if let Some(network) = &session.mesh.network {
-            // A provider record: the data set can be found by its name alone.
-            if let Err(error) = network.provide(*session.data_set().as_bytes()) {
-                tracing::warn!(%error, "the data set is not in the mesh's directory; peers that are connected know it all the same");
-            }
+        if let Err(error) = session.wait_for_bricks(is_own).await {
+            session.close().await;
+            return Err(error);
         }
+        session.provide();
         Ok(session)
+    }
+
+    /// Makes a provider record: the data set can be found by its name alone.
+    fn provide(&self) {
+        if let Some(network) = &self.mesh.network
+            && let Err(error) = network.provide(*self.data_set().as_bytes())
+        {
+            tracing::warn!(%error, "the data set is not in the mesh's directory; peers that are connected know it all the same");
+        }
     }
 
     /// The data set.
@@ -274,12 +275,9 @@ impl Session {
         self.mesh.status().await
     }
 
-    /// Leaves the mesh politely.
-    pub async fn close(mut self) {
-        leave(&self.mesh.peers[0], false).await;
-        if let Some(network) = self.mesh.network.take() {
-            network.shutdown();
-        }
+    /// Leaves the mesh politely. Frames that are under way do not come any more.
+    pub async fn close(&self) {
+        self.mesh.leave().await;
     }
 
     /// Waits until every peer with memory holds what its placement asks for, or every brick is held

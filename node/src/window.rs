@@ -147,13 +147,14 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
         (width, height),
         event_loop.owned_display_handle(),
     );
-    event_loop.run_app(&mut app)?;
-    // The peer's thread hears that nobody wants frames any more and ends.
+    let ran = event_loop.run_app(&mut app);
+    // The peer's thread hears that nobody wants frames any more, says goodbye and ends.
     let failed = app.failed.take();
     drop(app);
     if peer.join().is_err() {
         return Err("the peer's thread has failed".into());
     }
+    ran?;
     failed.map_or(Ok(()), |why| Err(why.into()))
 }
 

@@ -37,6 +37,7 @@ impl Peer {
             listen = "127.0.0.1:0"
             key = "mesh.key"
             metrics = "127.0.0.1:0"
+            verbose = 1
         "#;
         fs::write(folder.path().join("config.toml"), config).unwrap();
         let mut command = Command::new(brickmesh());
@@ -99,12 +100,29 @@ impl Peer {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
+    /// Waits until its log says this.
+    fn logs(&self, words: &str) {
+        wait_for(words, || self.log().contains(words));
+    }
+
     /// Ends it politely; returns its exit status.
     fn stop(&mut self) -> Option<i32> {
-        let id = self.process.0.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &id]).status().unwrap();
-        assert!(sent.success());
+        signal(&self.process, "-TERM");
         ended(&mut self.process)
+    }
+}
+
+fn signal(process: &Running, signal: &str) {
+    let id = process.0.id().to_string();
+    let sent = Command::new("kill").args([signal, &id]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < FAILED, "still not: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -202,6 +220,55 @@ fn status_takes_the_key_from_the_file_and_says_goodbye() {
     assert_eq!(peer.stop(), Some(0));
     let log = peer.log();
     assert!(!log.contains("silent or late"), "{log}");
+}
+
+/// `render --mesh` of this in the mesh of a peer.
+fn render(peer: &Peer, volume: &Path, more: &[&str]) -> Running {
+    let folder = peer.folder.path();
+    let mut command = Command::new(brickmesh());
+    command.arg("render").arg(volume).args(["--mesh"]);
+    command.args(["--device", "cpu", "--memory", "64M"]);
+    command.args(["--listen", "127.0.0.1:0", "--wait-peers", "1"]);
+    command.args(["--join", peer.said("listening on "), "--key"]);
+    command.arg(folder.join("mesh.key"));
+    command.arg("--out").arg(folder.join("p.png")).args(more);
+    command
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(folder.join("log-of-render")).unwrap());
+    Running(command.spawn().unwrap())
+}
+
+/// Interrupts it; it ends, and the peer has heard a goodbye.
+fn assert_leaves_politely(peer: &Peer, mut render: Running) {
+    signal(&render, "-INT");
+    assert_eq!(ended(&mut render), Some(1));
+    let said = fs::read_to_string(peer.folder.path().join("log-of-render")).unwrap();
+    assert!(said.contains("brickmesh: stopped"), "{said}");
+    peer.logs("a peer has left");
+    let log = peer.log();
+    assert!(!log.contains("silent or late"), "{log}");
+    assert!(!log.contains("without a goodbye"), "{log}");
+}
+
+#[cfg(unix)]
+#[test]
+fn who_is_interrupted_while_looking_for_a_data_set_says_goodbye() {
+    let peer = Peer::start();
+    let looking = render(&peer, Path::new("nobody-has-this.nrrd"), &[]);
+    peer.logs("a peer has joined");
+    assert_leaves_politely(&peer, looking);
+}
+
+#[cfg(unix)]
+#[test]
+fn who_is_interrupted_with_frames_under_way_says_goodbye() {
+    let peer = Peer::start();
+    let volume = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/avf.nrrd");
+    let turn = ["--frames", "100000", "--ahead", "4", "--size", "64x64"];
+    let rendering = render(&peer, &volume, &turn);
+    let picture = peer.folder.path().join("p-0000.png");
+    wait_for("a picture", || picture.exists());
+    assert_leaves_politely(&peer, rendering);
 }
 
 /// The next one who dials.

@@ -59,20 +59,24 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
         for address in &addresses {
             say(format_args!("listening on {address}"));
         }
-        let metrics = metrics.map(|listener| serve_metrics(listener, &peer, &network));
-        let metrics = metrics.transpose()?;
-        if let Some(line) = invitation(&key_file, &addresses, std::env::var("USER").ok()) {
-            say(line);
-        }
-        if let Some(store) = data {
-            offer(store, &peer, &network).await?;
-        }
-        stop.said().await;
-        say("leaving the mesh; a second signal leaves at once");
+        let serving = async {
+            let metrics = metrics.map(|listener| serve_metrics(listener, &peer, &network));
+            let metrics = metrics.transpose()?;
+            if let Some(line) = invitation(&key_file, &addresses, std::env::var("USER").ok()) {
+                say(line);
+            }
+            if let Some(store) = data {
+                offer(store, &peer, &network).await?;
+            }
+            stop.said().await;
+            say("leaving the mesh; a second signal leaves at once");
+            Ok(metrics)
+        };
+        // However it ends: others know this peer by now.
+        let served = serving.await;
         leave(&peer, true).await;
         network.shutdown();
-        drop(metrics);
-        Ok(())
+        served.map(drop)
     })
 }
 

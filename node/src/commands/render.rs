@@ -10,7 +10,7 @@ use crate::{
     network::MeshKey,
     picture::{PictureError, numbered, write_png},
     progress::Progress,
-    session::{DataSource, Session},
+    session::{DataSource, Session, SessionError},
     stats::Stats,
     stop::Stop,
     transfer,
@@ -188,19 +188,25 @@ fn run_session<'a>(
 ) -> Result<Stats, Box<dyn std::error::Error>> {
     actix::System::new().block_on(async {
         let session = Arc::new(Session::open(source, mesh, stop).await?);
-        let mut stats = Stats::new(&session, &session.status().await?);
-        let result = match turn(session.manifest()) {
-            Ok(turn) => render_turn(&session, &turn, &mut stats).await,
+        let rendered = match turn(session.manifest()) {
+            Ok(turn) => render_turn(&session, &turn).await,
             Err(error) => Err(error),
         };
-        if let Ok(session) = Arc::try_unwrap(session) {
-            session.close().await;
-        }
-        result.map(|()| stats)
+        session.close().await;
+        rendered
     })
 }
 
-type Asked = JoinHandle<Result<Frame, crate::session::SessionError>>;
+/// Frames that are asked for and not yet awaited, the next one first. Nobody waits for them once
+/// this is gone.
+#[derive(Default)]
+struct Ahead(VecDeque<JoinHandle<Result<Frame, SessionError>>>);
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
 
 type Writing = JoinHandle<Result<(), PictureError>>;
 
@@ -225,15 +231,19 @@ fn in_words(missing: &[VoxelBox]) -> String {
 }
 
 /// Renders all frames, a few of them under way at a time.
-async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats) -> CommandResult {
+async fn render_turn(
+    session: &Arc<Session>,
+    turn: &Turn<'_>,
+) -> Result<Stats, Box<dyn std::error::Error>> {
+    let mut stats = Stats::new(session, &session.status().await?);
     let mut progress = Progress::new("rendering");
     let total = turn.shots.len() as u64;
-    let mut ahead: VecDeque<Asked> = VecDeque::new();
+    let mut ahead = Ahead::default();
     let mut shots = turn.shots.iter();
     let mut done = 0_u32;
     let mut writing: Option<Writing> = None;
     loop {
-        while ahead.len() < turn.ahead
+        while ahead.0.len() < turn.ahead
             && let Some(shot) = shots.next()
         {
             let view = shot.camera.view(turn.size.0, turn.size.1)?;
@@ -249,14 +259,15 @@ async fn render_turn(session: &Arc<Session>, turn: &Turn<'_>, stats: &mut Stats)
                 },
             };
             let session = Arc::clone(session);
-            ahead.push_back(actix::spawn(async move { session.frame(ask).await }));
+            ahead
+                .0
+                .push_back(actix::spawn(async move { session.frame(ask).await }));
         }
-        let Some(asked) = ahead.pop_front() else {
-            return written(writing.take()).await;
+        let Some(asked) = ahead.0.pop_front() else {
+            written(writing.take()).await?;
+            return Ok(stats);
         };
-        let frame = asked
-            .await
-            .map_err(|_| crate::session::SessionError::Ended)??;
+        let frame = asked.await.map_err(|_| SessionError::Ended)??;
         stats.add(session, &frame.stats);
         if !frame.stats.missing.is_empty() {
             let missing = &frame.stats.missing;

@@ -1,7 +1,7 @@
 //! This process's peers in their mesh, before a data set is open: waiting for others, finding data
 //! sets by name.
 
-use super::{POLL, SessionError, in_words, machine_name, start_network_peer};
+use super::{POLL, SessionError, in_words, leave, machine_name, start_network_peer};
 use crate::{
     args::MeshArgs,
     device_choice::{self, Chosen},
@@ -12,7 +12,7 @@ use crate::{
 use actix::Addr;
 use brickmesh_actors::{
     Peer, PeerConfig,
-    brick_owner::{AskStatus, BrickOwner, MeshStatus, UseDataSet},
+    brick_owner::{AskStatus, BrickOwner, MeshStatus, OpenSource, UseDataSet},
     data_set::BrickSource,
     local_bus::LocalHub,
 };
@@ -84,8 +84,39 @@ impl Mesh {
         status.map_err(|_| SessionError::Ended)
     }
 
+    /// Says goodbye, and ends the network.
+    pub(super) async fn leave(&self) {
+        leave(&self.peers[0], false).await;
+        if let Some(network) = &self.network {
+            network.shutdown();
+        }
+    }
+
+    /// The data set of this source, opened or found among the peers that are asked for.
+    pub(super) async fn data_set(
+        &mut self,
+        source: DataSource,
+        args: &MeshArgs,
+        alone: bool,
+    ) -> Result<Arc<Manifest>, SessionError> {
+        if args.mesh {
+            self.wait_for_peers(args.wait_peers).await?;
+        }
+        match source {
+            DataSource::Own(source) => {
+                let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
+                let manifest = Arc::new(source.manifest().clone());
+                let open = OpenSource { source, redundancy };
+                let opened = self.owner().send(open).await;
+                opened.map_err(|_| SessionError::Ended)?;
+                Ok(manifest)
+            }
+            DataSource::Named(name) => self.find(name).await,
+        }
+    }
+
     /// Waits until the mesh knows a data set of this name, and uses it.
-    pub(super) async fn find(&mut self, name: String) -> Result<Arc<Manifest>, SessionError> {
+    async fn find(&mut self, name: String) -> Result<Arc<Manifest>, SessionError> {
         let start = Instant::now();
         let mut progress = Progress::new("looking for the data set");
         loop {
@@ -159,7 +190,7 @@ impl Mesh {
         }
     }
 
-    pub(super) async fn wait_for_peers(&mut self, wanted: u32) -> Result<(), SessionError> {
+    async fn wait_for_peers(&mut self, wanted: u32) -> Result<(), SessionError> {
         let start = Instant::now();
         let mut progress = Progress::new("looking for peers");
         loop {
