@@ -54,10 +54,10 @@ mod tests {
     fn two_of_one_name_are_told_apart_and_nobody_drives_the_terminal() {
         let mut status = status();
         let names = |status: &MeshStatus| distinct(status).into_values().collect::<Vec<_>>();
-        assert_eq!(names(&status), ["eva's ?[31m \"box\"", "lab"]);
+        assert_eq!(names(&status), ["eva's ?[31m \"box\"", "lab", "status"]);
         for hello in status.peers.values_mut() {
             hello.name = "lab".to_owned();
         }
-        assert_eq!(names(&status), ["lab (a)", "lab (b)"]);
+        assert_eq!(names(&status), ["lab (a)", "lab (b)", "lab (c)"]);
     }
 }
