@@ -2,6 +2,7 @@
 //! frames of it.
 
 mod mesh;
+mod search;
 
 pub use mesh::DataSource;
 
@@ -91,7 +92,7 @@ pub enum SessionError {
     Frame(#[from] FrameError),
     /// No peer knows the data set.
     #[error(
-        "no data set {name:?} was found in the mesh within {} s; it has {known}{directory}", mesh::FIND_WAIT.as_secs()
+        "no data set {name:?} was found in the mesh within {} s; it has {known}{directory}", search::FIND_WAIT.as_secs()
     )]
     NotFound {
         /// What was asked for.

@@ -11,10 +11,11 @@ use brickmesh_topology::{
 };
 use std::sync::Arc;
 
-/// Two bricks of 8 × 8 × 8 and 8 × 8 × 2 voxels of one byte, ghosts included.
-fn manifest() -> Arc<Manifest> {
+/// Two bricks of 8 × 8 × 8 and 8 × 8 × 2 voxels of one byte, ghosts included; data sets are told
+/// apart by their `content`, not by where they came from.
+fn manifest(source: &str, content: u8) -> Arc<Manifest> {
     let record = BrickRecord {
-        digest: Digest::of(b""),
+        digest: Digest::of(&[content]),
         range: [0.0, 9.0],
         cells: None,
     };
@@ -24,10 +25,20 @@ fn manifest() -> Arc<Manifest> {
         brick_edge: 8,
         range: [0.0, 9.0],
         histogram: vec![0; HISTOGRAM_BINS],
-        source: "a \"head\"\\\n# TYPE x gauge".to_owned(),
+        source: source.to_owned(),
         bricks: vec![record; 2],
     };
     Arc::new(Manifest::try_from(parts).unwrap())
+}
+
+/// A data set that came from `source`, of which nobody holds anything yet.
+pub(crate) fn data_set(source: &str, content: u8) -> DataSetStatus {
+    DataSetStatus {
+        manifest: manifest(source, content),
+        safety: Safety::of(2, [], 2),
+        residency: [].into(),
+        redundancy: 2,
+    }
 }
 
 /// A mesh as the peer `a` sees it: `a` holds both bricks, `b` pledged them, holds the second and is
@@ -74,10 +85,9 @@ pub(crate) fn status() -> MeshStatus {
         .into(),
         suspects: vec![PeerId::new("b")],
         data_sets: vec![DataSetStatus {
-            manifest: manifest(),
             safety: Safety::of(2, residency.iter().map(|(_, a)| &a.held), 2),
             residency: residency.into(),
-            redundancy: 2,
+            ..data_set("a \"head\"\\\n# TYPE x gauge", 0)
         }],
     }
 }

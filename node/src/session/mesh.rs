@@ -1,7 +1,11 @@
 //! This process's peers in their mesh, before a data set is open: waiting for others, finding data
-//! sets by name.
+//! sets by name (which one is meant decides `search`).
 
-use super::{POLL, SessionError, in_words, leave, machine_name, start_network_peer};
+use super::{
+    POLL, SessionError, leave, machine_name,
+    search::{FIND_WAIT, Found, Search, in_words},
+    start_network_peer,
+};
 use crate::{
     args::MeshArgs,
     device_choice::{self, Chosen},
@@ -25,8 +29,6 @@ use std::{
 
 /// How long peers are waited for with `--mesh`.
 const PEERS_WAIT: Duration = Duration::from_secs(30);
-/// How long a data set is looked for in the mesh.
-pub(super) const FIND_WAIT: Duration = Duration::from_secs(20);
 /// How long the mesh's directory may take to say who had a data set.
 const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
 
@@ -38,23 +40,6 @@ pub enum DataSource {
     /// A data set that the mesh holds: its digest or the first digits of it, or the name of the
     /// file it came from.
     Named(String),
-}
-
-/// Fewer digits of a digest than these name nothing.
-const DIGITS_MIN: usize = 8;
-
-impl DataSource {
-    /// Whether a text could be a data set's digest, or the beginning of one.
-    #[must_use]
-    pub fn is_digest(text: &str) -> bool {
-        let hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
-        (DIGITS_MIN..=64).contains(&text.len()) && text.bytes().all(hex)
-    }
-
-    fn is_named(name: &str, manifest: &Manifest) -> bool {
-        let by_digest = Self::is_digest(name) && manifest.digest().to_string().starts_with(name);
-        by_digest || manifest.source() == name
-    }
 }
 
 /// See the module.
@@ -115,48 +100,35 @@ impl Mesh {
         }
     }
 
-    /// Waits until the mesh knows a data set of this name, and uses it.
+    /// Waits until it is clear which data set of the mesh has this name, and uses it.
     async fn find(&mut self, name: String) -> Result<Arc<Manifest>, SessionError> {
         let start = Instant::now();
+        let mut search = Search::new(name.clone(), start);
         let mut progress = Progress::new("looking for the data set");
         loop {
             let status = self.status().await?;
-            let sets = status.data_sets.iter().map(|d| &d.manifest);
-            let named: Vec<&Arc<Manifest>> = sets
-                .clone()
-                .filter(|m| DataSource::is_named(&name, m))
-                .collect();
-            let list = |sets: &[&Arc<Manifest>]| {
-                let words = sets
-                    .iter()
-                    .map(|m| format!("{} ({})", m.digest(), m.source()));
-                words.collect::<Vec<_>>().join(", ")
-            };
-            match named[..] {
-                [manifest] => {
+            match search.look(&status, Instant::now()) {
+                Found::NotYet => {}
+                Found::One(manifest) => {
                     let wish = UseDataSet {
                         data_set: manifest.digest(),
                         in_use: true,
                     };
                     let used = self.owner().send(wish).await;
                     used.map_err(|_| SessionError::Ended)?;
-                    return Ok(Arc::clone(manifest));
+                    return Ok(manifest);
                 }
-                [] if start.elapsed() > FIND_WAIT => {
-                    let known = list(&sets.collect::<Vec<_>>());
-                    let none = || "none".to_owned();
-                    let known = Some(known).filter(|k| !k.is_empty()).unwrap_or_else(none);
+                Found::Several(named) => {
+                    let digests = in_words(&named);
+                    return Err(SessionError::Ambiguous { name, digests });
+                }
+                Found::Nothing(others) => {
                     let directory = self.in_directory(&name).await;
                     return Err(SessionError::NotFound {
                         name,
-                        known,
+                        known: in_words(&others),
                         directory,
                     });
-                }
-                [] => {}
-                _ => {
-                    let digests = list(&named);
-                    return Err(SessionError::Ambiguous { name, digests });
                 }
             }
             progress.show(start.elapsed().as_secs(), FIND_WAIT.as_secs());
@@ -168,7 +140,6 @@ impl Mesh {
     /// for people. The directory forgets after two days.
     async fn in_directory(&self, name: &str) -> String {
         let digest = name.parse::<Digest>().ok();
-        let digest = digest.filter(|_| DataSource::is_digest(name));
         let (Some(network), Some(digest)) = (&self.network, digest) else {
             return String::new();
         };
@@ -224,7 +195,7 @@ impl Mesh {
         if refusals.is_empty() {
             return "start them with `brickmesh peer`, or give --join ADDR where multicast does not reach".to_owned();
         }
-        in_words(&refusals)
+        super::in_words(&refusals)
     }
 }
 
