@@ -194,7 +194,7 @@ pub struct NetworkArgs {
     /// Address of a peer to join, as it prints it: /ip4/A.B.C.D/tcp/PORT; may be repeated. Not needed where multicast works
     #[arg(long, value_parser = parse_address, value_name = "ADDR")]
     pub join: Vec<String>,
-    /// Address to listen on; may be repeated [default: any port on all interfaces, private addresses only]
+    /// Address to listen on; may be repeated. Connections from public addresses are let in only where one that is not private is given, such as 0.0.0.0:7070 [default: any port on all interfaces, private addresses only]
     #[arg(long, value_parser = parse_address, value_name = "ADDR")]
     pub listen: Vec<String>,
     /// File with the mesh key: only peers with the same one are let in. `brickmesh peer` makes it if it is not there [default: ~/.config/brickmesh/mesh.key]

@@ -82,8 +82,9 @@ pub struct NetworkConfig {
     /// File of the peer's own libp2p identity (ed25519); made with mode 0600 if it is missing.
     /// `None`: a new one at every start, which is all that a peer without a long memory needs.
     pub identity: Option<PathBuf>,
-    /// Addresses to listen on. Empty: [`LISTEN_DEFAULT`], where connections from outside of
-    /// private networks and this host are refused; addresses given here let anybody in.
+    /// Addresses to listen on; empty: [`LISTEN_DEFAULT`]. Connections from outside of private
+    /// networks and this host are refused, unless an address given here is not private:
+    /// `0.0.0.0` and `::` are not.
     pub listen: Vec<Multiaddr>,
     /// Addresses of peers to join, `/ip4/…/tcp/PORT`, with `/p2p/ID` if only that peer will do.
     /// Dialled for ever. Empty by default: mDNS finds the peers of a local network.
@@ -104,6 +105,11 @@ impl NetworkConfig {
             join: Vec::new(),
             mdns: true,
         }
+    }
+
+    /// Whether nobody asked to be reached from outside of private networks.
+    fn is_private(&self) -> bool {
+        self.listen.iter().all(address::is_private)
     }
 
     /// The configuration of a command line: addresses as [`address::parse`] reads them.
@@ -353,5 +359,27 @@ impl Bus for NetworkBus {
 
     fn send(&self, to: &PeerId, lane: Lane, message: Bytes) -> Result<(), BusError> {
         self.outboxes.send(to, lane, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_asks_for_more_than_private_addresses_is_reached_from_outside() {
+        let is_private = |listen: &[&str]| {
+            let listen: Vec<_> = listen.iter().map(|&text| text.to_owned()).collect();
+            let key = MeshKey::random().unwrap();
+            NetworkConfig::from_texts(key, None, &listen, &[])
+                .unwrap()
+                .is_private()
+        };
+        let private = ["/ip4/192.168.7.20/tcp/7070", "[fe80::1]:1", "127.0.0.1:0"];
+        assert!(is_private(&[]) && is_private(&private));
+        for asked in ["0.0.0.0:7070", "[::]:0", "8.8.8.8:1", "[::ffff:0.0.0.0]:1"] {
+            assert!(!is_private(&[asked]), "{asked}");
+            assert!(!is_private(&["10.0.0.1:1", asked]), "{asked}");
+        }
     }
 }

@@ -92,7 +92,7 @@ fn behaviour(config: &NetworkConfig, key: &Keypair) -> Behaviour {
         .with_interval(PING_INTERVAL)
         .with_timeout(PING_MAX);
     Behaviour {
-        gate: Gate::new(config.listen.is_empty()),
+        gate: Gate::new(config.is_private()),
         limits: connection_limits::Behaviour::new(limits),
         mdns: Toggle::from(config.mdns.then(|| multicast(local)).flatten()),
         kad: kademlia(local),

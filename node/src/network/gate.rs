@@ -1,7 +1,8 @@
 //! The gate in front of the protocols: who may begin a handshake.
 //!
-//! Invariants: without an address to listen on, connections from outside of private networks,
-//! except from this host itself, are refused before any handshake; nobody's unfinished handshakes
+//! Invariants: where no address to listen on beyond private ones was asked for, connections from
+//! outside of private networks, except from this host itself, are refused before any handshake;
+//! nobody's unfinished handshakes
 //! keep those of other addresses out.
 //! Not here: who may finish one (`admission`).
 
@@ -35,7 +36,7 @@ pub(super) struct Gate {
 
 /// The remote address is not in a private network.
 #[derive(Debug, thiserror::Error)]
-#[error("{remote} is not a private address, and no address to listen on was asked for")]
+#[error("{remote} is not a private address, and no other address to listen on was asked for")]
 struct NotPrivate {
     remote: Multiaddr,
 }
@@ -48,7 +49,7 @@ struct TooManyPending {
 }
 
 impl Gate {
-    /// `private_only`: nobody asked to be reached from elsewhere.
+    /// `private_only`: nobody asked to be reached from outside of private networks.
     pub(super) fn new(private_only: bool) -> Self {
         Self {
             private_only,
