@@ -12,7 +12,7 @@ pub use server::{Ask, MetricsServer};
 
 use crate::bounded_file::shortened;
 use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
-use brickmesh_topology::{PeerId, holding::Announcement};
+use brickmesh_topology::{PeerId, holding::Announcement, upkeep::Safety};
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::json;
 
@@ -59,18 +59,33 @@ pub fn page(local: &PeerId, status: &MeshStatus) -> prometheus::Result<String> {
 /// The page `/health`: that this peer answers, and what an operator would look at first.
 #[must_use]
 pub fn health(status: &MeshStatus) -> String {
-    let sum = |of: fn(&DataSetStatus) -> u32| {
-        let all = status.data_sets.iter().map(|d| u64::from(of(d)));
+    let sum = |of: fn(&Safety) -> u32| {
+        let all = status.data_sets.iter().map(|d| u64::from(at_risk(d, of)));
         all.sum::<u64>()
     };
     let json = json!({
         "status": "ok",
         "peers": status.peers.values().filter(|h| h.memory_bytes > 0).count(),
         "suspects": status.suspects.len(),
-        "bricks_endangered": sum(|d| d.safety.endangered),
-        "bricks_missing": sum(|d| d.safety.missing),
+        "bricks_endangered": sum(|s| s.endangered),
+        "bricks_missing": sum(|s| s.missing),
     });
     format!("{json}\n")
+}
+
+/// Whether somebody looks at the data set or offers it.
+fn is_in_use(data_set: &DataSetStatus) -> bool {
+    data_set.residency.values().any(|r| r.in_use)
+}
+
+/// Bricks of a data set that somebody has reason to worry about. What nobody uses any more lacks
+/// copies and bricks sooner or later, for days, and nobody misses them.
+fn at_risk(data_set: &DataSetStatus, of: fn(&Safety) -> u32) -> u32 {
+    if is_in_use(data_set) {
+        of(&data_set.safety)
+    } else {
+        0
+    }
 }
 
 fn peers(page: &Page, status: &MeshStatus) -> prometheus::Result<()> {
@@ -194,7 +209,7 @@ const OF_DATA_SETS: [(&str, &str, Of); 9] = [
     (
         "brickmesh_data_set_in_use",
         "1 where somebody looks at the data set or offers it.",
-        |d, _| f64::from(u8::from(d.residency.values().any(|r| r.in_use))),
+        |d, _| f64::from(u8::from(is_in_use(d))),
     ),
     (
         "brickmesh_bricks_held",
@@ -234,13 +249,13 @@ const OF_DATA_SETS: [(&str, &str, Of); 9] = [
     ),
     (
         "brickmesh_bricks_endangered",
-        "Bricks with fewer copies in the mesh than are wanted.",
-        |d, _| f64::from(d.safety.endangered),
+        "Bricks with fewer copies in the mesh than are wanted; 0 where nobody uses the data set.",
+        |d, _| f64::from(at_risk(d, |s| s.endangered)),
     ),
     (
         "brickmesh_bricks_missing",
-        "Bricks that no peer holds: frames have holes there.",
-        |d, _| f64::from(d.safety.missing),
+        "Bricks that no peer holds: frames have holes there; 0 where nobody uses the data set.",
+        |d, _| f64::from(at_risk(d, |s| s.missing)),
     ),
 ];
 

@@ -41,7 +41,7 @@ pub(crate) fn data_set(source: &str, content: u8) -> DataSetStatus {
     }
 }
 
-/// A mesh as the peer `a` sees it: `a` holds both bricks, `b` pledged them, holds the second and is
+/// A mesh as the peer `a` sees it: `a` offers and holds both bricks, `b` pledged them, holds the second and is
 /// silent; somebody without memory looks on.
 pub(crate) fn status() -> MeshStatus {
     let hello = |name: &str, memory_bytes| Hello {
@@ -59,7 +59,8 @@ pub(crate) fn status() -> MeshStatus {
         a
     };
     let residency = [("a", announcement(&[0, 1])), ("b", announcement(&[1]))];
-    let residency = residency.map(|(p, a)| (PeerId::new(p), a));
+    let mut residency = residency.map(|(p, a)| (PeerId::new(p), a));
+    residency[0].1.in_use = true;
     let vitals_a = Vitals {
         rendering: true,
         speed_millionths: Some(1_250_000),
@@ -177,4 +178,31 @@ fn health_counts_what_an_operator_looks_at_first() {
     );
     assert_eq!(health["bricks_endangered"], 1);
     assert_eq!(health["bricks_missing"], 0);
+}
+
+#[test]
+fn what_nobody_uses_any_more_is_no_alarm() {
+    let mut status = status();
+    let set = &mut status.data_sets[0];
+    set.safety = Safety::of(2, [], 2);
+    let label = format!("{{data_set=\"{}\"}}", set.manifest.digest());
+    let alarms = |status: &MeshStatus| {
+        let page = page(&PeerId::new("a"), status).unwrap();
+        let health: serde_json::Value = serde_json::from_str(&health(status)).unwrap();
+        ["missing", "endangered"].map(|what| {
+            let metric = format!("brickmesh_bricks_{what}{label}");
+            let counted = health[format!("bricks_{what}")].as_f64();
+            assert_eq!(value(&page, &metric), counted, "{metric}");
+            counted
+        })
+    };
+    assert_eq!(alarms(&status), [Some(2.0), Some(2.0)]);
+    for of_peer in status.data_sets[0].residency.values_mut() {
+        of_peer.in_use = false;
+    }
+    assert_eq!(alarms(&status), [Some(0.0), Some(0.0)]);
+    // Whoever wants to know finds it.
+    let page = page(&PeerId::new("a"), &status).unwrap();
+    let scarcest = format!("brickmesh_redundancy_min{label}");
+    assert_eq!(value(&page, &scarcest), Some(0.0));
 }
