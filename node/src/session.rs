@@ -10,7 +10,7 @@ use self::mesh::Mesh;
 use crate::{
     args::{MeshArgs, NetworkArgs},
     network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
-    peer_names,
+    peer_names::{self, plain},
     progress::Progress,
     stop::Stop,
 };
@@ -87,8 +87,8 @@ pub enum SessionError {
         /// Bricks of the data set.
         bricks: u32,
     },
-    /// A frame that did not come.
-    #[error("frame: {0}")]
+    /// A frame that did not come; why may be what another peer says.
+    #[error("frame: {}", plain(&.0.to_string()))]
     Frame(#[from] FrameError),
     /// No peer knows the data set.
     #[error(
@@ -356,6 +356,6 @@ fn rooms(status: &MeshStatus) -> String {
     let each = status
         .peers
         .values()
-        .map(|h| format!("{} {} MiB", h.name, h.memory_bytes >> 20));
+        .map(|h| format!("{} {} MiB", plain(&h.name), h.memory_bytes >> 20));
     each.collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! `--stats`: who rendered what and how long it took, as JSON.
 
-use crate::session::Session;
+use crate::{peer_names::plain, session::Session};
 use brickmesh_actors::{brick_owner::MeshStatus, requester::FrameStats};
 use brickmesh_topology::{BrickIndex, Manifest, VoxelBox};
 use serde::Serialize;
@@ -171,7 +171,7 @@ impl Stats {
                 peer.bricks.len(),
                 jobs.len(),
                 micros as f64 / 1000.0,
-                peer.device
+                plain(&peer.device)
             );
         }
         out += &format!(

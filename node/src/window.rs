@@ -12,6 +12,7 @@ use crate::{
     args::{PictureArgs, Shade, ViewArgs},
     camera_choice::camera,
     commands::{CommandResult, open_source, transfer_of},
+    peer_names::plain,
     session::{Session, SessionError},
     stop::Stop,
 };
@@ -220,8 +221,9 @@ async fn show_frames(
         let trouble = match show(session, look, now, slot, proxy).await {
             Ok(trouble) => trouble,
             Err(SessionError::Frame(error)) => {
-                tracing::warn!(%error, "a frame did not come; it is asked for again");
-                Some(error.to_string())
+                let why = plain(&error.to_string());
+                tracing::warn!(why, "a frame did not come; it is asked for again");
+                Some(why)
             }
             Err(error) => return Err(error),
         };
@@ -289,6 +291,15 @@ async fn show(
     tell(proxy, Told::Frame);
     let some = format!("{} boxes are missing: nobody holds them", missing.len());
     Ok((!missing.is_empty()).then_some(some))
+}
+
+/// What the window is called while this is wrong. It may be what another peer says, and a window
+/// system takes no title with a NUL in it.
+fn title(trouble: Option<&str>) -> String {
+    trouble.map_or_else(
+        || TITLE.to_owned(),
+        |trouble| format!("{TITLE}: {}", plain(trouble)),
+    )
 }
 
 type Pixels = Surface<OwnedDisplayHandle, Rc<Window>>;
@@ -414,8 +425,7 @@ impl ApplicationHandler<Told> for App {
             }
             Told::Trouble(trouble) => {
                 if let Some((window, _)) = &self.window {
-                    let title = trouble.map(|t| format!("{TITLE}: {t}"));
-                    window.set_title(title.as_deref().unwrap_or(TITLE));
+                    window.set_title(&title(trouble.as_deref()));
                 }
             }
             Told::Ended(why) => {
@@ -469,5 +479,19 @@ impl ApplicationHandler<Told> for App {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_peer_says_makes_a_title_without_control_characters() {
+        let said = format!("it said \0\u{1b}[31m\n{}", "x".repeat(10_000));
+        let long = title(Some(&said));
+        assert!(long.starts_with("brickmesh: it said ??[31m?x"), "{long}");
+        assert!(!long.chars().any(char::is_control) && long.len() < 300);
+        assert_eq!(title(None), TITLE);
     }
 }

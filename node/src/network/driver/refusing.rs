@@ -5,7 +5,7 @@
 //! of another, so nothing else can be said on it.
 
 use super::{Driver, lock};
-use crate::network::{admission::is_another_key, protocol, refusals::Refusal};
+use crate::network::{address, admission::is_another_key, protocol, refusals::Refusal};
 use libp2p::{
     Multiaddr, PeerId, identify,
     swarm::{ConnectionId, DialError, ListenError},
@@ -66,7 +66,10 @@ impl Driver {
             }
             return;
         }
-        let from = seen_at.as_ref().or(info.listen_addrs.first());
+        // Others' word, which the operator is to read: numbers only.
+        let mut claimed = info.listen_addrs.iter();
+        let claimed = || claimed.find(|address| address::check(address).is_ok());
+        let from = seen_at.as_ref().or_else(claimed);
         let from = from.cloned().unwrap_or_else(Multiaddr::empty);
         let theirs = &info.protocol_version;
         self.refuse(&Refusal::of_version(&from, protocol::IDENTIFY, theirs), now);
