@@ -34,22 +34,6 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
 }
 
-/// Longest text of a file that an error repeats, in characters, and what of it is its end: there
-/// a decoder says where it was.
-const TEXT_CHARACTERS: (usize, usize) = (200, 60);
-
-/// A text for an error: a line or a name in a file that is none of ours can be very long.
-pub(crate) fn shortened(text: &str) -> String {
-    let (most, last) = TEXT_CHARACTERS;
-    let count = text.chars().count();
-    if count <= most {
-        return text.to_owned();
-    }
-    let first: String = text.chars().take(most - last).collect();
-    let end: String = text.chars().skip(count - last).collect();
-    format!("{first} … {end}")
-}
-
 fn too_large(bytes_max: u64) -> io::Error {
     let why = format!("it has more than {bytes_max} bytes, the most that is read of such a file");
     io::Error::new(io::ErrorKind::FileTooLarge, why)

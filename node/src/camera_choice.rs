@@ -4,7 +4,7 @@ use crate::{
     args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit},
     bounded_file,
 };
-use brickmesh_topology::{Camera, VolumeDescription};
+use brickmesh_topology::{Camera, VolumeDescription, plain_text::shortened};
 use glam::DVec3;
 use serde::Deserialize;
 use std::path::Path;
@@ -55,13 +55,7 @@ impl From<Camera> for Shot {
 /// # Errors
 /// Text that names the file, the entry and what is wrong with it.
 pub fn shots(path: &Path, volume: &VolumeDescription) -> Result<Vec<Shot>, String> {
-    let wrong = |what: String| {
-        format!(
-            "cameras {}: {}",
-            path.display(),
-            bounded_file::shortened(&what)
-        )
-    };
+    let wrong = |what: String| format!("cameras {}: {}", path.display(), shortened(&what));
     let text = bounded_file::read_text(path, FILE_BYTES_MAX).map_err(|e| wrong(e.to_string()))?;
     let entries: Vec<Entry> = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
     if !(1..=CAMERAS_MAX).contains(&entries.len()) {

@@ -9,10 +9,8 @@
 //! Invariant: a file that is wrong anywhere is refused whole, with file, line and key, by every
 //! command that reads it. Paths in it are relative to its folder.
 
-use crate::{
-    args::Cli,
-    bounded_file::{read_text, shortened},
-};
+use crate::{args::Cli, bounded_file::read_text};
+use brickmesh_topology::plain_text::shortened;
 use clap::{
     Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _,
     error::{ContextKind, ContextValue, ErrorKind},

@@ -10,9 +10,8 @@ mod server;
 
 pub use server::{Ask, MetricsServer};
 
-use crate::bounded_file::shortened;
 use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
-use brickmesh_topology::{PeerId, holding::Announcement, upkeep::Safety};
+use brickmesh_topology::{PeerId, holding::Announcement, plain_text::shortened, upkeep::Safety};
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::json;
 

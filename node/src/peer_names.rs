@@ -1,26 +1,18 @@
 //! What peers are called where people read it: fit for a terminal, and never one name for two.
 
-use crate::bounded_file::shortened;
 use brickmesh_actors::brick_owner::MeshStatus;
-use brickmesh_topology::PeerId;
+use brickmesh_topology::{PeerId, plain_text::plain_text};
 use std::collections::BTreeMap;
-
-/// What another peer says of itself, fit for a terminal.
-#[must_use]
-pub fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    shortened(text).chars().map(shown).collect()
-}
 
 /// Every peer's name, with the end of its id where another has that name, too.
 #[must_use]
 pub fn distinct(status: &MeshStatus) -> BTreeMap<PeerId, String> {
     let mut bearers = BTreeMap::<String, usize>::new();
     for hello in status.peers.values() {
-        *bearers.entry(plain(&hello.name)).or_default() += 1;
+        *bearers.entry(plain_text(&hello.name)).or_default() += 1;
     }
     let peers = status.peers.iter().map(|(peer, hello)| {
-        let name = plain(&hello.name);
+        let name = plain_text(&hello.name);
         let is_shared = bearers.get(&name).is_some_and(|&n| n > 1);
         let told = if is_shared {
             with_id(&name, peer)
@@ -37,7 +29,7 @@ pub fn distinct(status: &MeshStatus) -> BTreeMap<PeerId, String> {
 pub fn name_with_id(status: &MeshStatus, peer: &PeerId) -> String {
     status.peers.get(peer).map_or_else(
         || peer.as_str().to_owned(),
-        |hello| with_id(&plain(&hello.name), peer),
+        |hello| with_id(&plain_text(&hello.name), peer),
     )
 }
 

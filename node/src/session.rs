@@ -10,7 +10,7 @@ use self::mesh::Mesh;
 use crate::{
     args::{MeshArgs, NetworkArgs},
     network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
-    peer_names::{self, plain},
+    peer_names,
     progress::Progress,
     stop::Stop,
 };
@@ -21,7 +21,7 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Digest, Manifest, PeerId};
+use brickmesh_topology::{Digest, Manifest, PeerId, plain_text::plain_text};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -88,7 +88,7 @@ pub enum SessionError {
         bricks: u32,
     },
     /// A frame that did not come; why may be what another peer says.
-    #[error("frame: {}", plain(&.0.to_string()))]
+    #[error("frame: {}", plain_text(&.0.to_string()))]
     Frame(#[from] FrameError),
     /// No peer knows the data set.
     #[error(
@@ -356,6 +356,6 @@ fn rooms(status: &MeshStatus) -> String {
     let each = status
         .peers
         .values()
-        .map(|h| format!("{} {} MiB", plain(&h.name), h.memory_bytes >> 20));
+        .map(|h| format!("{} {} MiB", plain_text(&h.name), h.memory_bytes >> 20));
     each.collect::<Vec<_>>().join(", ")
 }

@@ -1,8 +1,8 @@
 //! `--stats`: who rendered what and how long it took, as JSON.
 
-use crate::{peer_names::plain, session::Session};
+use crate::session::Session;
 use brickmesh_actors::{brick_owner::MeshStatus, requester::FrameStats};
-use brickmesh_topology::{BrickIndex, Manifest, VoxelBox};
+use brickmesh_topology::{BrickIndex, Manifest, VoxelBox, plain_text::plain_text};
 use serde::Serialize;
 use std::{fs, path::Path};
 
@@ -171,7 +171,7 @@ impl Stats {
                 peer.bricks.len(),
                 jobs.len(),
                 micros as f64 / 1000.0,
-                plain(&peer.device)
+                plain_text(&peer.device)
             );
         }
         out += &format!(

@@ -4,9 +4,10 @@
 //! (a list with `RGBPoints` and, often, `Points`), which are stretched over the volume's range as
 //! ParaView does.
 
-use crate::bounded_file::{self, shortened};
+use crate::bounded_file;
 use brickmesh_topology::{
     Manifest, TransferFunction,
+    plain_text::shortened,
     transfer_function::{TransferFunctionError, TransferPoint},
 };
 use serde::{Deserialize, de::IgnoredAny};

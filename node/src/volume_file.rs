@@ -19,8 +19,9 @@ mod vti;
 
 pub use stream::VoxelStream;
 
-use crate::bounded_file::shortened;
-use brickmesh_topology::{VolumeDescription, VoxelType, volume::VolumeError};
+use brickmesh_topology::{
+    VolumeDescription, VoxelType, plain_text::shortened, volume::VolumeError,
+};
 use std::{
     fs::File,
     io,

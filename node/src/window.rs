@@ -12,12 +12,11 @@ use crate::{
     args::{PictureArgs, Shade, ViewArgs},
     camera_choice::camera,
     commands::{CommandResult, open_source, transfer_of},
-    peer_names::plain,
     session::{Session, SessionError},
     stop::Stop,
 };
 use brickmesh_actors::requester::AskFrame;
-use brickmesh_topology::{Camera, TransferFunction, frame_plan::PlanRules};
+use brickmesh_topology::{Camera, TransferFunction, frame_plan::PlanRules, plain_text::plain_text};
 use orbit_control::OrbitControl;
 use softbuffer::{Context, Surface};
 use std::{
@@ -221,7 +220,7 @@ async fn show_frames(
         let trouble = match show(session, look, now, slot, proxy).await {
             Ok(trouble) => trouble,
             Err(SessionError::Frame(error)) => {
-                let why = plain(&error.to_string());
+                let why = plain_text(&error.to_string());
                 tracing::warn!(why, "a frame did not come; it is asked for again");
                 Some(why)
             }
@@ -298,7 +297,7 @@ async fn show(
 fn title(trouble: Option<&str>) -> String {
     trouble.map_or_else(
         || TITLE.to_owned(),
-        |trouble| format!("{TITLE}: {}", plain(trouble)),
+        |trouble| format!("{TITLE}: {}", plain_text(trouble)),
     )
 }
 

@@ -1,22 +1,30 @@
-//! What others say of themselves and of us, made fit for logs, terminals and titles of windows.
+//! Texts of others, files and peers, made fit for errors, logs, terminals and titles of windows.
 
-/// Longest text of another peer that is repeated, in characters, and what of it is its end.
+/// Longest text of others that is repeated, in characters, and what of it is its end: there a decoder
+/// says where it was.
 const CHARACTERS_MAX: (usize, usize) = (200, 60);
+/// In place of what is left out.
+const LEFT_OUT: &str = " … ";
 
-/// A text without control characters, which would drive a terminal or forge a line of a log, and not
-/// longer than a person reads.
+/// A text not longer than a person reads: a line or a name that is none of ours can be very long.
 #[must_use]
-pub fn plain_text(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
+pub fn shortened(text: &str) -> String {
     let (most, last) = CHARACTERS_MAX;
     let count = text.chars().count();
     if count <= most {
-        return text.chars().map(shown).collect();
+        return text.to_owned();
     }
-    let between = " … ";
-    let first = text.chars().take(most - last - between.chars().count());
+    let first = text.chars().take(most - last - LEFT_OUT.chars().count());
     let end = text.chars().skip(count - last);
-    (first.chain(between.chars()).chain(end).map(shown)).collect()
+    first.chain(LEFT_OUT.chars()).chain(end).collect()
+}
+
+/// A text that is short, too, and without control characters, which would drive a terminal or forge a
+/// line of a log.
+#[must_use]
+pub fn plain_text(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    shortened(text).chars().map(shown).collect()
 }
 
 #[cfg(test)]

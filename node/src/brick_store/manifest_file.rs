@@ -4,8 +4,7 @@
 //! not tell that: whatever the file says has one.
 //! The checksum stands in the same file, so that one rename makes or replaces both.
 
-use crate::bounded_file::shortened;
-use brickmesh_topology::{Digest, Manifest};
+use brickmesh_topology::{Digest, Manifest, plain_text::shortened};
 
 /// What stands before the checksum, and after it.
 const BEFORE: &[u8] = b",\"checksum\":\"";

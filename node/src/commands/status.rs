@@ -4,7 +4,7 @@ use super::CommandResult;
 use crate::{
     args::StatusArgs,
     network::MeshKey,
-    peer_names::{name_with_id, plain},
+    peer_names::name_with_id,
     session::{in_words, say_goodbye, start_network_peer},
     stop::Stop,
 };
@@ -13,7 +13,9 @@ use brickmesh_actors::{
     brick_owner::{AskStatus, DataSetStatus, MeshStatus},
 };
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
-use brickmesh_topology::{PeerId, holding::Announcement, keeper::FrameTimes};
+use brickmesh_topology::{
+    PeerId, holding::Announcement, keeper::FrameTimes, plain_text::plain_text,
+};
 use serde_json::{Value, json};
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
 
@@ -133,9 +135,9 @@ fn to_text(status: &MeshStatus) -> Result<String, std::fmt::Error> {
         writeln!(
             text,
             "  {:<16} {:>8} MiB  {}  {}, {} bricks{}",
-            plain(&hello.name),
+            plain_text(&hello.name),
             hello.memory_bytes >> 20,
-            plain(&hello.device),
+            plain_text(&hello.device),
             peer.as_str(),
             bricks_held(status, peer),
             doing(status, peer),
@@ -184,7 +186,7 @@ fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> s
         text,
         "data set {} ({}): {} bricks, {} copies wanted, at least {}, on average {:.2}; {} bricks endangered, {} missing",
         d.manifest.digest(),
-        plain(d.manifest.source()),
+        plain_text(d.manifest.source()),
         d.manifest.grid().brick_count(),
         d.redundancy,
         d.safety.copies_min,

@@ -7,9 +7,8 @@
 //! No clock is read here.
 
 use super::DataSource;
-use crate::peer_names::plain;
 use brickmesh_actors::brick_owner::MeshStatus;
-use brickmesh_topology::{Digest, Manifest, PeerId};
+use brickmesh_topology::{Digest, Manifest, PeerId, plain_text::plain_text};
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -104,7 +103,7 @@ impl Search {
 pub(super) fn in_words(sets: &[Arc<Manifest>]) -> String {
     let each = sets
         .iter()
-        .map(|m| format!("{} ({})", m.digest(), plain(m.source())));
+        .map(|m| format!("{} ({})", m.digest(), plain_text(m.source())));
     let words = each.collect::<Vec<_>>().join(", ");
     if words.is_empty() {
         "none".to_owned()

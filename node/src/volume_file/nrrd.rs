@@ -7,8 +7,7 @@ use super::{
     header::{detached, dims, floats_n, line, set_columns},
     stream::{DataPlan, Packing},
 };
-use crate::bounded_file::shortened;
-use brickmesh_topology::{VolumeDescription, VoxelType};
+use brickmesh_topology::{VolumeDescription, VoxelType, plain_text::shortened};
 use glam::{DMat3, DVec3};
 use std::{
     collections::BTreeMap,
