@@ -18,13 +18,15 @@
 //! Map: [`address`] which addresses make sense, `mesh_key` the key of the mesh, `identity` that of
 //! the peer, both in a `secret_file`; `gate` who may begin a handshake, `admission` who may finish
 //! it, `refusals` what the operator is told; `behaviour` the protocols, `protocol` their names,
-//! `roster` whom to dial when, `driver` the swarm's loop, `session` one peer, `lane` frames.
+//! `roster` whom to dial when, `directory` who announced what, `driver` the swarm's loop,
+//! `session` one peer, `lane` frames.
 //!
 //! Not here: what messages mean (actors), name look-ups (addresses are numbers), relays.
 
 pub mod address;
 mod admission;
 mod behaviour;
+mod directory;
 mod driver;
 mod gate;
 mod identity;

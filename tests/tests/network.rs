@@ -7,7 +7,7 @@ use brickmesh_actors::bus::{BusError, BusEvent, Lane};
 use brickmesh_node::network::{MeshKey, Network, NetworkConfig, NetworkError, address};
 use brickmesh_tests::{
     attacker::{GIANT_LENGTH, Rogue, say},
-    network_peer::{NetworkPeer as Peer, SECOND, config, key, pair},
+    network_peer::{NetworkPeer as Peer, SECOND, config, key, pair, until_async},
     program::brickmesh,
 };
 use brickmesh_topology::{Digest, PeerId};
@@ -182,6 +182,28 @@ async fn contents_are_found_at_their_providers() {
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(a.network.find_providers([8; 32], 2 * SECOND).await, []);
+}
+
+#[tokio::test]
+async fn who_announced_a_content_is_known_to_who_comes_after_it_left() {
+    let (mut a, b) = pair().await;
+    b.network.provide([7; 32]).unwrap();
+    let noted = async || {
+        let found = a.network.find_providers([7; 32], SECOND).await;
+        (found == [b.id()]).then_some(())
+    };
+    until_async(10 * SECOND, "provider", noted).await;
+    // It may have answered itself: the other is to have heard it by then.
+    sleep(SECOND).await;
+    b.network.shutdown();
+    assert_eq!(a.lost(5 * SECOND).await, b.id());
+    let mut c = Peer::join(&a.network.listen_addresses());
+    assert_eq!(c.connected(10 * SECOND).await, a.id());
+    let found = async || {
+        let found = c.network.find_providers([7; 32], 2 * SECOND).await;
+        (found == [b.id()]).then_some(())
+    };
+    until_async(10 * SECOND, "provider that left", found).await;
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! The protocols of a peer, put together, and their limits.
 //!
 //! Limits per peer: connections, streams and handshakes here and in `gate`; bytes of messages in
-//! `lane`. Whoever goes beyond one loses that connection, nobody else does.
+//! `lane`. Whoever goes beyond one loses that connection; nobody else does, but where several
+//! addresses together fill all places for handshakes, or members all those for connections.
 //! Not here: what follows from the protocols' events (`driver`).
 
-use super::{NetworkConfig, NetworkError, admission::Admission, gate::Gate, protocol, start_error};
+use super::{
+    NetworkConfig, NetworkError, admission::Admission, directory, gate::Gate, protocol, start_error,
+};
 use libp2p::{
     PeerId, Swarm, SwarmBuilder,
     connection_limits::{self, ConnectionLimits},
@@ -21,8 +24,6 @@ use std::time::Duration;
 const KAD_QUERY_MAX: Duration = Duration::from_secs(10);
 /// Refreshes far buckets; near peers are looked up by the driver much more often.
 const KAD_BOOTSTRAP_INTERVAL: Duration = Duration::from_secs(60);
-/// Contents that one peer can announce: bricks of a large volume.
-const PROVIDED_MAX: usize = 1 << 16;
 /// Silence is noticed after at most this and [`PING_MAX`].
 const PING_INTERVAL: Duration = Duration::from_secs(3);
 /// A busy host may answer late; a dead one never does.
@@ -106,9 +107,14 @@ fn kademlia(local: PeerId) -> kad::Behaviour<MemoryStore> {
     let mut config = kad::Config::new(protocol::KAD);
     config
         .set_query_timeout(KAD_QUERY_MAX)
-        .set_periodic_bootstrap_interval(Some(KAD_BOOTSTRAP_INTERVAL));
+        .set_periodic_bootstrap_interval(Some(KAD_BOOTSTRAP_INTERVAL))
+        .set_provider_record_ttl(Some(directory::FORGET_AFTER))
+        // What others announce the driver stores, as far as the directory has room for it.
+        .set_record_filtering(kad::StoreInserts::FilterBoth);
     let store = MemoryStoreConfig {
-        max_provided_keys: PROVIDED_MAX,
+        max_provided_keys: directory::OTHERS_MAX + directory::OWN_MAX,
+        // Nothing but announcements is stored.
+        max_records: 0,
         ..MemoryStoreConfig::default()
     };
     let store = MemoryStore::with_config(local, store);

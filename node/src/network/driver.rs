@@ -15,10 +15,11 @@ use self::contents::Query;
 use super::{
     Multiaddr, NetworkConfig, NetworkError, PeerId as PeerName, address,
     behaviour::{self, Behaviour, BehaviourEvent},
+    directory::Directory,
     lane::{LANES, Outboxes},
     peer_name, protocol,
     refusals::Refusals,
-    roster::{Dial, Retry, Roster},
+    roster::{Dial, Learned, Retry, Roster},
     session::{DOOR_MAX, Session, SessionId},
     start_error,
 };
@@ -95,6 +96,7 @@ pub(super) struct Driver {
     /// Connected peers of another version, and until when they are.
     leaving: BTreeMap<PeerId, Instant>,
     queries: Vec<Query>,
+    directory: Directory,
     /// Of near peers: often while the roster changes, for each asks several peers.
     lookups: Retry,
 }
@@ -137,6 +139,7 @@ impl Driver {
             seen_at: BTreeMap::new(),
             leaving: BTreeMap::new(),
             queries: Vec::new(),
+            directory: Directory::default(),
             lookups: Retry::new(now),
         })
     }
@@ -348,6 +351,12 @@ impl Driver {
             BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed {
                 id, result, step, ..
             }) => self.on_query(id, result, step.last, now),
+            BehaviourEvent::Kad(kad::Event::InboundRequest {
+                request:
+                    kad::InboundRequest::AddProvider {
+                        record: Some(record),
+                    },
+            }) => self.on_announced(record, now),
             BehaviourEvent::Ping(ping::Event {
                 peer,
                 connection,
@@ -368,12 +377,19 @@ impl Driver {
         seen_at: Option<&Multiaddr>,
         now: Instant,
     ) {
-        if !address::may_dial(address, seen_at) || !self.roster.learn(peer, address, now) {
+        if !address::may_dial(address, seen_at) {
             return;
         }
+        let Learned::News { instead_of } = self.roster.learn(peer, address, now) else {
+            return;
+        };
         tracing::debug!(%peer, %address, "address learned");
-        let address = address::without_peer(address);
-        self.swarm.behaviour_mut().kad.add_address(&peer, address);
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        kad.add_address(&peer, address::without_peer(address));
+        // Kademlia itself keeps every address that it was ever given.
+        if let Some(dropped) = instead_of {
+            kad.remove_address(&peer, &dropped);
+        }
         self.on_roster_change(now);
     }
 
@@ -391,6 +407,7 @@ impl Driver {
         }
         self.sessions.retain(|_, (_, task)| !task.is_finished());
         self.end_queries(now);
+        self.forget_announced(now);
         self.end_farewells(now);
         if self.lookups.take(now) && !self.seen_at.is_empty() {
             let local = *self.swarm.local_peer_id();

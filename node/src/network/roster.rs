@@ -40,6 +40,18 @@ pub(super) enum Dial {
     Join(usize, Multiaddr),
 }
 
+/// Whether an address is news.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Learned {
+    /// It is known, or there is no room for the peer.
+    NoNews,
+    /// It is noted, where there was no room in place of another one.
+    News {
+        /// The address that was given up.
+        instead_of: Option<Multiaddr>,
+    },
+}
+
 /// When to try again: after a second, then less and less often.
 #[derive(Debug)]
 pub(super) struct Retry {
@@ -113,26 +125,27 @@ impl Roster {
         }
     }
 
-    /// Notes that the peer may listen at `address`. Returns whether that is news.
-    pub(super) fn learn(&mut self, peer: PeerId, address: &Multiaddr, now: Instant) -> bool {
+    /// Notes that the peer may listen at `address`.
+    pub(super) fn learn(&mut self, peer: PeerId, address: &Multiaddr, now: Instant) -> Learned {
         if !self.has_room_for(&peer) {
-            return false;
+            return Learned::NoNews;
         }
         let address = address::without_peer(address);
         let candidate = self.candidate(peer, now);
         candidate.seen = now;
-        let is_new = !candidate.addresses.contains(&address);
-        if is_new {
-            // The newest first: a peer that moved answers there.
-            candidate.addresses.insert(0, address);
-            candidate.addresses.truncate(ADDRESSES_MAX);
-            if candidate.refused {
-                // It was started anew, perhaps with our key.
-                candidate.refused = false;
-                candidate.retry.due = candidate.retry.due.min(now + candidate.retry.backoff);
-            }
+        if candidate.addresses.contains(&address) {
+            return Learned::NoNews;
         }
-        is_new
+        let is_full = candidate.addresses.len() >= ADDRESSES_MAX;
+        let instead_of = candidate.addresses.pop_if(|_| is_full);
+        // The newest first: a peer that moved answers there.
+        candidate.addresses.insert(0, address);
+        if candidate.refused {
+            // It was started anew, perhaps with our key.
+            candidate.refused = false;
+            candidate.retry.due = candidate.retry.due.min(now + candidate.retry.backoff);
+        }
+        Learned::News { instead_of }
     }
 
     fn has_room_for(&self, peer: &PeerId) -> bool {
@@ -251,8 +264,9 @@ mod tests {
         let ((low, high), now) = (ordered_pair(), Instant::now());
         let mut of_low = Roster::new(low, &[], now);
         let mut of_high = Roster::new(high, &[], now);
-        assert!(of_low.learn(high, &at("10.0.0.2:2"), now));
-        assert!(of_high.learn(low, &at("10.0.0.1:1"), now));
+        let news = Learned::News { instead_of: None };
+        assert_eq!(of_low.learn(high, &at("10.0.0.2:2"), now), news);
+        assert_eq!(of_high.learn(low, &at("10.0.0.1:1"), now), news);
         assert_eq!(of_low.due(now), [Dial::Peer(high, vec![at("10.0.0.2:2")])]);
         assert_eq!(of_high.due(now), []);
         assert_eq!(of_high.due(now + YIELD).len(), 1);
@@ -301,6 +315,23 @@ mod tests {
         assert_eq!(roster.peers.len(), PEERS_MAX);
         let later = now + FORGET_AFTER + BACKOFF_MIN;
         assert_eq!(roster.forget(later).len(), PEERS_MAX);
+    }
+
+    #[test]
+    fn a_new_address_takes_the_place_of_the_oldest() {
+        let ((low, high), now) = (ordered_pair(), Instant::now());
+        let mut roster = Roster::new(low, &[], now);
+        let address = |port: usize| at(&format!("10.0.0.1:{port}"));
+        let mut learn = |port| roster.learn(high, &address(port), now);
+        for port in 1..=ADDRESSES_MAX {
+            assert_eq!(learn(port), Learned::News { instead_of: None });
+        }
+        assert_eq!(learn(ADDRESSES_MAX), Learned::NoNews);
+        let instead_of = Some(address(1));
+        assert_eq!(learn(100), Learned::News { instead_of });
+        let expected = [100].into_iter().chain((2..=ADDRESSES_MAX).rev());
+        let expected = expected.map(address).collect();
+        assert_eq!(roster.due(now), [Dial::Peer(high, expected)]);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Who has what: questions to Kademlia, and their answers.
+//! Who has what: questions to Kademlia, and their answers; what others announce.
 //!
 //! Invariant: a question is answered by its deadline, with what was found until then; what
 //! Kademlia tells of peers is others' word, and learned like any other.
 
 use super::{Command, Driver};
 use crate::network::{PeerId as PeerName, peer_name};
-use libp2p::kad;
+use libp2p::kad::{self, store::RecordStore as _};
 use std::{collections::BTreeSet, time::Instant};
 use tokio::sync::oneshot;
 
@@ -78,6 +78,31 @@ impl Driver {
                     found: BTreeSet::new(),
                     reply,
                 });
+            }
+        }
+    }
+
+    /// A peer says that it has a data set.
+    pub(super) fn on_announced(&mut self, record: kad::ProviderRecord, now: Instant) {
+        let Some(record) = self.directory.note(record, now) else {
+            tracing::debug!("the directory has no room for an announcement");
+            return;
+        };
+        let store = self.swarm.behaviour_mut().kad.store_mut();
+        if let Err(error) = store.add_provider(record) {
+            tracing::debug!(%error, "an announcement was not stored");
+        }
+    }
+
+    /// Takes what nobody announces any more out of Kademlia's store.
+    pub(super) fn forget_announced(&mut self, now: Instant) {
+        let local = *self.swarm.local_peer_id();
+        let store = self.swarm.behaviour_mut().kad.store_mut();
+        for key in self.directory.forget(now) {
+            for record in store.providers(&key) {
+                if record.provider != local {
+                    store.remove_provider(&key, &record.provider);
+                }
             }
         }
     }
