@@ -2,8 +2,10 @@
 //!
 //! Invariants: where no address to listen on beyond private ones was asked for, connections from
 //! outside of private networks, except from this host itself, are refused before any handshake;
-//! nobody's unfinished handshakes
-//! keep those of other addresses out.
+//! the unfinished handshakes of one address leave room for those of others. Several addresses
+//! together can take all the room (`PENDING_MAX` in `behaviour`), each place for as long as a
+//! handshake may take: while they go on, who dials this peer competes with them for what gets
+//! free. Who is connected does not notice, and whom this peer dials is not counted.
 //! Not here: who may finish one (`admission`).
 
 use super::address;
@@ -23,7 +25,7 @@ use std::{
 };
 
 /// Handshakes under way that one address began. A peer begins one at a time, several peers may
-/// share a host; the rest of the room for handshakes is for other addresses.
+/// share a host; the rest, three quarters of all room for handshakes, is for other addresses.
 const PENDING_PER_ADDRESS_MAX: usize = 64;
 
 /// See the module.
