@@ -6,6 +6,9 @@ use brickmesh_actors::{
     messages::{Message, decode},
     requester::FrameError,
 };
+use brickmesh_shaders::{
+    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
+};
 use brickmesh_tests::{
     compare::compare,
     mesh::{Mesh, cpu, peer_id},
@@ -14,7 +17,15 @@ use brickmesh_tests::{
 };
 use brickmesh_topology::{Camera, PeerId, TransferFunction, VoxelType, prediction::Prediction};
 use bytes::Bytes;
-use std::{sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 fn field_and_look() -> (brickmesh_tests::reference::Field, Look) {
     let field = waves([60, 50, 40], VoxelType::U16, false);
@@ -157,6 +168,81 @@ fn more_frames_than_may_be_under_way_are_refused_not_queued() {
             1
         );
         assert_eq!(all.iter().filter(|f| f.is_ok()).count(), 4);
+    });
+}
+
+#[test]
+fn a_step_that_would_take_all_devices_for_itself_is_refused() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(2, 2, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
+        let tiny = Look {
+            step: 1e-9,
+            ..look.clone()
+        };
+        let error = mesh.frame_from(0, view, &tiny).await.unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("step is 0.000000001"), "{said}");
+        mesh.picture(view, &look).await;
+    });
+}
+
+/// A device whose jobs end when they are called off, and not before.
+struct Endless(Box<dyn RenderDevice>, Arc<AtomicUsize>);
+
+impl RenderDevice for Endless {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+        self.0.load_brick(key, voxels)
+    }
+
+    fn unload_brick(&mut self, key: BrickKey) {
+        self.0.unload_brick(key);
+    }
+
+    fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
+        self.0.set_scene(scene)
+    }
+
+    fn render_while(
+        &mut self,
+        _: &Job,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<RenderedJob, DeviceError> {
+        while is_wanted() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Err(DeviceError::CalledOff)
+    }
+}
+
+#[test]
+fn a_job_that_nobody_waits_for_any_more_is_given_up_in_the_middle() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    let (made, called_off) = (Cell::new(0), Arc::new(AtomicUsize::new(0)));
+    let device = || -> Box<dyn RenderDevice> {
+        made.set(made.get() + 1);
+        if made.get() == 3 {
+            Box::new(Endless(cpu(), Arc::clone(&called_off)))
+        } else {
+            cpu()
+        }
+    };
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &device).await;
+        // Two attempts: the second without the peer whose jobs do not end.
+        mesh.picture(view, &look).await;
+        let start = std::time::Instant::now();
+        while called_off.load(Ordering::Relaxed) == 0 {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     });
 }
 
