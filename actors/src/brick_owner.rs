@@ -192,7 +192,7 @@ impl BrickOwner {
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
         let most = Duration::from_micros(UNDER_WAY_MICROS_MAX);
-        if self.queue.age().is_some_and(|age| age < most) {
+        if self.queue.is_under_way(most) {
             self.step(KeeperInput::Rendering, None, ctx);
         }
         self.step(KeeperInput::Tick, None, ctx);

@@ -255,7 +255,7 @@ impl Raycaster {
             RenderError::Device {
                 error: DeviceError::CalledOff,
                 ..
-            } => drop_jobs(frame),
+            } => frame.drop_jobs(),
             error => self.fail(frame, &error),
         }
     }
@@ -304,18 +304,12 @@ impl Raycaster {
 
     fn fail(&self, frame: &ActiveFrame, why: &dyn std::fmt::Display) {
         self.queue.drop_frames(|key| *key == frame.key);
-        drop_jobs(frame);
         let failed = Message::FrameFailed {
             frame: frame.key.1,
             why: why.to_string(),
         };
         self.outbox.send_or_log(&frame.key.0, Lane::Control, failed);
     }
-}
-
-/// Whoever still holds the frame finds nothing more to render in it.
-fn drop_jobs(frame: &ActiveFrame) {
-    while frame.work().next_job().is_some() {}
 }
 
 /// Sends all that waits, runs that might have grown among it.

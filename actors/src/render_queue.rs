@@ -67,6 +67,12 @@ impl ActiveFrame {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whoever still holds the frame finds nothing more to render in it.
+    pub fn drop_jobs(&self) {
+        let mut work = self.work();
+        while work.next_job().is_some() {}
+    }
+
     /// Whether the requester needs the picture no more.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -167,17 +173,23 @@ impl RenderQueue {
         let mut frames = self.frames();
         let dropped = match place(frames.iter().map(|f| &f.key.0), &frame.key.0) {
             Place::Free => None,
-            Place::InsteadOf(oldest) => frames.remove(oldest).map(|f| f.key.clone()),
+            Place::InsteadOf(oldest) => frames.remove(oldest).map(|f| {
+                f.drop_jobs();
+                f.key.clone()
+            }),
             Place::None => return Some(frame.key.clone()),
         };
         frames.push_back(frame);
         dropped
     }
 
-    /// How long ago the youngest frame came that nobody has called off yet.
+    /// Whether there is a frame that nobody has called off yet: one with jobs to render here, or one
+    /// that came less than so long ago.
     #[must_use]
-    pub fn age(&self) -> Option<Duration> {
-        self.frames().back().map(|f| f.since.elapsed())
+    pub fn is_under_way(&self, most: Duration) -> bool {
+        let frames = self.frames();
+        let is_new = |f: &ActiveFrame| f.since.elapsed() < most;
+        frames.iter().any(|f| is_new(f) || f.work().has_jobs())
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<ActiveFrame>>> {
@@ -195,16 +207,23 @@ impl RenderQueue {
         let is_one = |key: &FrameKey| {
             key.0 == *requester && number.is_none_or(|number| key.1.number == number)
         };
-        if let Some(frame) = self.current().as_ref().filter(|f| is_one(&f.key)) {
-            frame.is_over.store(true, Ordering::Relaxed);
-        }
+        let end = |frame: &Arc<ActiveFrame>| frame.is_over.store(true, Ordering::Relaxed);
+        // Its job may be about to begin: then it is not the current one yet.
+        let of_it = |f: &&Arc<ActiveFrame>| is_one(&f.key);
+        self.frames().iter().filter(of_it).for_each(end);
+        self.current().iter().filter(of_it).for_each(end);
         self.drop_frames(is_one);
         self.kept().forget(requester, number);
     }
 
     /// Drops the frames that `drop_it` names: nobody needs them any more.
     pub fn drop_frames(&self, drop_it: impl Fn(&FrameKey) -> bool) {
-        self.frames().retain(|f| !drop_it(&f.key));
+        let mut frames = self.frames();
+        frames
+            .iter()
+            .filter(|f| drop_it(&f.key))
+            .for_each(|f| f.drop_jobs());
+        frames.retain(|f| !drop_it(&f.key));
     }
 
     /// A frame by its name.

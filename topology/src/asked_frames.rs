@@ -171,6 +171,7 @@ impl AskedFrames {
         let request = FrameOrder::Begin(Arc::new(inputs.request(frame)));
         let orders = inputs.orders();
         let peers = plan.peers.clone();
+        asked.began.extend(peers.iter().cloned());
         asked.state = State::Running(Box::new(Run::new(inputs, plan, tracker)));
         if self.end_if_whole(frame, out) {
             return;
@@ -354,14 +355,9 @@ impl AskedFrames {
     }
 }
 
-/// Tells all who take part in a frame, and those who were left out and may be at it still, that it is
-/// over.
+/// Tells all who took part in any attempt at a frame, and may be at it still, that it is over.
 fn call_off(asked: &Asked, number: u64, out: &mut Vec<FramesOutput>) {
-    let running = asked.running();
-    let taking_part = running.iter().flat_map(|r| &r.plan.peers);
-    let left_out = &asked.without.peers;
-    let all: BTreeSet<&PeerId> = taking_part.chain(left_out).collect();
-    cancel(all.into_iter(), asked.frame(number), true, out);
+    cancel(asked.began.iter(), asked.frame(number), true, out);
 }
 
 /// Tells peers, also those that were late, that an attempt, or all of a frame, is over.

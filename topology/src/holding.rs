@@ -218,6 +218,12 @@ impl Holding {
         self.pressed = pressed;
     }
 
+    /// Whether it was so when that was said last.
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        self.pressed
+    }
+
     /// Other data sets gave memory back: what did not fit may fit now.
     pub fn memory_was_freed(&mut self) {
         self.outdated |= self.room_max != u32::MAX;
@@ -503,10 +509,12 @@ impl Holding {
         self.fetches.count()
     }
 
-    /// How many others hold the scarcest of the bricks that are to be fetched; `None`: there is none.
+    /// How many others hold the scarcest of the bricks that are to be fetched and could be had; `None`:
+    /// there is none.
     #[must_use]
     pub fn scarcest(&self) -> Option<u32> {
-        self.missing().map(|b| self.others_hold(b)).min()
+        let could_be_had = self.missing().filter(|b| self.can_be_had(*b));
+        could_be_had.map(|b| self.others_hold(b)).min()
     }
 
     /// Pledged bricks that are neither here nor on their way.
@@ -518,14 +526,17 @@ impl Holding {
     /// The next brick to get and where from, the scarcest first; it counts as on its way from now
     /// on. `unfreed`: bricks that were dropped and are still in memory.
     pub fn next_fetch(&mut self, now: u64, unfreed: usize) -> Option<(BrickIndex, Origin)> {
-        let taken = self.own.held.len() as usize + self.fetches.count() + unfreed;
-        if taken >= self.own.room as usize {
+        if !self.has_room(unfreed) {
             return None;
         }
         let mut missing: Vec<BrickIndex> = self.missing().collect();
-        // In an order of its own, so that peers that lack the same begin with others.
+        // What did not come keeps nothing else waiting. In an order of its own, so that peers that lack
+        // the same begin with others.
         let own = self.local_hash;
-        missing.sort_by_cached_key(|&b| (self.others_hold(b), mixed(own ^ u64::from(b.0))));
+        missing.sort_by_cached_key(|&b| {
+            let order = mixed(own ^ u64::from(b.0));
+            (self.fetches.attempts(b), self.others_hold(b), order)
+        });
         let (brick, origin) = missing
             .into_iter()
             .find_map(|b| self.origin(b).map(|o| (b, o)))?;
@@ -547,10 +558,26 @@ impl Holding {
         Some(Origin::Peer(from.clone()))
     }
 
-    /// How many microseconds a brick took that is awaited from this peer; `None`: it is not. From
-    /// then on it is being loaded.
-    pub fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> Option<u64> {
-        self.fetches.arrived(brick, peer, now)
+    /// How many microseconds a brick took that is awaited from this peer, 0 where it comes too late
+    /// and is wanted still; `None`: it is neither. From then on it is being loaded.
+    pub fn arrived(
+        &mut self,
+        brick: BrickIndex,
+        peer: &PeerId,
+        now: u64,
+        unfreed: usize,
+    ) -> Option<u64> {
+        let is_wanted = self.own.pledged.contains(brick) && !self.own.held.contains(brick);
+        let is_open = self.fetches.is_open(brick);
+        let has_place = !is_open || self.has_room(unfreed);
+        (self.fetches).arrived(brick, peer, now, is_wanted && has_place)
+    }
+
+    /// Whether there is room for one brick more than are held, on their way, or dropped and in memory
+    /// still.
+    fn has_room(&self, unfreed: usize) -> bool {
+        let taken = self.own.held.len() as usize + self.fetches.count() + unfreed;
+        taken < self.own.room as usize
     }
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.

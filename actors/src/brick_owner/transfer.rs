@@ -15,7 +15,7 @@ use brickmesh_topology::{
 };
 use bytes::Bytes;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -27,9 +27,9 @@ const GIVEN_BYTES_MAX: u32 = 128 << 20;
 /// Bricks that a peer may wait for: many times what it fetches at a time, as it asks elsewhere and
 /// again when it has waited for long.
 const REQUESTS_MAX: u32 = 128;
-/// While frames are under way, one brick is given at a time, to whomever; whoever has not taken it by
-/// then is not waited for any longer.
-const ALONE_MAX: Duration = Duration::from_secs(5);
+/// While frames are under way, one brick is given at a time, to whomever; one that is not written by
+/// then is not waited for any longer. Who hangs is found out long before.
+const ALONE_MAX: Duration = Duration::from_secs(30);
 
 /// Bricks that are given to others: to each peer one at a time, so that one that does not take
 /// them keeps nobody else from theirs. While frames are under way, one at a time to all peers together,
@@ -47,11 +47,12 @@ pub(super) struct Giving {
 struct Requests {
     waiting: Budget,
     now: Budget,
+    bricks: BTreeSet<(Digest, BrickIndex)>,
 }
 
 /// A place in the queue for bricks.
 struct Turn {
-    requests: Requests,
+    now: Budget,
     bytes: (Budget, u64),
     _waiting: Room,
 }
@@ -72,13 +73,27 @@ impl Giving {
         let new = || Requests {
             waiting: Budget::new(REQUESTS_MAX),
             now: Budget::new(1),
+            bricks: BTreeSet::new(),
         };
         let requests = self.peers.entry(to.clone()).or_insert_with(new);
+        let waiting = requests.waiting.try_take(1)?;
         Some(Turn {
-            _waiting: requests.waiting.try_take(1)?,
-            requests: requests.clone(),
+            _waiting: waiting,
+            now: requests.now.clone(),
             bytes: (self.bytes.clone(), bytes),
         })
+    }
+
+    /// Whether a peer waits for this brick already; from now on it does.
+    fn is_waited_for(&mut self, to: &PeerId, brick: (Digest, BrickIndex)) -> bool {
+        let requests = self.peers.get_mut(to);
+        requests.is_some_and(|r| !r.bricks.insert(brick))
+    }
+
+    /// A brick is on its way. Returns whether that peer can be reached still.
+    fn gave(&mut self, to: &PeerId, brick: (Digest, BrickIndex)) -> bool {
+        let requests = self.peers.get_mut(to);
+        requests.map(|r| r.bricks.remove(&brick)).is_some()
     }
 
     /// A peer cannot be reached any more.
@@ -90,7 +105,7 @@ impl Giving {
 impl Turn {
     /// Waits until it is this brick's turn; that ends with what is returned.
     async fn come(self) -> (Self, [Room; 2]) {
-        let now = self.requests.now.take(1).await;
+        let now = self.now.take(1).await;
         let (budget, bytes) = &self.bytes;
         let bytes = budget.take(*bytes).await;
         (self, [now, bytes])
@@ -237,9 +252,14 @@ impl BrickOwner {
             );
             return;
         };
+        if self.giving.is_waited_for(&to, (data_set, brick)) {
+            // It asked again, having waited for long.
+            return;
+        }
         let copy = self.copies.get(&(data_set, brick)).cloned();
         let source = self.sources.get(&data_set).cloned();
         let outbox = self.outbox.clone();
+        let receiver = to.clone();
         let give = move |written: oneshot::Sender<()>| {
             let bytes = copy.map(Ok).or_else(|| source.map(|s| s.read(brick)));
             let answer = match bytes {
@@ -251,17 +271,21 @@ impl BrickOwner {
                 Some(Err(error)) => refuse(&error.to_string()),
                 None => refuse("the brick is not held here"),
             };
-            if let Err(error) = outbox.send_holding(&to, Lane::Bricks, answer, written) {
-                tracing::debug!(peer = to.short(), brick = brick.0, %error, "a brick was not sent");
+            let sent = outbox.send_holding(&receiver, Lane::Bricks, answer, written);
+            if let Err(error) = &sent {
+                tracing::debug!(peer = receiver.short(), brick = brick.0, %error, "a brick was not sent");
             }
+            sent.is_ok()
         };
-        let sending = turn.come().into_actor(self).then(|came, owner, _| {
+        let sending = turn.come().into_actor(self).then(move |came, owner, _| {
             let beside_frames = owner.keeper.is_rendering();
             let beside_frames = beside_frames.then(|| owner.giving.beside_frames.clone());
             send_in_turn(beside_frames, give)
                 .into_actor(owner)
                 .then(move |sent, owner, _| {
                     drop(came);
+                    let is_there = owner.giving.gave(&to, (data_set, brick));
+                    let sent = sent.filter(|_| is_there);
                     let pause = sent.as_ref().map_or(0, |(_, took)| {
                         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                         owner.keeper.pause_after(took)
@@ -277,11 +301,11 @@ impl BrickOwner {
     }
 }
 
-/// Gives a brick; `beside_frames`: once no other is given. Returns that place and how long it took, if
-/// it was taken in time.
+/// Gives a brick; `beside_frames`: once no other is given. Returns that place and how long it took to
+/// write it, [`ALONE_MAX`] at most; `None`: it was not sent, or no place was asked for.
 async fn send_in_turn(
     beside_frames: Option<Budget>,
-    give: impl FnOnce(oneshot::Sender<()>) + Send + 'static,
+    give: impl FnOnce(oneshot::Sender<()>) -> bool + Send + 'static,
 ) -> Option<(Room, Duration)> {
     let alone = match beside_frames {
         Some(budget) => Some(budget.take(1).await),
@@ -289,13 +313,16 @@ async fn send_in_turn(
     };
     let start = Instant::now();
     let (written, is_written) = oneshot::channel();
-    if tokio::task::spawn_blocking(|| give(written)).await.is_err() {
+    let given = tokio::task::spawn_blocking(|| give(written)).await;
+    if given.is_err() {
         tracing::error!("sending a brick failed");
     }
+    let alone = alone.filter(|_| given.is_ok_and(|is_sent| is_sent))?;
     // The sender goes with the message.
-    let alone = alone?;
-    let in_time = tokio::time::timeout(ALONE_MAX, is_written).await;
-    in_time.ok().map(|_| (alone, start.elapsed()))
+    if tokio::time::timeout(ALONE_MAX, is_written).await.is_err() {
+        tracing::debug!("a brick takes long to be written");
+    }
+    Some((alone, start.elapsed()))
 }
 
 /// Checks a brick against its manifest.
@@ -342,12 +369,27 @@ mod tests {
     }
 
     #[test]
+    fn a_brick_that_a_peer_waits_for_is_not_given_to_it_twice() {
+        let mut giving = Giving::default();
+        let (a, b) = (PeerId::new("a"), PeerId::new("b"));
+        let brick = (Digest::of(b"data"), BrickIndex(1));
+        let turns = [&a, &b].map(|peer| giving.queue(peer, 10));
+        assert!(turns.iter().all(Option::is_some));
+        assert!(!giving.is_waited_for(&a, brick));
+        assert!(giving.is_waited_for(&a, brick) && !giving.is_waited_for(&b, brick));
+        assert!(giving.gave(&a, brick));
+        assert!(!giving.is_waited_for(&a, brick), "it may ask again");
+        giving.forget(&b);
+        assert!(!giving.gave(&b, brick), "it is gone");
+    }
+
+    #[test]
     fn beside_frames_a_brick_waits_until_the_one_before_is_taken() {
         let beside_frames = Budget::new(1);
         let (sent, mut bricks) = tokio::sync::mpsc::channel(4);
         let give = |sent: &tokio::sync::mpsc::Sender<_>| {
             let sent = sent.clone();
-            move |written| sent.try_send(written).unwrap()
+            move |written| sent.try_send(written).is_ok()
         };
         actix::System::new().block_on(async {
             let mut first = Box::pin(send_in_turn(Some(beside_frames.clone()), give(&sent)));

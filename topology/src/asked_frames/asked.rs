@@ -5,7 +5,10 @@ use crate::{
     cost_table::CostTable, digest::Digest, frame_plan::FramePlan, frame_tracker::FrameTracker,
     inquiry::Inquiry, peer::PeerId, prediction::Prediction, roster::Roster, taking_part::LeftOut,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(super) struct Asked {
     pub(super) rests_until: u64,
     /// Of the first attempt that was made and failed.
     pub(super) first: Option<(Named<Roster>, Named<CostTable>)>,
+    /// Who was asked for a part of it, in any attempt.
+    pub(super) began: BTreeSet<PeerId>,
     /// Who has rendered which of its jobs.
     pub(super) rendered: Arc<BTreeMap<u32, PeerId>>,
     pub(super) state: State,
@@ -63,6 +68,7 @@ impl Asked {
             due: None,
             rests_until: 0,
             first: None,
+            began: BTreeSet::new(),
             rendered: Arc::default(),
             state: State::Waiting,
         }

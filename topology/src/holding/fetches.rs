@@ -7,7 +7,7 @@
 
 use super::Origin;
 use crate::{brick_grid::BrickIndex, peer::PeerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a holder may take to answer at first, and twice as long each further time: bricks may
 /// be large, and links slow.
@@ -22,6 +22,8 @@ pub(super) struct Fetches {
     attempts: BTreeMap<BrickIndex, usize>,
     /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
     failures: BTreeMap<PeerId, u32>,
+    /// What was asked of whom and did not come in its time: it may come yet.
+    overdue: BTreeSet<(BrickIndex, PeerId)>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,24 +80,33 @@ impl Fetches {
         let failures = |p: &PeerId| self.failures.get(p).copied().unwrap_or(0);
         let fewest = holders.iter().map(|p| failures(p)).min();
         holders.retain(|p| Some(failures(p)) == fewest);
-        let attempt = self.attempts.get(&brick).copied().unwrap_or(0);
-        let at = (brick.0 as usize + attempt).checked_rem(holders.len())?;
+        let at = (brick.0 as usize + self.attempts(brick)).checked_rem(holders.len())?;
         Some(holders[at])
     }
 
-    /// How many microseconds a brick took that is awaited from this peer; from then on it is being
-    /// loaded.
-    pub(super) fn arrived(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) -> Option<u64> {
-        let Some(Fetch::Asked { from, since }) = self.fetches.get(&brick) else {
-            return None;
+    /// How many microseconds a brick took that is awaited from this peer, 0 where it comes too late
+    /// and `may_be_late`; from then on it is being loaded.
+    pub(super) fn arrived(
+        &mut self,
+        brick: BrickIndex,
+        peer: &PeerId,
+        now: u64,
+        may_be_late: bool,
+    ) -> Option<u64> {
+        let is_overdue = self.overdue.remove(&(brick, peer.clone())) && may_be_late;
+        let took = match self.fetches.get(&brick) {
+            Some(Fetch::Asked { from, since }) if from == peer => now.saturating_sub(*since),
+            Some(Fetch::Asked { .. } | Fetch::Paused { .. }) | None if is_overdue => 0,
+            _ => return None,
         };
-        if from != peer {
-            return None;
-        }
-        let took = now.saturating_sub(*since);
         let from = peer.clone();
         self.fetches.insert(brick, Fetch::Loading { from });
         Some(took)
+    }
+
+    /// How often a brick was begun in vain.
+    pub(super) fn attempts(&self, brick: BrickIndex) -> usize {
+        self.attempts.get(&brick).copied().unwrap_or(0)
     }
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.
@@ -115,6 +126,7 @@ impl Fetches {
     /// The brick is in device memory; returns how many microseconds it took to read here.
     pub(super) fn loaded(&mut self, brick: BrickIndex, now: u64) -> Option<u64> {
         self.attempts.remove(&brick);
+        self.overdue.retain(|(b, _)| *b != brick);
         match self.fetches.remove(&brick)? {
             Fetch::Reading { since } => Some(now.saturating_sub(since)),
             Fetch::Loading { from } => {
@@ -130,10 +142,12 @@ impl Fetches {
     pub(super) fn end(&mut self, brick: BrickIndex) {
         self.fetches.remove(&brick);
         self.attempts.remove(&brick);
+        self.overdue.retain(|(b, _)| *b != brick);
     }
 
     /// What was asked of a peer will not come: the connection is broken.
     pub(super) fn unreachable(&mut self, peer: &PeerId) {
+        self.overdue.retain(|(_, p)| p != peer);
         self.fetches
             .retain(|_, f| !matches!(f, Fetch::Asked { from, .. } if from == peer));
     }
@@ -155,13 +169,10 @@ impl Fetches {
             Fetch::Paused { until } => *until <= now,
             Fetch::Reading { .. } | Fetch::Loading { .. } => false,
         };
-        let over: Vec<Fetch> = self
-            .fetches
-            .extract_if(.., is_over)
-            .map(|(_, f)| f)
-            .collect();
-        for fetch in over {
+        let over: Vec<_> = self.fetches.extract_if(.., is_over).collect();
+        for (brick, fetch) in over {
             if let Fetch::Asked { from, .. } = fetch {
+                self.overdue.insert((brick, from.clone()));
                 self.gave_nothing(from);
             }
         }

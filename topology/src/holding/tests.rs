@@ -64,7 +64,7 @@ impl Mesh {
                 while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, 0) {
                     if let Origin::Peer(from) = origin {
                         self.moved += 1;
-                        assert!(self.peers[n].arrived(brick, &from, self.now).is_some());
+                        assert!(self.peers[n].arrived(brick, &from, self.now, 0).is_some());
                     }
                     self.peers[n].loaded(brick, self.now);
                     quiet = false;
@@ -162,8 +162,8 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
         panic!("no source")
     };
     assert!(a.next_fetch(0, 0).is_some());
-    assert!(a.arrived(brick, &PeerId::new("stranger"), 0).is_none());
-    assert!(a.arrived(brick, &first, 0).is_some());
+    assert!(a.arrived(brick, &PeerId::new("stranger"), 0, 0).is_none());
+    assert!(a.arrived(brick, &first, 0, 0).is_some());
     a.failed(brick, 0);
     a.expire(REFUSED_MICROS);
     let mut again = Vec::new();
@@ -193,8 +193,33 @@ fn a_fetch_tells_how_long_it_took() {
     assert!(b.heard(&peer(0), of_a, 0));
     assert!(b.keep_up(0));
     let (brick, _) = b.next_fetch(MS, 0).unwrap();
-    assert_eq!(b.arrived(brick, &peer(0), 4 * MS), Some(3 * MS));
+    assert_eq!(b.arrived(brick, &peer(0), 4 * MS, 0), Some(3 * MS));
     assert_eq!(b.loaded(brick, 9 * MS), None, "it was not read here");
+}
+
+#[test]
+fn what_comes_late_is_taken_and_what_does_not_come_keeps_nothing_else_waiting() {
+    let mut a = holding(0, 64);
+    let all = Announcement {
+        held: BrickSet::all(64),
+        pledged: BrickSet::all(64),
+        in_use: true,
+        ..Announcement::expected(64, 64)
+    };
+    assert!(a.heard(&peer(1), all, 0));
+    assert!(a.keep_up(0));
+    let (first, _) = a.next_fetch(0, 0).unwrap();
+    a.expire(FETCH_MICROS);
+    let (second, _) = a.next_fetch(FETCH_MICROS, 0).unwrap();
+    assert_ne!(second, first, "it is the last to be tried again");
+    assert_eq!(a.arrived(first, &peer(2), FETCH_MICROS, 0), None);
+    assert_eq!(a.arrived(first, &peer(1), FETCH_MICROS, 0), Some(0));
+    assert_eq!(a.arrived(first, &peer(1), FETCH_MICROS, 0), None, "twice");
+    a.loaded(first, FETCH_MICROS);
+    // Where there is no room for it any more, it is not taken.
+    a.expire(2 * FETCH_MICROS);
+    a.set_room(1);
+    assert_eq!(a.arrived(second, &peer(1), 2 * FETCH_MICROS, 0), None);
 }
 
 #[test]
@@ -383,7 +408,7 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
     a.keep_up(0);
     assert!(!a.announcement().settled);
     while let Some((brick, Origin::Peer(from))) = a.next_fetch(0, 0) {
-        assert!(a.arrived(brick, &from, 0).is_some());
+        assert!(a.arrived(brick, &from, 0, 0).is_some());
         a.loaded(brick, 0);
     }
     assert!(a.announcement().settled, "all that anybody could give");
@@ -413,14 +438,14 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
             *asked.entry(from.clone()).or_default() += 1;
             if from == peer(1) {
                 // Damaged.
-                assert!(a.arrived(brick, &from, now).is_some());
+                assert!(a.arrived(brick, &from, now, 0).is_some());
                 a.failed(brick, now);
             } else if from == peer(2) {
                 // It never comes.
                 now += FETCH_MICROS << 5;
                 a.expire(now);
             } else {
-                assert!(a.arrived(brick, &from, now).is_some());
+                assert!(a.arrived(brick, &from, now, 0).is_some());
                 a.loaded(brick, now);
             }
         }

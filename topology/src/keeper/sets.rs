@@ -165,14 +165,23 @@ impl Keeper {
     fn make_room(&mut self, out: &mut Vec<KeeperOutput>) {
         let sets = self.sets.iter();
         let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.holding.is_in_use());
-        let is_short = used.iter().any(|(_, s)| s.holding.is_short_of_room());
-        if is_short {
+        let short: Vec<Digest> = (used.iter())
+            .filter(|(_, s)| s.holding.is_short_of_room())
+            .map(|(d, _)| **d)
+            .collect();
+        let used: Vec<Digest> = used.iter().map(|(d, _)| **d).collect();
+        if !short.is_empty() {
             let in_memory = unused.iter().filter(|(_, s)| s.bytes() > 0);
             let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
             closing.into_iter().for_each(|d| self.close(d, out));
         }
-        let sets = self.sets.values_mut();
-        sets.for_each(|s| s.holding.set_pressed(is_short));
+        for (data_set, set) in &mut self.sets {
+            let is_other = |d: &Digest| d != data_set;
+            // Until the other one is not needed any more: it would be short again.
+            let goes_on = set.holding.is_pressed() && used.iter().any(is_other);
+            set.holding
+                .set_pressed(goes_on || short.iter().any(is_other));
+        }
     }
 
     /// Works out anew what this peer should hold of each data set, drops and fetches. That takes its
@@ -181,14 +190,20 @@ impl Keeper {
     pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {
         let mut all: u64 = self.sets.values().map(DataSet::bytes).sum();
         let mut dropped = Vec::new();
+        let mut unfreed = self.unfreed_bytes();
         for (&data_set, set) in &mut self.sets {
+            // What other data sets have dropped is in memory still.
+            let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
+            let of_others: u64 = of_others.map(|(_, bytes)| bytes).sum();
             let others = all.saturating_sub(set.bytes());
-            let room = set.room_in(self.hello.memory_bytes.saturating_sub(others));
+            let taken = others.saturating_add(of_others);
+            let room = set.room_in(self.hello.memory_bytes.saturating_sub(taken));
             set.holding.set_room(room);
             self.dirty |= set.holding.keep_up(self.now);
             for brick in set.holding.droppable(self.now) {
                 set.holding.dropped(brick);
                 dropped.push((data_set, brick));
+                unfreed.push((data_set, set.manifest.largest_brick_bytes()));
             }
             all = others.saturating_add(set.bytes());
         }
@@ -201,6 +216,20 @@ impl Keeper {
         self.keep_dropped(out);
         self.make_room(out);
         self.fetch_all(out);
+    }
+
+    /// Bricks of a data set that were dropped and are in memory still.
+    fn unfreed_of(&self, data_set: Digest) -> usize {
+        self.dropping.iter().filter(|d| d.1 == data_set).count()
+    }
+
+    /// What was dropped and is in memory still, in bytes of each brick.
+    fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
+        let bytes = |d: Digest| self.sets.get(&d).map(|s| s.manifest.largest_brick_bytes());
+        let unfreed = self.dropping.iter();
+        unfreed
+            .map(|&(_, d, _)| (d, bytes(d).unwrap_or(0)))
+            .collect()
     }
 
     /// Bricks on their way to this peer.
@@ -231,8 +260,9 @@ impl Keeper {
 
     /// A brick, or a refusal, has come; false where nobody waits for it.
     pub(super) fn arrived(&mut self, data_set: Digest, brick: BrickIndex, from: &PeerId) -> bool {
+        let unfreed = self.unfreed_of(data_set);
         let set = self.sets.get_mut(&data_set);
-        let took = set.and_then(|s| s.holding.arrived(brick, from, self.now));
+        let took = set.and_then(|s| s.holding.arrived(brick, from, self.now, unfreed));
         if let Some(took) = took {
             self.pace.came(self.now, took);
         }
@@ -257,7 +287,7 @@ impl Keeper {
     }
 
     fn fetch(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
-        let unfreed = self.dropping.iter().filter(|d| d.1 == data_set).count();
+        let unfreed = self.unfreed_of(data_set);
         while self.may_fetch() {
             let set = self.sets.get_mut(&data_set);
             let next = set.and_then(|s| s.holding.next_fetch(self.now, unfreed));
@@ -308,6 +338,10 @@ impl Keeper {
     pub(super) fn free_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
         let now = self.now;
         let due: Vec<_> = self.dropping.extract_if(.., |d| d.0 <= now).collect();
+        if !due.is_empty() {
+            let sets = self.sets.values_mut();
+            sets.for_each(|s| s.holding.memory_was_freed());
+        }
         for (_, data_set, brick) in due {
             let set = self.sets.get(&data_set);
             if set.is_none_or(|s| !s.holding.announcement().held.contains(brick)) {

@@ -24,6 +24,10 @@ struct Mesh {
     closed: usize,
     /// Bricks that each peer got from others.
     got: Vec<usize>,
+    /// Bricks in device memory, or on their way there.
+    in_memory: Vec<BTreeSet<(Digest, BrickIndex)>>,
+    /// Bricks for which there was no room in device memory.
+    not_fitting: usize,
 }
 
 fn name(n: usize) -> PeerId {
@@ -67,6 +71,8 @@ impl Mesh {
             draws: Seeded::new(1),
             closed: 0,
             got: Vec::new(),
+            in_memory: Vec::new(),
+            not_fitting: 0,
         };
         rooms.iter().for_each(|&room| mesh.join(room));
         mesh
@@ -82,6 +88,7 @@ impl Mesh {
         };
         self.keepers.push(Some(Keeper::new(name(new), hello, 1)));
         self.got.push(0);
+        self.in_memory.push(BTreeSet::new());
         for old in 0..new {
             self.input(old, KeeperInput::Connected(name(new)));
             self.input(new, KeeperInput::Connected(name(old)));
@@ -96,6 +103,9 @@ impl Mesh {
     }
 
     fn input(&mut self, n: usize, input: KeeperInput) {
+        if matches!(input, KeeperInput::DeviceLost { .. }) {
+            self.in_memory[n].clear();
+        }
         let Some(keeper) = &mut self.keepers[n] else {
             return;
         };
@@ -116,8 +126,18 @@ impl Mesh {
                 }
             }
             KeeperOutput::Load(data_set, brick, _) => {
-                let loaded = KeeperInput::Loaded(data_set, brick, LoadResult::Done);
+                let result = if self.has_memory(n) {
+                    self.in_memory[n].insert((data_set, brick));
+                    LoadResult::Done
+                } else {
+                    self.not_fitting += 1;
+                    LoadResult::NoRoom
+                };
+                let loaded = KeeperInput::Loaded(data_set, brick, result);
                 self.push(LOADING, n, loaded);
+            }
+            KeeperOutput::Unload(data_set, brick) => {
+                self.in_memory[n].remove(&(data_set, brick));
             }
             KeeperOutput::Give(to, data_set, brick) => {
                 let to = index(&to);
@@ -144,6 +164,13 @@ impl Mesh {
             self.input(n, input);
         }
         self.now = end;
+    }
+
+    /// Whether the device of a peer has room for one brick more.
+    fn has_memory(&self, n: usize) -> bool {
+        let bytes = |m: &Manifest| m.largest_brick_bytes();
+        let bricks = self.in_memory[n].len() as u64 + 1;
+        bricks * bytes(&manifest(1)) <= self.keeper(n).hello().memory_bytes
     }
 
     /// Power off: the others see the connection break.
@@ -308,10 +335,26 @@ fn copies_beyond_those_that_are_wanted_make_room_for_another_data_set() {
     mesh.input(1, KeeperInput::Offer(Arc::clone(&second), 1));
     mesh.run(30 * SECOND);
     assert_eq!(copies(&mesh, second.digest()), 27);
+    assert_eq!(mesh.not_fitting, 0, "what is dropped is in memory still");
+    mesh.run(60 * SECOND);
+    assert_eq!(copies(&mesh, second.digest()), 27, "it goes on like that");
     for (manifest, copies) in [(&first, 2), (&second, 1)] {
         let safety = mesh.holding(2, manifest.digest()).safety();
         assert_eq!(safety.copies_min, copies);
     }
+}
+
+#[test]
+fn a_small_peer_goes_on_holding_its_share() {
+    let mut mesh = Mesh::new(&[27, 27, 3, 5]);
+    let data = manifest(1);
+    mesh.input(0, KeeperInput::Offer(Arc::clone(&data), 1));
+    mesh.run(20 * SECOND);
+    let held = |mesh: &Mesh| [2, 3].map(|n| mesh.held(n, data.digest()));
+    let (before, got) = (held(&mesh), mesh.got.clone());
+    assert_eq!(before[0], 3, "it is full");
+    mesh.run(60 * SECOND);
+    assert_eq!((held(&mesh), &mesh.got), (before, &got));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! The scheduler and the raycaster of a machine: as the actors, on a simulated device.
+//! Not as there: a job of a frame that is over is rendered to its end.
 
 use super::{
     compositing::Compositing,
@@ -177,10 +178,11 @@ impl Rendering {
         }
     }
 
-    /// Whether a frame was asked for lately that nobody has called off yet.
+    /// Whether there is a frame that nobody has called off yet: one with jobs to render here, or one
+    /// that came lately.
     pub(super) fn is_under_way(&self, now: u64) -> bool {
-        let since = self.frames.back().map(|f| f.since);
-        since.is_some_and(|since| now.saturating_sub(since) < UNDER_WAY_MICROS_MAX)
+        let is_new = |f: &Active| now.saturating_sub(f.since) < UNDER_WAY_MICROS_MAX;
+        self.frames.iter().any(|f| is_new(f) || f.work.has_jobs())
     }
 
     /// The requester needs a frame no more; `None`: none of its frames.
