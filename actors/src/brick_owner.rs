@@ -4,9 +4,10 @@
 //! What to do is [`Keeper`]'s decision, in topology; here are its clock, its messages and the bytes
 //! that it knows nothing of.
 
+mod giving;
 mod inputs;
+mod loading;
 mod peer_log;
-mod transfer;
 
 pub use inputs::{
     AskStatus, DataSetStatus, LeaveMesh, MeshStatus, OpenSource, OwnerInput, UseDataSet,
@@ -33,6 +34,7 @@ use brickmesh_topology::{
     membership::Health,
 };
 use bytes::Bytes;
+use giving::Giving;
 use peer_log::PeerLog;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +42,6 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::oneshot;
-use transfer::Giving;
 
 /// See the module.
 #[derive(Debug)]

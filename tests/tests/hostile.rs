@@ -115,7 +115,8 @@ fn use_manifest(manifest: &Manifest) {
     let seen = manifest.grid().bricks().filter(|&b| visible.any(b));
     assert!(seen.count() <= manifest.grid().brick_count() as usize);
     assert!(manifest.largest_brick_bytes() > 0);
-    Camera::whole(manifest.volume()).view(64, 48).unwrap();
+    let whole = Camera::whole(manifest.volume()).view(64, 48);
+    whole.unwrap_or_else(|e| panic!("{e}: {:?}", manifest.volume()));
 }
 
 /// One of the samples, turned bad, in a folder of its own, and how many bytes it has.

@@ -6,11 +6,10 @@ use brickmesh_actors::{
     messages::{Message, decode},
     requester::FrameError,
 };
-use brickmesh_shaders::{
-    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
-};
+use brickmesh_shaders::{DeviceError, Job, RenderDevice};
 use brickmesh_tests::{
     compare::compare,
+    hooked_device::{IsWanted, hooked},
     mesh::{Mesh, cpu, peer_id},
     reference::Look,
     volumes::{Bricks, waves},
@@ -188,37 +187,17 @@ fn a_step_that_would_take_all_devices_for_itself_is_refused() {
     });
 }
 
-/// A device whose jobs end when they are called off, and not before.
-struct Endless(Box<dyn RenderDevice>, Arc<AtomicUsize>);
-
-impl RenderDevice for Endless {
-    fn info(&self) -> &DeviceInfo {
-        self.0.info()
-    }
-
-    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
-        self.0.load_brick(key, voxels)
-    }
-
-    fn unload_brick(&mut self, key: BrickKey) {
-        self.0.unload_brick(key);
-    }
-
-    fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
-        self.0.set_scene(scene)
-    }
-
-    fn render_while(
-        &mut self,
-        _: &Job,
-        is_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<RenderedJob, DeviceError> {
+/// A device whose jobs end when they are called off, which is counted, and not before.
+fn endless(inner: Box<dyn RenderDevice>, called_off: &Arc<AtomicUsize>) -> Box<dyn RenderDevice> {
+    let called_off = Arc::clone(called_off);
+    let render = move |_: &mut dyn RenderDevice, _: &Job, is_wanted: IsWanted<'_>| {
         while is_wanted() {
             thread::sleep(Duration::from_millis(1));
         }
-        self.1.fetch_add(1, Ordering::Relaxed);
+        called_off.fetch_add(1, Ordering::Relaxed);
         Err(DeviceError::CalledOff)
-    }
+    };
+    hooked(inner, render)
 }
 
 #[test]
@@ -229,7 +208,7 @@ fn a_job_that_nobody_waits_for_any_more_is_given_up_in_the_middle() {
     let device = || -> Box<dyn RenderDevice> {
         made.set(made.get() + 1);
         if made.get() == 3 {
-            Box::new(Endless(cpu(), Arc::clone(&called_off)))
+            endless(cpu(), &called_off)
         } else {
             cpu()
         }

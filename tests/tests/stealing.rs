@@ -6,11 +6,10 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_shaders::{
-    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
-};
+use brickmesh_shaders::{Job, RenderDevice};
 use brickmesh_tests::{
     compare::compare,
+    hooked_device::{IsWanted, hooked},
     mesh::{Mesh, cpu},
     scenes::{fields, look},
     volumes::Bricks,
@@ -19,35 +18,14 @@ use brickmesh_topology::{Camera, View};
 use std::{cell::Cell, sync::Arc, thread, time::Duration};
 
 /// A device that takes `delay` longer for each job, as on a machine that does something else.
-struct Slow(Box<dyn RenderDevice>, Duration);
-
-impl RenderDevice for Slow {
-    fn info(&self) -> &DeviceInfo {
-        self.0.info()
-    }
-
-    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
-        self.0.load_brick(key, voxels)
-    }
-
-    fn unload_brick(&mut self, key: BrickKey) {
-        self.0.unload_brick(key);
-    }
-
-    fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
-        self.0.set_scene(scene)
-    }
-
-    fn render_while(
-        &mut self,
-        job: &Job,
-        is_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<RenderedJob, DeviceError> {
-        let mut rendered = self.0.render_while(job, is_wanted)?;
-        thread::sleep(self.1);
-        rendered.elapsed_micros += u64::try_from(self.1.as_micros()).unwrap();
+fn slow(inner: Box<dyn RenderDevice>, delay: Duration) -> Box<dyn RenderDevice> {
+    let render = move |inner: &mut dyn RenderDevice, job: &Job, is_wanted: IsWanted<'_>| {
+        let mut rendered = inner.render_while(job, is_wanted)?;
+        thread::sleep(delay);
+        rendered.elapsed_micros += u64::try_from(delay.as_micros()).unwrap();
         Ok(rendered)
-    }
+    };
+    hooked(inner, render)
 }
 
 /// Four peers with all bricks of this edge; the last one takes longer for each job.
@@ -61,7 +39,7 @@ async fn mesh(brick: u32, delay: Duration) -> (Mesh, View, brickmesh_tests::refe
     let device = || -> Box<dyn RenderDevice> {
         made.set(made.get() + 1);
         if made.get() == 4 {
-            Box::new(Slow(cpu(), delay))
+            slow(cpu(), delay)
         } else {
             cpu()
         }

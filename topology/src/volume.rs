@@ -87,8 +87,11 @@ pub struct VolumeDescription {
 /// Bounds of spacings, and of how far a scale may be from 1: beyond them squares and inverses of
 /// world coordinates and values, which cameras and devices form, are not finite any more.
 const SIZE_BOUNDS: (f64, f64) = (1e-30, 1e30);
-/// Largest coordinate of the origin, and largest offset of values.
-const COORDINATE_MAX: f64 = 1e36;
+/// Largest offset of values.
+const OFFSET_MAX: f64 = 1e36;
+/// Farthest that the origin may be from 0 on each axis, in the smallest spacing: world coordinates tell
+/// places apart there that are a ten-thousandth of a voxel apart.
+const ORIGIN_VOXELS_MAX: f64 = 1e12;
 /// Largest part of a direction: directions are of length 1, but for what a file's writer rounded
 /// or scaled.
 const DIRECTION_MAX: f64 = 1e3;
@@ -171,15 +174,16 @@ impl VolumeDescription {
             };
             if good { Ok(()) } else { Err(wrong) }
         };
-        let coordinate = |x: f64| x.abs() <= COORDINATE_MAX;
-        let bounded = "it must be finite, and not beyond 1e36";
+        let origin_max = ORIGIN_VOXELS_MAX * self.min_spacing();
+        let near = "it must be finite, and not farther from 0 than 1e12 of the smallest spacing";
         for found in self.origin {
-            number("origin", found, coordinate(found), bounded)?;
+            number("origin", found, found.abs() <= origin_max, near)?;
         }
         let (scale, offset) = (self.value_scale, self.value_offset);
         let scales = "it must be finite and not 0: 1e-30 to 1e30, either sign";
         number("value_scale", scale, sizes.contains(&scale.abs()), scales)?;
-        number("value_offset", offset, coordinate(offset), bounded)
+        let bounded = "it must be finite, and not beyond 1e36";
+        number("value_offset", offset, offset.abs() <= OFFSET_MAX, bounded)
     }
 
     fn direction_matrix(&self) -> DMat3 {
@@ -295,6 +299,7 @@ mod tests {
         assert!(error(|v| v.spacing = [1e200; 3]).contains("spacing"));
         assert!(error(|v| v.spacing[1] = 1e-310).contains("spacing"));
         assert!(error(|v| v.origin[2] = 1e300).contains("origin is"));
+        assert!(error(|v| v.origin[2] = -1e13).contains("smallest spacing"));
         assert!(error(|v| v.value_scale = -1e300).contains("value_scale"));
         assert!(error(|v| v.value_offset = f64::NAN).contains("value_offset"));
     }

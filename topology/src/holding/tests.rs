@@ -17,6 +17,15 @@ fn holding(n: usize, room: u32) -> Holding {
     Holding::new(peer(n), grid(), 2, room, Digest::of(b"data"))
 }
 
+/// What one who holds every brick says.
+fn of_one_with_all() -> Announcement {
+    Announcement {
+        held: BrickSet::all(64),
+        pledged: BrickSet::all(64),
+        ..Announcement::expected(64, 64)
+    }
+}
+
 /// Peers that hear each other's announcements and get bricks at once.
 struct Mesh {
     peers: Vec<Holding>,
@@ -147,11 +156,7 @@ fn held_by_source(mesh: &Mesh, lost: usize) -> usize {
 #[test]
 fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     let mut a = holding(0, 64);
-    let all = Announcement {
-        held: BrickSet::all(64),
-        pledged: BrickSet::all(64),
-        ..Announcement::expected(64, 64)
-    };
+    let all = of_one_with_all();
     for n in 1..3 {
         assert!(a.heard(&peer(n), all.clone(), 0));
     }
@@ -201,10 +206,8 @@ fn a_fetch_tells_how_long_it_took() {
 fn what_comes_late_is_taken_and_what_does_not_come_keeps_nothing_else_waiting() {
     let mut a = holding(0, 64);
     let all = Announcement {
-        held: BrickSet::all(64),
-        pledged: BrickSet::all(64),
         in_use: true,
-        ..Announcement::expected(64, 64)
+        ..of_one_with_all()
     };
     assert!(a.heard(&peer(1), all, 0));
     assert!(a.keep_up(0));
@@ -374,10 +377,8 @@ fn the_most_copies_that_anybody_wants_are_made() {
 fn a_suspect_is_asked_for_what_nobody_else_has_alone() {
     let mut a = holding(0, 64);
     let all = Announcement {
-        held: BrickSet::all(64),
-        pledged: BrickSet::all(64),
         in_use: true,
-        ..Announcement::expected(64, 64)
+        ..of_one_with_all()
     };
     for n in 1..3 {
         assert!(a.heard(&peer(n), all.clone(), 0));
@@ -420,11 +421,7 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
 #[test]
 fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
     let mut a = holding(0, 64);
-    let all = Announcement {
-        held: BrickSet::all(64),
-        pledged: BrickSet::all(64),
-        ..Announcement::expected(64, 64)
-    };
+    let all = of_one_with_all();
     for n in 1..4 {
         assert!(a.heard(&peer(n), all.clone(), 0));
     }

@@ -1,22 +1,17 @@
-//! Bricks on their way: from the source or a peer into device memory, and to peers that ask.
+//! Bricks for others: one at a time to each, and while frames are under way one at a time to all.
+//!
+//! Invariant: whoever does not take what it asked for keeps nobody else from theirs for long.
 
 use super::BrickOwner;
 use crate::{
     budget::{Budget, Room},
     bus::Lane,
     messages::Message,
-    raycaster::{LoadBrick, UnloadBrick},
 };
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
-use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError};
-use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, PeerId,
-    keeper::{KeeperInput, KeeperMessage, LoadResult},
-};
-use bytes::Bytes;
+use brickmesh_topology::{BrickIndex, Digest, PeerId, keeper::KeeperMessage};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
@@ -112,116 +107,7 @@ impl Turn {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum LoadError {
-    #[error("{0}")]
-    Damaged(String),
-    #[error("{0}")]
-    Device(DeviceError),
-}
-
 impl BrickOwner {
-    /// Checks a brick's bytes, or reads them from the source, and loads them.
-    pub(super) fn load(
-        &self,
-        data_set: Digest,
-        brick: BrickIndex,
-        bytes: Option<Bytes>,
-        ctx: &mut Context<Self>,
-    ) {
-        let Some(manifest) = self.keeper.manifest(data_set).map(Arc::clone) else {
-            return;
-        };
-        let source = self.sources.get(&data_set).cloned();
-        let raycaster = self.raycaster.clone();
-        let work = async move {
-            let checked = tokio::task::spawn_blocking(move || {
-                let bytes = match (bytes, source) {
-                    (Some(bytes), _) => bytes,
-                    (None, Some(source)) => source
-                        .read(brick)
-                        .map_err(|e| LoadError::Damaged(e.to_string()))?,
-                    (None, None) => {
-                        return Err(LoadError::Damaged("there is no source".to_owned()));
-                    }
-                };
-                check(&manifest, brick, bytes)
-            });
-            let voxels = checked
-                .await
-                .map_err(|e| LoadError::Damaged(e.to_string()))??;
-            let copy = voxels.bytes().clone();
-            let load = LoadBrick {
-                key: BrickKey { data_set, brick },
-                voxels,
-            };
-            match raycaster.send(load).await {
-                Ok(Ok(generation)) => Ok((copy, generation)),
-                Ok(Err(error)) => Err(LoadError::Device(error)),
-                Err(_) => Err(LoadError::Damaged(
-                    "the device's thread has ended".to_owned(),
-                )),
-            }
-        };
-        ctx.spawn(work.into_actor(self).map(move |result, owner, ctx| {
-            owner.loaded(data_set, brick, result, ctx);
-        }));
-    }
-
-    fn loaded(
-        &mut self,
-        data_set: Digest,
-        brick: BrickIndex,
-        result: Result<(Bytes, u64), LoadError>,
-        ctx: &mut Context<Self>,
-    ) {
-        let result = match result {
-            // On a device that was lost since.
-            Ok((_, generation)) if generation < self.device_generation => LoadResult::Failed,
-            Ok((copy, _)) => {
-                self.keep(data_set, brick, copy);
-                LoadResult::Done
-            }
-            Err(LoadError::Device(error @ DeviceError::OutOfMemory { .. })) => {
-                tracing::warn!(brick = brick.0, %error, "this peer holds less than its share");
-                LoadResult::NoRoom
-            }
-            Err(LoadError::Device(error @ DeviceError::Unavailable { .. })) => {
-                tracing::debug!(brick = brick.0, %error, "a brick waits for a device");
-                LoadResult::Failed
-            }
-            Err(error) => {
-                tracing::warn!(brick = brick.0, %error, "a brick was not loaded; it is tried again");
-                LoadResult::Failed
-            }
-        };
-        self.step(KeeperInput::Loaded(data_set, brick, result), None, ctx);
-    }
-
-    /// Keeps the host copy of a brick, or lets go of it.
-    fn keep(&mut self, data_set: Digest, brick: BrickIndex, copy: Bytes) {
-        let is_open = self.keeper.manifest(data_set).is_some();
-        match self.sources.get(&data_set) {
-            // Nobody else will ask: what the device has need not be kept twice.
-            Some(source) if !self.keep_copies => source.release(brick),
-            None if self.keep_copies && is_open => {
-                self.copies.insert((data_set, brick), copy);
-            }
-            _ => {}
-        }
-    }
-
-    /// Frees the memory of a brick.
-    pub(super) fn unload(&self, data_set: Digest, brick: BrickIndex) {
-        let key = BrickKey { data_set, brick };
-        if self.raycaster.try_send(UnloadBrick { key }).is_err() {
-            tracing::warn!(
-                brick = brick.0,
-                "a brick stays in device memory: the device is busy"
-            );
-        }
-    }
-
     /// Gives a brick to a peer that asked for it.
     pub(super) fn give(
         &mut self,
@@ -323,23 +209,6 @@ async fn send_in_turn(
         tracing::debug!("a brick takes long to be written");
     }
     Some((alone, start.elapsed()))
-}
-
-/// Checks a brick against its manifest.
-fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, LoadError> {
-    let (expected, found) = (manifest.brick_digest(brick), Digest::of(&bytes));
-    if expected != found {
-        let why = format!(
-            "its digest is {}, expected {}",
-            found.short(),
-            expected.short()
-        );
-        return Err(LoadError::Damaged(why));
-    }
-    let grid = manifest.grid();
-    let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
-    BrickVoxels::new(owned, stored, manifest.volume().voxel, bytes)
-        .map_err(|e| LoadError::Damaged(e.to_string()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,49 @@
+//! A device whose rendering a test takes into its own hands.
+
+use brickmesh_shaders::{
+    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
+};
+
+/// Whether a picture is wanted still.
+pub type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// A device that does as `render` says in place of rendering on `inner`.
+pub fn hooked<F>(inner: Box<dyn RenderDevice>, render: F) -> Box<dyn RenderDevice>
+where
+    F: FnMut(&mut dyn RenderDevice, &Job, IsWanted<'_>) -> Result<RenderedJob, DeviceError>
+        + Send
+        + 'static,
+{
+    Box::new(HookedDevice(inner, render))
+}
+
+struct HookedDevice<F>(Box<dyn RenderDevice>, F);
+
+impl<F> RenderDevice for HookedDevice<F>
+where
+    F: FnMut(&mut dyn RenderDevice, &Job, IsWanted<'_>) -> Result<RenderedJob, DeviceError> + Send,
+{
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+        self.0.load_brick(key, voxels)
+    }
+
+    fn unload_brick(&mut self, key: BrickKey) {
+        self.0.unload_brick(key);
+    }
+
+    fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
+        self.0.set_scene(scene)
+    }
+
+    fn render_while(
+        &mut self,
+        job: &Job,
+        is_wanted: IsWanted<'_>,
+    ) -> Result<RenderedJob, DeviceError> {
+        (self.1)(&mut *self.0, job, is_wanted)
+    }
+}
