@@ -318,9 +318,10 @@ impl Handler<SchedulerInput> for Scheduler {
             }
             SchedulerInput::Said(from, Message::Frame(request)) => self.start(&from, &request),
             SchedulerInput::Said(from, Message::Cancel { frame, is_over }) => {
-                self.queue.drop_frames(|key| *key == (from.clone(), frame));
                 if is_over {
                     self.queue.over(&from, Some(frame.number));
+                } else {
+                    self.queue.drop_frames(|key| *key == (from.clone(), frame));
                 }
                 self.forget(from, Some(frame));
             }

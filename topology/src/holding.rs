@@ -568,8 +568,7 @@ impl Holding {
         unfreed: usize,
     ) -> Option<u64> {
         let is_wanted = self.own.pledged.contains(brick) && !self.own.held.contains(brick);
-        let is_open = self.fetches.is_open(brick);
-        let has_place = !is_open || self.has_room(unfreed);
+        let has_place = self.fetches.is_on_its_way(brick) || self.has_room(unfreed);
         (self.fetches).arrived(brick, peer, now, is_wanted && has_place)
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Giving {
 }
 
 /// The bricks that one peer waits for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Requests {
     waiting: Budget,
     now: Budget,
@@ -79,14 +79,14 @@ impl Giving {
         })
     }
 
-    /// Whether a peer waits for this brick already; from now on it does.
-    fn is_waited_for(&mut self, to: &PeerId, brick: (Digest, BrickIndex)) -> bool {
+    /// From now on a peer waits for this brick. Returns whether that is news.
+    fn begin_wait(&mut self, to: &PeerId, brick: (Digest, BrickIndex)) -> bool {
         let requests = self.peers.get_mut(to);
-        requests.is_some_and(|r| !r.bricks.insert(brick))
+        requests.is_some_and(|r| r.bricks.insert(brick))
     }
 
-    /// A brick is on its way. Returns whether that peer can be reached still.
-    fn gave(&mut self, to: &PeerId, brick: (Digest, BrickIndex)) -> bool {
+    /// A peer waits for this brick no more. Returns whether it can be reached still.
+    fn end_wait(&mut self, to: &PeerId, brick: (Digest, BrickIndex)) -> bool {
         let requests = self.peers.get_mut(to);
         requests.map(|r| r.bricks.remove(&brick)).is_some()
     }
@@ -138,7 +138,7 @@ impl BrickOwner {
             );
             return;
         };
-        if self.giving.is_waited_for(&to, (data_set, brick)) {
+        if !self.giving.begin_wait(&to, (data_set, brick)) {
             // It asked again, having waited for long.
             return;
         }
@@ -170,7 +170,7 @@ impl BrickOwner {
                 .into_actor(owner)
                 .then(move |sent, owner, _| {
                     drop(came);
-                    let is_there = owner.giving.gave(&to, (data_set, brick));
+                    let is_there = owner.giving.end_wait(&to, (data_set, brick));
                     let sent = sent.filter(|_| is_there);
                     let pause = sent.as_ref().map_or(0, |(_, took)| {
                         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -244,12 +244,12 @@ mod tests {
         let brick = (Digest::of(b"data"), BrickIndex(1));
         let turns = [&a, &b].map(|peer| giving.queue(peer, 10));
         assert!(turns.iter().all(Option::is_some));
-        assert!(!giving.is_waited_for(&a, brick));
-        assert!(giving.is_waited_for(&a, brick) && !giving.is_waited_for(&b, brick));
-        assert!(giving.gave(&a, brick));
-        assert!(!giving.is_waited_for(&a, brick), "it may ask again");
+        assert!(giving.begin_wait(&a, brick));
+        assert!(!giving.begin_wait(&a, brick) && giving.begin_wait(&b, brick));
+        assert!(giving.end_wait(&a, brick));
+        assert!(giving.begin_wait(&a, brick), "it may ask again");
         giving.forget(&b);
-        assert!(!giving.gave(&b, brick), "it is gone");
+        assert!(!giving.end_wait(&b, brick), "it is gone");
     }
 
     #[test]

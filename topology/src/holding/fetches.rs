@@ -52,6 +52,12 @@ impl Fetches {
         self.fetches.len() - self.fetches.values().filter(paused).count()
     }
 
+    /// Whether a brick is among those that [`Self::count`] counts.
+    pub(super) fn is_on_its_way(&self, brick: BrickIndex) -> bool {
+        let fetch = self.fetches.get(&brick);
+        fetch.is_some_and(|f| !matches!(f, Fetch::Paused { .. }))
+    }
+
     /// Whether a brick is neither on its way nor to wait before it is asked for again.
     pub(super) fn is_open(&self, brick: BrickIndex) -> bool {
         !self.fetches.contains_key(&brick)

@@ -122,7 +122,7 @@ pub enum KeeperInput {
     Brick(PeerId, Digest, BrickIndex),
     /// A request for a brick could not be sent.
     NotAsked(Digest, BrickIndex),
-    /// This peer was asked for its part of a frame: bricks are to keep out of its way.
+    /// This peer was asked for its part of a frame, or is at one still: bricks are to keep out of its way.
     Rendering,
     /// A roster names this speed for this peer, millionths.
     Speed(u64),

@@ -338,9 +338,10 @@ impl Keeper {
     pub(super) fn free_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
         let now = self.now;
         let due: Vec<_> = self.dropping.extract_if(.., |d| d.0 <= now).collect();
-        if !due.is_empty() {
-            let sets = self.sets.values_mut();
-            sets.for_each(|s| s.holding.memory_was_freed());
+        for (data_set, set) in &mut self.sets {
+            if due.iter().any(|(_, of, _)| of != data_set) {
+                set.holding.memory_was_freed();
+            }
         }
         for (_, data_set, brick) in due {
             let set = self.sets.get(&data_set);
