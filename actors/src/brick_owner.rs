@@ -28,9 +28,7 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, Response
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     holding::{Announcement, Holding, Origin},
-    keeper::{
-        Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS, UNDER_WAY_MICROS_MAX,
-    },
+    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
     membership::Health,
 };
 use bytes::Bytes;
@@ -192,8 +190,7 @@ impl BrickOwner {
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
-        let most = Duration::from_micros(UNDER_WAY_MICROS_MAX);
-        if self.queue.is_under_way(most) {
+        if self.queue.is_under_way() {
             self.step(KeeperInput::Rendering, None, ctx);
         }
         self.step(KeeperInput::Tick, None, ctx);

@@ -2,7 +2,8 @@
 //! and the raycaster, which takes their jobs, oldest frame first; and what was rendered of them, which
 //! outlives an attempt.
 //!
-//! It decides nothing: what is rendered where is [`Work`]'s, in topology.
+//! It decides nothing: which frames are taken is in `frames_under_way` of topology, what is rendered
+//! where in [`Work`].
 
 use crate::{
     bus::Lane,
@@ -14,6 +15,7 @@ use brickmesh_shaders::Scene;
 use brickmesh_topology::{
     PeerId,
     frame_plan::FramePlan,
+    frames_under_way::{self, Place},
     stealing::{StealOutput, Work},
 };
 use std::{
@@ -22,14 +24,8 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
-
-/// Frames of one requester that are under way at a time: it asks for a few, and calls off others before
-/// it asks for more. Beyond these its own oldest is dropped.
-const FRAMES_OF_ONE_MAX: usize = 8;
-/// Frames that are under way at a time, of all requesters; no further one is taken.
-const FRAMES_MAX: usize = 64;
 
 /// Names a frame: who asked, and which of its frames.
 pub type FrameKey = (PeerId, FrameId);
@@ -121,32 +117,6 @@ impl ActiveFrame {
     }
 }
 
-/// Where a further frame goes.
-#[derive(Debug, PartialEq, Eq)]
-enum Place {
-    Free,
-    /// Of the frame at this place.
-    InsteadOf(usize),
-    None,
-}
-
-/// The place of a further frame of `requester` beside those of `requesters`, oldest first.
-fn place<'a>(requesters: impl Iterator<Item = &'a PeerId>, requester: &PeerId) -> Place {
-    let (mut all, mut own, mut oldest) = (0, 0, None);
-    for (at, other) in requesters.enumerate() {
-        all += 1;
-        if other == requester {
-            own += 1;
-            oldest.get_or_insert(at);
-        }
-    }
-    match oldest {
-        Some(oldest) if own >= FRAMES_OF_ONE_MAX => Place::InsteadOf(oldest),
-        _ if all >= FRAMES_MAX => Place::None,
-        _ => Place::Free,
-    }
-}
-
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct RenderQueue {
@@ -171,7 +141,8 @@ impl RenderQueue {
     #[must_use]
     pub fn push(&self, frame: Arc<ActiveFrame>) -> Option<FrameKey> {
         let mut frames = self.frames();
-        let dropped = match place(frames.iter().map(|f| &f.key.0), &frame.key.0) {
+        let requesters = frames.iter().map(|f| &f.key.0);
+        let dropped = match frames_under_way::place(requesters, &frame.key.0) {
             Place::Free => None,
             Place::InsteadOf(oldest) => frames.remove(oldest).map(|f| {
                 f.drop_jobs();
@@ -183,13 +154,14 @@ impl RenderQueue {
         dropped
     }
 
-    /// Whether there is a frame that nobody has called off yet: one with jobs to render here, or one
-    /// that came less than so long ago.
+    /// Whether there is a frame under way.
     #[must_use]
-    pub fn is_under_way(&self, most: Duration) -> bool {
-        let frames = self.frames();
-        let is_new = |f: &ActiveFrame| f.since.elapsed() < most;
-        frames.iter().any(|f| is_new(f) || f.work().has_jobs())
+    pub fn is_under_way(&self) -> bool {
+        let is_one = |f: &Arc<ActiveFrame>| {
+            let age = u64::try_from(f.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+            frames_under_way::is_under_way(age, f.work().has_jobs())
+        };
+        self.frames().iter().any(is_one)
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<ActiveFrame>>> {
@@ -242,29 +214,5 @@ impl RenderQueue {
     #[must_use]
     pub fn oldest_with_jobs(&self) -> Option<Arc<ActiveFrame>> {
         self.frames().iter().find(|f| f.work().has_jobs()).cloned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_asks_for_too_many_frames_loses_its_own() {
-        let (flood, other) = (PeerId::new("flood"), PeerId::new("other"));
-        let mut requesters = vec![&other];
-        for _ in 0..FRAMES_OF_ONE_MAX {
-            assert_eq!(place(requesters.iter().copied(), &flood), Place::Free);
-            requesters.push(&flood);
-        }
-        assert_eq!(
-            place(requesters.iter().copied(), &flood),
-            Place::InsteadOf(1)
-        );
-        assert_eq!(place(requesters.iter().copied(), &other), Place::Free);
-        let many: Vec<PeerId> = (0..FRAMES_MAX)
-            .map(|n| PeerId::new(&format!("peer-{n}")))
-            .collect();
-        assert_eq!(place(many.iter(), &other), Place::None);
     }
 }

@@ -3,12 +3,15 @@
 //!
 //! A pure state machine; times are microseconds of any clock that goes on. What the peer should hold
 //! follows from everybody's announcements (`upkeep`); what is scheduled is only what is announced
-//! to be held. What is on its way is in `fetches`.
+//! to be held. When it works out anew what that is, is in `pledging`, what it drops in `drops`, and what
+//! is on its way in `fetches`.
 //!
 //! Invariants: bricks on their way come only as far as there is room beside those held. A brick that
 //! the peer should not hold any more stays until others hold enough copies.
 
+mod drops;
 mod fetches;
+mod pledging;
 
 use crate::{
     brick_grid::{BrickGrid, BrickIndex},
@@ -19,28 +22,17 @@ use crate::{
     roster::RosterEntry,
     schedule::SPEED_ONE,
     seeded::mixed,
-    upkeep::{FirstPlacement, Member, Safety, name_hash, next_pledge},
+    upkeep::{FirstPlacement, Safety, name_hash},
 };
 use fetches::Fetches;
 use serde::{Deserialize, Serialize};
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-/// A newcomer takes its share once it has met nobody new for so long: before, it would think that
-/// more of it is its to take.
-const MEETING_MICROS: u64 = 2_000_000;
-/// How long a peer waits at least for others to pledge what is theirs to take, before it takes it
-/// itself.
-const WANTING_MICROS: u64 = 10_000_000;
 /// Most copies of a brick that anybody can want.
 pub const REDUNDANCY_MAX: u32 = 64;
-/// How long a brick that is not pledged any more is held yet: longer than a peer stays in the mesh
-/// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
-/// holding it has said so after this peer decided, and two that decide at once hear of each other.
-const UNPLEDGED_MICROS: u64 = 10_000_000;
 
 /// What a peer says of a data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -336,79 +328,6 @@ impl Holding {
         self.suspects.remove(peer);
     }
 
-    /// Works out anew what this peer should hold. Returns whether that changed. Of what nobody
-    /// needs nothing is taken up, but from one who leaves, or by those that hold some of it.
-    pub fn keep_up(&mut self, now: u64) -> bool {
-        let wanted = self.is_in_use() || self.others.values().any(|a| a.leaving);
-        if !wanted && self.own.pledged.is_empty() {
-            return false;
-        }
-        let settled = self.settle();
-        if self.is_meeting(now) {
-            return settled;
-        }
-        let is_patient = self
-            .wanting_since
-            .is_none_or(|since| now.saturating_sub(since) < self.patience());
-        if !std::mem::take(&mut self.outdated) && is_patient {
-            return settled;
-        }
-        // Who would have to take a copy, and does not.
-        let takes_none = |a: &Announcement| !is_patient || !wanted && a.pledged.is_empty();
-        let room = |a: &Announcement| {
-            if takes_none(a) {
-                a.room.min(a.pledged.len())
-            } else {
-                a.room
-            }
-        };
-        let mut all: Vec<(&PeerId, &Announcement)> = announced(&self.others).collect();
-        let me = all.partition_point(|(p, _)| **p < self.local);
-        all.insert(me, (&self.local, &self.own));
-        let members: Vec<Member<'_>> = all
-            .iter()
-            .map(|&(peer, a)| Member {
-                peer,
-                room: if *peer == self.local { a.room } else { room(a) },
-                pledged: &a.pledged,
-                held: &a.held,
-                leaving: a.leaving,
-            })
-            .collect();
-        let next = next_pledge(&mut self.first, &members, me, self.redundancy, self.pressed);
-        let changed = next != self.own.pledged;
-        self.own.pledged = next;
-        self.wanting_since = self.is_wanting().then_some(now);
-        self.settle() | settled | changed
-    }
-
-    /// This peer comes into a mesh that has the data set: it gets to know it first.
-    pub fn comes_late(&mut self, now: u64) {
-        self.met_at = Some(now);
-    }
-
-    fn is_meeting(&self, now: u64) -> bool {
-        let met_lately = |at| now.saturating_sub(at) < MEETING_MICROS;
-        self.own.pledged.is_empty() && self.met_at.is_some_and(met_lately)
-    }
-
-    /// How long a peer waits for others to pledge what it thinks is theirs before it takes it
-    /// itself: each peer another time, so that not all do.
-    fn patience(&self) -> u64 {
-        WANTING_MICROS + self.local_hash % WANTING_MICROS
-    }
-
-    /// Whether there is a brick with fewer pledges than wanted, and somebody claims to have room.
-    fn is_wanting(&self) -> bool {
-        let staying = || self.of_others().chain([&self.own]).filter(|a| !a.leaving);
-        let has_room = |a: &Announcement| a.pledged.len() < a.room;
-        if !self.of_others().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
-            return false;
-        }
-        let pledged = staying().map(|a| &a.pledged);
-        Safety::of(self.grid.brick_count(), pledged, self.redundancy).endangered > 0
-    }
-
     /// Looks whether all is held that is pledged and that anybody could give. Returns whether that
     /// is news.
     fn settle(&mut self) -> bool {
@@ -428,49 +347,6 @@ impl Holding {
         let holds = |a: &&Announcement| !a.leaving && a.held.contains(brick);
         let holders = self.of_others().filter(holds).count();
         u32::try_from(holders).unwrap_or(u32::MAX)
-    }
-
-    /// The bricks that may be dropped now: not pledged any more for some time, and held by as many
-    /// others who will go on holding them as there should be, at least one. Where pledged bricks
-    /// wait for the room that they take, one other is enough: full peers that wait for each other to
-    /// take over what they give up would wait for ever.
-    #[must_use]
-    pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
-        let own = &self.own;
-        let is_spare = |b: &BrickIndex| own.held.contains(*b) && !own.pledged.contains(*b);
-        self.unpledged.retain(|b, _| is_spare(b));
-        for brick in own.held.iter().filter(is_spare) {
-            self.unpledged.entry(brick).or_insert(now);
-        }
-        let due = self.unpledged.iter();
-        let due = due.filter(|(_, since)| now.saturating_sub(**since) >= UNPLEDGED_MICROS);
-        let (enough, mut scarce): (Vec<_>, Vec<_>) = due
-            .map(|(&b, _)| (self.kept_elsewhere(b), b))
-            .partition(|((holding, wanted), _)| holding >= wanted);
-        scarce.retain(|((holding, _), _)| *holding > 0);
-        scarce.sort_by_key(|&((holding, _), b)| (Reverse(holding), b));
-        scarce.truncate(self.lacking_room().saturating_sub(enough.len()));
-        enough.into_iter().chain(scarce).map(|(_, b)| b).collect()
-    }
-
-    /// How many others hold a brick and will go on holding it, and how many should, at least one. One
-    /// who is silent may be dead.
-    fn kept_elsewhere(&self, brick: BrickIndex) -> (usize, usize) {
-        let stay = announced(&self.others).filter(|(_, a)| !a.leaving);
-        let pledging: Vec<_> = stay.filter(|(_, a)| a.pledged.contains(brick)).collect();
-        let holds = |(p, a): &&(&PeerId, &Announcement)| {
-            a.held.contains(brick) && !self.suspects.contains(*p)
-        };
-        let holding = pledging.iter().filter(holds).count();
-        let wanted = pledging.len().min(self.redundancy as usize).max(1);
-        (holding, wanted)
-    }
-
-    /// Bricks that are pledged, could be had, and do not fit beside those that are held.
-    fn lacking_room(&self) -> usize {
-        let lacks = |b: &BrickIndex| !self.own.held.contains(*b) && self.can_be_had(*b);
-        let wanted = self.own.pledged.iter().filter(lacks).count();
-        (self.own.held.len() as usize + wanted).saturating_sub(self.own.room as usize)
     }
 
     /// A brick is not held any more: it was dropped, or its memory was lost.

@@ -17,7 +17,6 @@ mod sets;
 pub use messages::{
     FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Vitals,
 };
-pub use pace::UNDER_WAY_MICROS_MAX;
 
 use crate::{
     brick_grid::BrickIndex,

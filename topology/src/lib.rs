@@ -19,6 +19,7 @@ pub mod digest;
 pub mod footprint;
 pub mod frame_plan;
 pub mod frame_tracker;
+pub mod frames_under_way;
 pub mod holding;
 pub mod inquiry;
 pub mod job_tree;

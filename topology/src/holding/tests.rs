@@ -1,5 +1,7 @@
 use super::{
+    drops::UNPLEDGED_MICROS,
     fetches::{FETCH_MICROS, REFUSED_MICROS},
+    pledging::{MEETING_MICROS, WANTING_MICROS},
     *,
 };
 

@@ -6,9 +6,6 @@ pub(super) const FETCHES_MAX: usize = 8;
 /// While frames are rendered, a brick that was fetched or given is followed by a pause of so many
 /// times its own time: a quarter of the link at most is taken from the frames, whatever its rate.
 const PAUSE_TIMES: u64 = 3;
-/// A frame that was asked for and not called off, and has no jobs left, counts as under way for so long,
-/// in microseconds: that it is over may not have been heard.
-pub const UNDER_WAY_MICROS_MAX: u64 = 10_000_000;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use brickmesh_topology::{
     brick_set::BrickSet,
     cost_table::CostTable,
     frame_plan::{Earlier, PlannedJob},
-    keeper::UNDER_WAY_MICROS_MAX,
+    frames_under_way::{self, Place},
     roster::Roster,
     schedule::SPEED_ONE,
     stealing::{StealMessage, StealOutput, Work},
@@ -26,8 +26,6 @@ use std::{
 
 /// Rosters and cost tables that are kept under their names.
 const INPUTS_MAX: usize = 64;
-/// Frames of one requester under way at a time; its oldest is dropped.
-const FRAMES_OF_ONE_MAX: usize = 8;
 /// Frames of which pixels are kept.
 const KEPT_FRAMES_MAX: usize = 32;
 /// Frames that are remembered, so that one asked for twice is begun once.
@@ -158,12 +156,15 @@ impl Rendering {
         };
         compositing.expect(env, self.me, key, &planned);
         if let Some(index) = planned.plan.index_of(env.name(self.me)) {
-            let of_it = |f: &Active| f.key.0 == requester;
-            if self.frames.iter().filter(|f| of_it(f)).count() >= FRAMES_OF_ONE_MAX
-                && let Some(oldest) = self.frames.iter().position(of_it)
-                && let Some(dropped) = self.frames.remove(oldest)
-            {
-                env.send(self.me, requester, Note::FrameFailed(dropped.key.1));
+            let requesters = self.frames.iter().map(|f| f.key.0);
+            match frames_under_way::place(requesters, requester) {
+                Place::Free => {}
+                Place::InsteadOf(oldest) => {
+                    if let Some(dropped) = self.frames.remove(oldest) {
+                        env.send(self.me, requester, Note::FrameFailed(dropped.key.1));
+                    }
+                }
+                Place::None => return env.send(self.me, requester, Note::FrameFailed(frame)),
             }
             self.frames.push_back(Active {
                 key,
@@ -178,11 +179,12 @@ impl Rendering {
         }
     }
 
-    /// Whether there is a frame that nobody has called off yet: one with jobs to render here, or one
-    /// that came lately.
+    /// Whether there is a frame under way.
     pub(super) fn is_under_way(&self, now: u64) -> bool {
-        let is_new = |f: &Active| now.saturating_sub(f.since) < UNDER_WAY_MICROS_MAX;
-        self.frames.iter().any(|f| is_new(f) || f.work.has_jobs())
+        let is_one = |f: &Active| {
+            frames_under_way::is_under_way(now.saturating_sub(f.since), f.work.has_jobs())
+        };
+        self.frames.iter().any(is_one)
     }
 
     /// The requester needs a frame no more; `None`: none of its frames.
