@@ -20,6 +20,10 @@ use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// Smallest sample distance that is rendered, in voxels: a smaller one shows no more and takes every
+/// peer for itself.
+pub const STEP_VOXELS_MIN: f64 = 1e-3;
+
 /// Asks for a frame. Sent to every peer of the roster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrameRequest {

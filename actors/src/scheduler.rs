@@ -6,7 +6,7 @@ use crate::{
     budget::Budget,
     bus::Lane,
     compositor::{Compositor, ExpectFrame, ForgetFrames},
-    messages::{FrameId, FrameRequest, Message, StealNote},
+    messages::{FrameId, FrameRequest, Message, STEP_VOXELS_MIN, StealNote},
     outbox::Outbox,
     raycaster::{Raycaster, WakeUp},
     render_queue::{ActiveFrame, RenderQueue},
@@ -35,9 +35,6 @@ const INPUTS_MAX: usize = 64;
 /// Frames that may be on their way to the compositor: it falls behind when it waits for a slow
 /// requester, and each has a plan.
 const EXPECTED_MAX: u32 = 64;
-/// Smallest sample distance, in voxels: as on the command line. A smaller one shows no more and takes
-/// this peer for itself.
-const STEP_MIN: f64 = 1e-3;
 /// How long a thief waits for an answer before it asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -237,7 +234,7 @@ fn plan(
     request.view.validate().map_err(|e| e.to_string())?;
     request.transfer.validate().map_err(|e| e.to_string())?;
     // A hair less: the requester has multiplied, too.
-    let step_min = STEP_MIN * manifest.volume().min_spacing() * (1.0 - 1e-9);
+    let step_min = STEP_VOXELS_MIN * manifest.volume().min_spacing() * (1.0 - 1e-9);
     if !(request.step.is_finite() && request.step >= step_min) {
         return Err(format!(
             "step is {}; it must be a finite number, at least {step_min} for this volume",

@@ -2,6 +2,7 @@
 
 use super::{CameraArg, DeviceChoice, Orbit};
 use crate::network::address;
+use brickmesh_actors::messages::STEP_VOXELS_MIN;
 use std::net::SocketAddr;
 
 pub(super) fn parse_device(text: &str) -> Result<DeviceChoice, String> {
@@ -116,10 +117,10 @@ pub(super) fn parse_milliseconds(text: &str) -> Result<f64, String> {
 
 pub(super) fn parse_step(text: &str) -> Result<f64, String> {
     let [step] = numbers::<1>(text)?;
-    if (1e-3..=1e3).contains(&step) {
+    if (STEP_VOXELS_MIN..=1e3).contains(&step) {
         Ok(step)
     } else {
-        Err("it must be 0.001 to 1000".to_owned())
+        Err(format!("it must be {STEP_VOXELS_MIN} to 1000"))
     }
 }
 

@@ -228,6 +228,26 @@ fn what_comes_late_is_taken_and_what_does_not_come_keeps_nothing_else_waiting() 
 }
 
 #[test]
+fn what_comes_late_and_waits_to_be_asked_for_again_has_no_place_of_its_own() {
+    let mut a = holding(0, 2);
+    let all = Announcement {
+        in_use: true,
+        ..of_one_with_all()
+    };
+    assert!(a.heard(&peer(1), all, 0));
+    assert!(a.keep_up(0));
+    let [(held, _), (late, _)] = [a.next_fetch(0, 0).unwrap(), a.next_fetch(0, 0).unwrap()];
+    assert!(a.arrived(held, &peer(1), 0, 0).is_some());
+    a.loaded(held, 0);
+    a.expire(FETCH_MICROS);
+    assert_eq!(a.next_fetch(FETCH_MICROS, 0).unwrap().0, late);
+    a.failed(late, FETCH_MICROS);
+    let come = |mut a: Holding, unfreed| a.arrived(late, &peer(1), FETCH_MICROS, unfreed);
+    assert_eq!(come(a.clone(), 0), Some(0));
+    assert_eq!(come(a, 1), None, "a brick that was dropped takes its place");
+}
+
+#[test]
 fn a_device_that_is_full_holds_less_and_says_so() {
     let mut a = holding(0, 64);
     a.has_source();

@@ -416,6 +416,13 @@ fn a_brick_that_does_not_fit_or_is_damaged_is_not_announced() {
     let held = mesh.holding(0, data.digest()).announcement().clone();
     assert_eq!(held.held.iter().collect::<Vec<_>>(), loads[..1]);
     assert_eq!(held.room, 1, "the device is full");
+    // It is tried again once another data set has given memory back.
+    for (of, room) in [(data.digest(), 1), (manifest(2).digest(), 27)] {
+        let keeper = mesh.keepers[0].as_mut().unwrap();
+        keeper.dropping.push((1, of, loads[2]));
+        mesh.run(SECOND);
+        assert_eq!(mesh.holding(0, data.digest()).announcement().room, room);
+    }
 }
 
 #[test]
