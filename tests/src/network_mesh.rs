@@ -349,7 +349,7 @@ impl Scene {
     /// Where it did not come.
     ///
     /// # Panics
-    /// Where the member has ended.
+    /// Where the member has ended, or the frame does not.
     pub async fn frame(&self, of: &Member, n: u32) -> Result<Frame, FrameError> {
         let ask = AskFrame {
             data_set: self.data_set(),
@@ -359,7 +359,8 @@ impl Scene {
             shade: self.look.shade,
             rules: PlanRules::default(),
         };
-        let frame = of.peer.requester.send(ask).await;
+        let frame = tokio::time::timeout(SETTLE, of.peer.requester.send(ask)).await;
+        let frame = frame.unwrap_or_else(|_| panic!("frame {n} has not ended after {SETTLE:?}"));
         frame.expect("the member lives")
     }
 
