@@ -69,6 +69,11 @@ impl ActiveFrame {
         while work.next_job().is_some() {}
     }
 
+    fn is_under_way(&self) -> bool {
+        let age = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        frames_under_way::is_under_way(age, self.work().is_busy())
+    }
+
     /// Whether the requester needs the picture no more.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -137,12 +142,12 @@ impl RenderQueue {
     }
 
     /// Adds a frame as the youngest. Returns the one that is not rendered for it, whose requester is to
-    /// be told: the oldest of the same requester, or this one, where there is no place.
+    /// be told: an older one, or this one, where there is no place.
     #[must_use]
     pub fn push(&self, frame: Arc<ActiveFrame>) -> Option<FrameKey> {
         let mut frames = self.frames();
-        let requesters = frames.iter().map(|f| &f.key.0);
-        let dropped = match frames_under_way::place(requesters, &frame.key.0) {
+        let all = frames.iter().map(|f| (&f.key.0, f.is_under_way()));
+        let dropped = match frames_under_way::place(all, &frame.key.0) {
             Place::Free => None,
             Place::InsteadOf(oldest) => frames.remove(oldest).map(|f| {
                 f.drop_jobs();
@@ -157,11 +162,7 @@ impl RenderQueue {
     /// Whether there is a frame under way.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
-        let is_one = |f: &Arc<ActiveFrame>| {
-            let age = u64::try_from(f.since.elapsed().as_micros()).unwrap_or(u64::MAX);
-            frames_under_way::is_under_way(age, f.work().has_jobs())
-        };
-        self.frames().iter().any(is_one)
+        self.frames().iter().any(|f| f.is_under_way())
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<ActiveFrame>>> {

@@ -158,6 +158,12 @@ impl Work {
         !self.queue.is_empty()
     }
 
+    /// Whether jobs wait or are rendered here.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.has_jobs() || self.running.is_some()
+    }
+
     /// Whether a job waits to be rendered here.
     #[must_use]
     pub fn is_queued(&self, job: u32) -> bool {
@@ -178,7 +184,7 @@ impl Work {
     /// Nothing is left to render here, of any frame: of the peers that are late or should have
     /// something left, asks the one that was given most.
     pub fn idle(&mut self, out: &mut Vec<StealOutput>) {
-        if !self.steal || self.asked.is_some() || self.has_jobs() || self.running.is_some() {
+        if !self.steal || self.asked.is_some() || self.is_busy() {
             return;
         }
         if self.refused.len() >= REFUSALS_MAX {
@@ -213,7 +219,7 @@ impl Work {
             StealMessage::Offer => {
                 self.refused.remove(&from);
                 self.late.insert(from);
-                if self.asked.is_none() && !self.has_jobs() && self.running.is_none() {
+                if self.asked.is_none() && !self.is_busy() {
                     self.ask(from, out);
                 }
             }

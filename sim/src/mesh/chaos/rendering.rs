@@ -156,12 +156,14 @@ impl Rendering {
         };
         compositing.expect(env, self.me, key, &planned);
         if let Some(index) = planned.plan.index_of(env.name(self.me)) {
-            let requesters = self.frames.iter().map(|f| f.key.0);
-            match frames_under_way::place(requesters, requester) {
+            let now = env.now();
+            let frames = self.frames.iter();
+            let frames = frames.map(|f| (f.key.0, f.is_under_way(now)));
+            match frames_under_way::place(frames, requester) {
                 Place::Free => {}
-                Place::InsteadOf(oldest) => {
-                    if let Some(dropped) = self.frames.remove(oldest) {
-                        env.send(self.me, requester, Note::FrameFailed(dropped.key.1));
+                Place::InsteadOf(older) => {
+                    if let Some(Active { key, .. }) = self.frames.remove(older) {
+                        env.send(self.me, key.0, Note::FrameFailed(key.1));
                     }
                 }
                 Place::None => return env.send(self.me, requester, Note::FrameFailed(frame)),
@@ -181,10 +183,7 @@ impl Rendering {
 
     /// Whether there is a frame under way.
     pub(super) fn is_under_way(&self, now: u64) -> bool {
-        let is_one = |f: &Active| {
-            frames_under_way::is_under_way(now.saturating_sub(f.since), f.work.has_jobs())
-        };
-        self.frames.iter().any(is_one)
+        self.frames.iter().any(|f| f.is_under_way(now))
     }
 
     /// The requester needs a frame no more; `None`: none of its frames.
@@ -354,6 +353,10 @@ impl Rendering {
 }
 
 impl Active {
+    fn is_under_way(&self, now: u64) -> bool {
+        frames_under_way::is_under_way(now.saturating_sub(self.since), self.work.is_busy())
+    }
+
     /// Sends what follows from a step of the work; true if jobs came in.
     fn carry_out(&self, env: &mut Environment, me: Who, outputs: Vec<StealOutput>) -> bool {
         let (requester, frame) = self.key;
