@@ -32,7 +32,6 @@ use brickmesh_topology::{
     membership::Health,
 };
 use bytes::Bytes;
-use giving::Giving;
 use peer_log::PeerLog;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +58,6 @@ pub struct BrickOwner {
     sources: BTreeMap<Digest, Arc<dyn BrickSource>>,
     /// Host copies, to give to others.
     copies: BTreeMap<(Digest, BrickIndex), Bytes>,
-    giving: Giving,
     peer_log: PeerLog,
     /// Who waits for the goodbye.
     waiting: Vec<oneshot::Sender<()>>,
@@ -105,7 +103,6 @@ impl BrickOwner {
             clock: Instant::now(),
             sources: BTreeMap::new(),
             copies: BTreeMap::new(),
-            giving: Giving::default(),
             peer_log: PeerLog::default(),
             waiting: Vec::new(),
         }
@@ -263,6 +260,7 @@ impl BrickOwner {
         };
         let mut status = MeshStatus {
             data_sets: self.keeper.data_sets().map(data_set).collect(),
+            awaits_data_sets: self.keeper.awaits_data_sets(),
             ..MeshStatus::default()
         };
         status.peers.insert(local(), self.keeper.hello().clone());
@@ -294,10 +292,7 @@ impl Handler<OwnerInput> for BrickOwner {
     fn handle(&mut self, input: OwnerInput, ctx: &mut Self::Context) {
         let (input, bytes) = match input {
             OwnerInput::Connected(peer) => (KeeperInput::Connected(peer), None),
-            OwnerInput::Lost(peer) => {
-                self.giving.forget(&peer);
-                (KeeperInput::Lost(peer), None)
-            }
+            OwnerInput::Lost(peer) => (KeeperInput::Lost(peer), None),
             OwnerInput::Rendering => (KeeperInput::Rendering, None),
             OwnerInput::Speed(millionths) => (KeeperInput::Speed(millionths), None),
             OwnerInput::Delivered(times) => (KeeperInput::Delivered(times), None),

@@ -113,6 +113,17 @@ pub struct Holding {
     wanting_since: Option<u64>,
 }
 
+/// How urgent a brick is to be fetched; less is more urgent. What did not come keeps nothing else
+/// waiting, in whichever data set; else the scarcest is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Urgency {
+    /// How often it was tried in vain, and what it would be asked of gave nothing.
+    in_vain: u32,
+    /// Others who stay and hold it.
+    others: u32,
+    attempts: u32,
+}
+
 /// Where a brick is to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -203,6 +214,14 @@ impl Holding {
         room < self.grid.brick_count() && pledged >= room
     }
 
+    /// Whether there is a brick that fewer peers have pledged than should.
+    #[must_use]
+    pub fn is_short_of_pledges(&self) -> bool {
+        let staying = self.of_others().chain([&self.own]).filter(|a| !a.leaving);
+        let pledged = staying.map(|a| &a.pledged);
+        Safety::of(self.grid.brick_count(), pledged, self.redundancy).endangered > 0
+    }
+
     /// Whether memory here is short for another data set: then no copies are held beyond those that
     /// are wanted.
     pub fn set_pressed(&mut self, pressed: bool) {
@@ -220,6 +239,12 @@ impl Holding {
     pub fn memory_was_freed(&mut self) {
         self.outdated |= self.room_max != u32::MAX;
         self.room_max = u32::MAX;
+    }
+
+    /// There is a device again, maybe another one.
+    pub fn device_is_back(&mut self) {
+        self.fetches.device_is_back();
+        self.memory_was_freed();
     }
 
     /// This peer has room for so many bricks.
@@ -385,12 +410,26 @@ impl Holding {
         self.fetches.count()
     }
 
-    /// How many others hold the scarcest of the bricks that are to be fetched and could be had; `None`:
-    /// there is none.
+    /// How urgent the most urgent brick is that is to be fetched and could be had; `None`: there is
+    /// none.
     #[must_use]
-    pub fn scarcest(&self) -> Option<u32> {
+    pub fn most_urgent(&self) -> Option<Urgency> {
         let could_be_had = self.missing().filter(|b| self.can_be_had(*b));
-        could_be_had.map(|b| self.others_hold(b)).min()
+        could_be_had.map(|b| self.urgency(b)).min()
+    }
+
+    fn urgency(&self, brick: BrickIndex) -> Urgency {
+        let in_vain = match self.origin(brick) {
+            Some(origin) => self.fetches.failures_of(&origin),
+            None => 0,
+        };
+        let attempts = self.fetches.attempts(brick);
+        Urgency {
+            // It may come at the second attempt.
+            in_vain: in_vain.saturating_add(attempts.saturating_sub(1)),
+            others: self.others_hold(brick),
+            attempts,
+        }
     }
 
     /// Pledged bricks that are neither here nor on their way.
@@ -399,20 +438,16 @@ impl Holding {
         self.own.pledged.iter().filter(open)
     }
 
-    /// The next brick to get and where from, the scarcest first; it counts as on its way from now
+    /// The next brick to get and where from, the most urgent first; it counts as on its way from now
     /// on. `unfreed`: bricks that were dropped and are still in memory.
     pub fn next_fetch(&mut self, now: u64, unfreed: usize) -> Option<(BrickIndex, Origin)> {
         if !self.has_room(unfreed) {
             return None;
         }
         let mut missing: Vec<BrickIndex> = self.missing().collect();
-        // What did not come keeps nothing else waiting. In an order of its own, so that peers that lack
-        // the same begin with others.
+        // In an order of its own, so that peers that lack the same begin with others.
         let own = self.local_hash;
-        missing.sort_by_cached_key(|&b| {
-            let order = mixed(own ^ u64::from(b.0));
-            (self.fetches.attempts(b), self.others_hold(b), order)
-        });
+        missing.sort_by_cached_key(|&b| (self.urgency(b), mixed(own ^ u64::from(b.0))));
         let (brick, origin) = missing
             .into_iter()
             .find_map(|b| self.origin(b).map(|o| (b, o)))?;
@@ -420,18 +455,25 @@ impl Holding {
         Some((brick, origin))
     }
 
+    /// Where a brick is to come from next.
     fn origin(&self, brick: BrickIndex) -> Option<Origin> {
-        if self.own.source || self.copies.contains(brick) {
+        let is_here = self.own.source || self.copies.contains(brick);
+        if is_here && self.fetches.comes_from_here(brick) {
             return Some(Origin::Source);
         }
+        let from = self.giver(brick).map(|p| Origin::Peer(p.clone()));
+        from.or(is_here.then_some(Origin::Source))
+    }
+
+    /// The other peer to be asked for a brick next.
+    fn giver(&self, brick: BrickIndex) -> Option<&PeerId> {
         let gives = |a: &Announcement| a.source || a.held.contains(brick);
         let holders = announced(&self.others).filter(|(_, a)| gives(a));
         let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
         let is_well = |p: &&PeerId| !self.suspects.contains(*p);
         let well: Vec<&PeerId> = holders.iter().copied().filter(is_well).collect();
         let asked = if well.is_empty() { holders } else { well };
-        let from = self.fetches.whom(brick, asked)?;
-        Some(Origin::Peer(from.clone()))
+        self.fetches.whom(brick, asked)
     }
 
     /// How many microseconds a brick took that is awaited from this peer, 0 where it comes too late
@@ -453,6 +495,11 @@ impl Holding {
     fn has_room(&self, unfreed: usize) -> bool {
         let taken = self.own.held.len() as usize + self.fetches.count() + unfreed;
         taken < self.own.room as usize
+    }
+
+    /// A peer does not give a brick: it is asked for elsewhere, if it was awaited from that one.
+    pub fn refused(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) {
+        self.fetches.refused(brick, peer, now);
     }
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.

@@ -10,10 +10,12 @@
 //! missed; a request for a brick is made again when its time is over.
 
 mod device;
+mod giving;
 mod messages;
 mod pace;
 mod sets;
 
+pub use giving::GiveResult;
 pub use messages::{
     FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Vitals,
 };
@@ -26,6 +28,7 @@ use crate::{
     membership::{Beat, Change, Health, Membership, Patience},
     peer::PeerId,
 };
+use giving::{Giving, Request};
 use pace::Pace;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +39,7 @@ use std::{
 pub const TICK_MICROS: u64 = 100_000;
 /// What is held is announced again after this, changed or not, for who missed it.
 const ANNOUNCE_MICROS: u64 = 2_000_000;
-/// Frames count as under way so long after the last one was asked for.
+/// Frames count as under way so long after it was said last that some are.
 const RENDERING_MICROS: u64 = 1_000_000;
 /// A brick that is dropped stays in memory so long for frames that were planned before.
 const DROP_MICROS: u64 = 3_000_000;
@@ -80,6 +83,7 @@ pub struct Keeper {
     dirty: bool,
     dropping: Vec<(u64, Digest, BrickIndex)>,
     pace: Pace,
+    giving: Giving,
     leaving: Leaving,
 }
 
@@ -135,6 +139,7 @@ impl Keeper {
             dirty: false,
             dropping: Vec::new(),
             pace: Pace::default(),
+            giving: Giving::default(),
             leaving: Leaving::No,
         }
     }
@@ -148,6 +153,8 @@ impl Keeper {
             KeeperInput::Connected(peer) => self.connected(peer, out),
             KeeperInput::Lost(peer) => {
                 self.connected.remove(&peer);
+                self.giving.forget(&peer);
+                self.give_all(out);
                 let sets = self.sets.values_mut();
                 sets.for_each(|s| s.holding.unreachable(&peer));
                 self.members.lost(&peer, now, &mut changes);
@@ -163,6 +170,10 @@ impl Keeper {
                 if let Some(set) = self.sets.get_mut(&data_set) {
                     set.holding.failed(brick, now);
                 }
+            }
+            KeeperInput::Gave(to, data_set, brick, result) => {
+                self.giving.gave(&to, (data_set, brick), result, now);
+                self.give_all(out);
             }
             KeeperInput::Rendering => self.rendering_at = Some(now),
             KeeperInput::Speed(millionths) => self.speed_millionths = Some(millionths),
@@ -200,19 +211,8 @@ impl Keeper {
     }
 
     /// Whether frames are under way in the mesh.
-    #[must_use]
-    pub fn is_rendering(&self) -> bool {
+    fn is_rendering(&self) -> bool {
         self.is_recent(self.rendering_at) || self.is_recent(self.others_rendering_at)
-    }
-
-    /// How many microseconds nothing is given after a brick that took so many.
-    #[must_use]
-    pub fn pause_after(&self, took: u64) -> u64 {
-        if self.is_rendering() {
-            pace::pause_micros(took)
-        } else {
-            0
-        }
     }
 
     fn is_leaving(&self) -> bool {
@@ -242,6 +242,7 @@ impl Keeper {
         sets.for_each(|s| s.holding.expire(self.now));
         self.free_dropped(out);
         self.keep_up(out);
+        self.give_all(out);
         if self.dirty || self.now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {
             self.announce(out);
         }
@@ -319,17 +320,60 @@ impl Keeper {
                 announcement,
             } => self.heard_residency(from, data_set, announcement, out),
             KeeperMessage::BrickRequest { data_set, brick } => {
-                out.push(KeeperOutput::Give(from, data_set, brick));
+                self.asked_for(from, data_set, brick, out);
             }
             KeeperMessage::BrickRefused {
                 data_set, brick, ..
             } => {
-                if self.arrived(data_set, brick, &from)
-                    && let Some(set) = self.sets.get_mut(&data_set)
-                {
-                    set.holding.failed(brick, self.now);
+                if let Some(set) = self.sets.get_mut(&data_set) {
+                    set.holding.refused(brick, &from, self.now);
                 }
             }
+        }
+    }
+
+    /// A peer asks for a brick.
+    fn asked_for(
+        &mut self,
+        from: PeerId,
+        data_set: Digest,
+        brick: BrickIndex,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let manifest = self.manifest(data_set);
+        let manifest = manifest.filter(|m| brick.0 < m.grid().brick_count());
+        let asked = match manifest.map(|m| m.brick_bytes(brick)) {
+            None => Err("no such brick is known here"),
+            Some(bytes) => {
+                let request = Request {
+                    data_set,
+                    brick,
+                    bytes,
+                };
+                self.giving.ask(&from, request)
+            }
+        };
+        match asked {
+            Ok(()) => self.give_all(out),
+            Err(why) => {
+                let refused = KeeperMessage::BrickRefused {
+                    data_set,
+                    brick,
+                    why: why.to_owned(),
+                };
+                out.push(KeeperOutput::Send(from, refused));
+            }
+        }
+    }
+
+    /// Gives as many bricks as may be on their way. Who leaves hands over what it has at full speed.
+    fn give_all(&mut self, out: &mut Vec<KeeperOutput>) {
+        let beside_frames = self.is_rendering() && !self.is_leaving();
+        while let Some((to, request)) = self.giving.next(self.now, beside_frames) {
+            let Request {
+                data_set, brick, ..
+            } = request;
+            out.push(KeeperOutput::Give(to, data_set, brick));
         }
     }
 
@@ -342,6 +386,11 @@ impl Keeper {
     ) {
         if member.vitals.rendering {
             self.others_rendering_at = Some(self.now);
+        }
+        if self.members.beat(from).is_some_and(|b| b.born < beat.born) {
+            // It was started again: of what it was asked for before, it knows nothing.
+            let sets = self.sets.values_mut();
+            sets.for_each(|s| s.holding.unreachable(from));
         }
         let before = self.members.record(from);
         let news = before.is_none_or(|b| b.vitals.suspects != member.vitals.suspects);

@@ -248,6 +248,12 @@ impl<R> Membership<R> {
         }
     }
 
+    /// The last beat of a peer.
+    #[must_use]
+    pub fn beat(&self, peer: &PeerId) -> Option<Beat> {
+        self.members.get(peer).map(|s| s.beat)
+    }
+
     /// What a peer said of itself last.
     #[must_use]
     pub fn record(&self, peer: &PeerId) -> Option<&R> {

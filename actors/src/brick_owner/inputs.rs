@@ -76,6 +76,8 @@ pub struct MeshStatus {
     pub suspects: Vec<PeerId>,
     /// Open data sets.
     pub data_sets: Vec<DataSetStatus>,
+    /// Others use data sets that are not known here yet: their manifests are on their way.
+    pub awaits_data_sets: bool,
 }
 
 /// A data set, as one peer knows it.

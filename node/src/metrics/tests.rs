@@ -85,6 +85,7 @@ pub(crate) fn status() -> MeshStatus {
         ]
         .into(),
         suspects: vec![PeerId::new("b")],
+        awaits_data_sets: false,
         data_sets: vec![DataSetStatus {
             safety: Safety::of(2, residency.iter().map(|(_, a)| &a.held), 2),
             residency: residency.into(),

@@ -12,6 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long a holder may take to answer at first, and twice as long each further time: bricks may
 /// be large, and links slow.
 pub(super) const FETCH_MICROS: u64 = 20_000_000;
+/// It is doubled so many times at most: what comes later is taken, too.
+const DOUBLINGS_MAX: u32 = 2;
+/// Where reading here fails, one brick in so many is read yet before others are asked for it.
+const RETRIED_ONE_IN: u32 = 8;
 /// How long a refused brick waits before it is asked for elsewhere.
 pub(super) const REFUSED_MICROS: u64 = 200_000;
 
@@ -19,9 +23,11 @@ pub(super) const REFUSED_MICROS: u64 = 200_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fetches {
     fetches: BTreeMap<BrickIndex, Fetch>,
-    attempts: BTreeMap<BrickIndex, usize>,
+    attempts: BTreeMap<BrickIndex, u32>,
     /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
     failures: BTreeMap<PeerId, u32>,
+    /// Bricks in a row that could not be read here.
+    failed_reads: u32,
     /// What was asked of whom and did not come in its time: it may come yet.
     overdue: BTreeSet<(BrickIndex, PeerId)>,
 }
@@ -86,8 +92,29 @@ impl Fetches {
         let failures = |p: &PeerId| self.failures.get(p).copied().unwrap_or(0);
         let fewest = holders.iter().map(|p| failures(p)).min();
         holders.retain(|p| Some(failures(p)) == fewest);
-        let at = (brick.0 as usize + self.attempts(brick)).checked_rem(holders.len())?;
-        Some(holders[at])
+        let turn = brick.0 as usize + self.attempts(brick) as usize;
+        Some(holders[turn.checked_rem(holders.len())?])
+    }
+
+    /// Whether reading a brick here comes before asking others for it: reading has not failed, or it is
+    /// to be found out whether that is over, and it is not their turn.
+    pub(super) fn comes_from_here(&self, brick: BrickIndex) -> bool {
+        let is_tried = self.failed_reads == 0 || brick.0.is_multiple_of(RETRIED_ONE_IN);
+        is_tried && self.attempts(brick).is_multiple_of(2)
+    }
+
+    /// There is a device again: what it did not take was not badly read.
+    pub(super) fn device_is_back(&mut self) {
+        self.failed_reads = 0;
+        self.failures.clear();
+    }
+
+    /// Bricks in a row that did not come from there, or came damaged.
+    pub(super) fn failures_of(&self, origin: &Origin) -> u32 {
+        match origin {
+            Origin::Source => self.failed_reads,
+            Origin::Peer(peer) => self.failures.get(peer).copied().unwrap_or(0),
+        }
     }
 
     /// How many microseconds a brick took that is awaited from this peer, 0 where it comes too late
@@ -111,7 +138,7 @@ impl Fetches {
     }
 
     /// How often a brick was begun in vain.
-    pub(super) fn attempts(&self, brick: BrickIndex) -> usize {
+    pub(super) fn attempts(&self, brick: BrickIndex) -> u32 {
         self.attempts.get(&brick).copied().unwrap_or(0)
     }
 
@@ -119,8 +146,21 @@ impl Fetches {
     pub(super) fn failed(&mut self, brick: BrickIndex, now: u64) {
         let until = now.saturating_add(REFUSED_MICROS);
         let before = self.fetches.insert(brick, Fetch::Paused { until });
-        if let Some(Fetch::Asked { from, .. } | Fetch::Loading { from }) = before {
-            self.gave_nothing(from);
+        match before {
+            Some(Fetch::Asked { from, .. } | Fetch::Loading { from }) => self.gave_nothing(from),
+            Some(Fetch::Reading { .. }) => {
+                self.failed_reads = self.failed_reads.saturating_add(1);
+            }
+            Some(Fetch::Paused { .. }) | None => {}
+        }
+    }
+
+    /// A peer does not give a brick, which may be awaited from another one since.
+    pub(super) fn refused(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) {
+        self.overdue.remove(&(brick, peer.clone()));
+        let fetch = self.fetches.get(&brick);
+        if matches!(fetch, Some(Fetch::Asked { from, .. }) if from == peer) {
+            self.failed(brick, now);
         }
     }
 
@@ -134,7 +174,10 @@ impl Fetches {
         self.attempts.remove(&brick);
         self.overdue.retain(|(b, _)| *b != brick);
         match self.fetches.remove(&brick)? {
-            Fetch::Reading { since } => Some(now.saturating_sub(since)),
+            Fetch::Reading { since } => {
+                self.failed_reads = 0;
+                Some(now.saturating_sub(since))
+            }
             Fetch::Loading { from } => {
                 self.failures.remove(&from);
                 None
@@ -154,8 +197,13 @@ impl Fetches {
     /// What was asked of a peer will not come: the connection is broken.
     pub(super) fn unreachable(&mut self, peer: &PeerId) {
         self.overdue.retain(|(_, p)| p != peer);
-        self.fetches
-            .retain(|_, f| !matches!(f, Fetch::Asked { from, .. } if from == peer));
+        let of_it = |_: &_, f: &mut Fetch| matches!(f, Fetch::Asked { from, .. } if from == peer);
+        for (brick, _) in self.fetches.extract_if(.., of_it) {
+            // It was not for the brick that it did not come.
+            if let Some(attempts) = self.attempts.get_mut(&brick) {
+                *attempts = attempts.saturating_sub(1);
+            }
+        }
     }
 
     /// Forgets a peer that is gone.
@@ -169,7 +217,7 @@ impl Fetches {
         let is_over = |brick: &BrickIndex, f: &mut Fetch| match f {
             Fetch::Asked { since, .. } => {
                 let attempts = self.attempts.get(brick).copied().unwrap_or(1);
-                let time = FETCH_MICROS << attempts.saturating_sub(1).min(5);
+                let time = FETCH_MICROS << attempts.saturating_sub(1).min(DOUBLINGS_MAX);
                 now.saturating_sub(*since) >= time
             }
             Fetch::Paused { until } => *until <= now,
@@ -197,11 +245,5 @@ impl Fetches {
             Fetch::Asked { from, .. } => Some(from),
             _ => None,
         })
-    }
-
-    /// Bricks in a row that did not come from a peer, or came damaged.
-    #[cfg(test)]
-    pub(super) fn failures_of(&self, peer: &PeerId) -> u32 {
-        self.failures.get(peer).copied().unwrap_or(0)
     }
 }

@@ -6,7 +6,7 @@
 use super::{Announcement, Holding, announced};
 use crate::{
     peer::PeerId,
-    upkeep::{Member, Safety, next_pledge},
+    upkeep::{Member, next_pledge},
 };
 
 /// A newcomer takes its share once it has met nobody new for so long: before, it would think that
@@ -81,12 +81,10 @@ impl Holding {
 
     /// Whether there is a brick with fewer pledges than wanted, and somebody claims to have room.
     fn is_wanting(&self) -> bool {
-        let staying = || self.of_others().chain([&self.own]).filter(|a| !a.leaving);
         let has_room = |a: &Announcement| a.pledged.len() < a.room;
         if !self.of_others().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
             return false;
         }
-        let pledged = staying().map(|a| &a.pledged);
-        Safety::of(self.grid.brick_count(), pledged, self.redundancy).endangered > 0
+        self.is_short_of_pledges()
     }
 }

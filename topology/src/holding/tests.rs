@@ -181,7 +181,7 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     assert_ne!(*second, first);
     // Whoever is asked and gone, or silent for too long, is not waited for.
     a.forget(second);
-    assert!(a.next_fetch(REFUSED_MICROS, 0).is_some());
+    while a.next_fetch(REFUSED_MICROS, 0).is_some() {}
     a.expire(REFUSED_MICROS + FETCH_MICROS);
     assert_eq!(a.fetches.len(), 1, "asked for again, it may take longer");
     a.expire(REFUSED_MICROS + 4 * FETCH_MICROS);
@@ -225,6 +225,90 @@ fn what_comes_late_is_taken_and_what_does_not_come_keeps_nothing_else_waiting() 
     a.expire(2 * FETCH_MICROS);
     a.set_room(1);
     assert_eq!(a.arrived(second, &peer(1), 2 * FETCH_MICROS, 0), None);
+}
+
+#[test]
+fn the_scarcest_keeps_its_place_where_it_was_not_for_the_brick_that_it_did_not_come() {
+    let mut a = holding(0, 64);
+    let x = BrickIndex(40);
+    let used = Announcement {
+        in_use: true,
+        ..of_one_with_all()
+    };
+    let mut of_all_but_x = used.clone();
+    (of_all_but_x.source, of_all_but_x.held) = (false, BrickSet::all(64));
+    let all = of_all_but_x.clone();
+    of_all_but_x.held.remove(x);
+    assert!(a.heard(&peer(1), all, 0));
+    assert!(a.heard(&peer(2), of_all_but_x, 0));
+    assert!(a.keep_up(0));
+    a.own.pledged = BrickSet::all(64);
+    assert_eq!(a.next_fetch(0, 0).unwrap().0, x);
+    a.suspect(&peer(1));
+    a.trust(&peer(1));
+    assert_eq!(a.next_fetch(0, 0).unwrap().0, x);
+    // Who does not give it is asked for it after what others give.
+    a.expire(FETCH_MICROS);
+    assert_ne!(a.next_fetch(FETCH_MICROS, 0).unwrap().0, x);
+}
+
+#[test]
+fn what_cannot_be_read_here_is_asked_for_elsewhere_and_now_and_then_read() {
+    let mut a = holding(0, 64);
+    a.has_source();
+    a.set_in_use(true);
+    assert!(a.heard(&peer(1), of_one_with_all(), 0));
+    assert!(a.keep_up(0));
+    let (brick, origin) = a.next_fetch(0, 0).unwrap();
+    assert_eq!(origin, Origin::Source);
+    let urgency = a.most_urgent().unwrap();
+    a.failed(brick, 0);
+    let next: Vec<_> = std::iter::from_fn(|| a.next_fetch(0, 0)).collect();
+    let is_read = |(b, o): &(BrickIndex, Origin)| {
+        assert_eq!(*o == Origin::Source, b.0.is_multiple_of(8), "{b:?}");
+        *o == Origin::Source
+    };
+    let read = next.iter().filter(|n| is_read(n)).count();
+    assert!(read > 0 && read < next.len());
+    // Of nobody else: then it is read, after what others have, of other data sets too.
+    let mut alone = holding(0, 64);
+    alone.has_source();
+    alone.set_in_use(true);
+    assert!(alone.keep_up(0));
+    let (brick, _) = alone.next_fetch(0, 0).unwrap();
+    let before = alone.most_urgent().unwrap();
+    alone.failed(brick, 0);
+    assert_eq!(alone.next_fetch(0, 0).unwrap().1, Origin::Source);
+    assert!(alone.most_urgent().unwrap() > urgency.max(before));
+    alone.device_is_back();
+    assert_eq!(alone.most_urgent().unwrap(), before);
+}
+
+#[test]
+fn a_refusal_that_comes_late_ends_nothing_that_another_was_asked_for() {
+    let mut a = holding(0, 64);
+    for n in 1..3 {
+        let all = of_one_with_all();
+        assert!(a.heard(&peer(n), all, 0));
+    }
+    a.set_in_use(true);
+    assert!(a.keep_up(0));
+    a.own.pledged = BrickSet::new(64);
+    let brick = BrickIndex(5);
+    a.own.pledged.insert(brick);
+    let (_, Origin::Peer(first)) = a.next_fetch(0, 0).unwrap() else {
+        panic!("no source")
+    };
+    a.expire(FETCH_MICROS);
+    let (_, Origin::Peer(second)) = a.next_fetch(FETCH_MICROS, 0).unwrap() else {
+        panic!("no source")
+    };
+    assert_ne!(first, second);
+    a.refused(brick, &first, FETCH_MICROS);
+    assert_eq!(a.on_their_way(), 1);
+    assert_eq!(a.arrived(brick, &first, FETCH_MICROS, 0), None);
+    a.refused(brick, &second, FETCH_MICROS);
+    assert_eq!(a.on_their_way(), 0);
 }
 
 #[test]
@@ -473,7 +557,7 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
     assert!(asked[&peer(3)] >= 30);
     // One that went and came is tried as if nothing had been.
     a.forget(&peer(1));
-    assert_eq!(a.fetches.failures_of(&peer(1)), 0);
+    assert_eq!(a.fetches.failures_of(&Origin::Peer(peer(1))), 0);
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Keeper {
         hello.device = device;
         hello.memory_bytes = memory_bytes;
         let sets = self.sets.values_mut();
-        sets.for_each(|s| s.holding.memory_was_freed());
+        sets.for_each(|s| s.holding.device_is_back());
         self.device_changed(out);
     }
 

@@ -1,5 +1,6 @@
 //! What keepers say to each other, are told, and want done.
 
+use super::GiveResult;
 use crate::{
     brick_grid::BrickIndex,
     digest::Digest,
@@ -122,6 +123,8 @@ pub enum KeeperInput {
     Brick(PeerId, Digest, BrickIndex),
     /// A request for a brick could not be sent.
     NotAsked(Digest, BrickIndex),
+    /// What became of a [`KeeperOutput::Give`].
+    Gave(PeerId, Digest, BrickIndex, GiveResult),
     /// This peer was asked for its part of a frame, or is at one still: bricks are to keep out of its way.
     Rendering,
     /// A roster names this speed for this peer, millionths.
@@ -184,7 +187,8 @@ pub enum KeeperOutput {
     Unload(Digest, BrickIndex),
     /// Forget the host copy of a brick.
     Dropped(Digest, BrickIndex),
-    /// Give a brick to a peer that asked for it, or refuse it.
+    /// Give a brick to a peer that asked for it, or refuse it; then say [`KeeperInput::Gave`], and where
+    /// that is [`GiveResult::Queued`], once more when it is written.
     Give(PeerId, Digest, BrickIndex),
     /// A data set is known now.
     Opened(Arc<Manifest>),

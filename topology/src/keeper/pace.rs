@@ -6,6 +6,8 @@ pub(super) const FETCHES_MAX: usize = 8;
 /// While frames are rendered, a brick that was fetched or given is followed by a pause of so many
 /// times its own time: a quarter of the link at most is taken from the frames, whatever its rate.
 const PAUSE_TIMES: u64 = 3;
+/// No pause is longer: one brick that took very long says little of the next.
+const PAUSE_MICROS_MAX: u64 = 10_000_000;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +26,15 @@ impl Pace {
 
     /// A brick came, and took so many microseconds.
     pub(super) fn came(&mut self, now: u64, took: u64) {
-        self.pause_until = now.saturating_add(pause_micros(took));
+        let until = now.saturating_add(pause_micros(took));
+        self.pause_until = self.pause_until.max(until);
     }
 }
 
 /// How long nothing is moved after a brick that took so many microseconds, while frames are
 /// rendered.
 pub(super) fn pause_micros(took: u64) -> u64 {
-    took.saturating_mul(PAUSE_TIMES)
+    took.saturating_mul(PAUSE_TIMES).min(PAUSE_MICROS_MAX)
 }
 
 #[cfg(test)]
@@ -48,5 +51,9 @@ mod tests {
         assert!(!pace.may_begin(39_999, 0, true));
         assert!(pace.may_begin(39_999, 0, false), "nobody renders");
         assert!(pace.may_begin(40_000, 0, true));
+        pace.came(40_000, 19_000_000);
+        pace.came(40_000, 0);
+        assert!(!pace.may_begin(40_000 + PAUSE_MICROS_MAX - 1, 0, true));
+        assert!(pace.may_begin(40_000 + PAUSE_MICROS_MAX, 0, true));
     }
 }

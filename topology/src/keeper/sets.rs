@@ -165,12 +165,17 @@ impl Keeper {
     fn make_room(&mut self, out: &mut Vec<KeeperOutput>) {
         let sets = self.sets.iter();
         let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.holding.is_in_use());
-        let short: Vec<Digest> = (used.iter())
+        let short: Vec<_> = (used.iter())
             .filter(|(_, s)| s.holding.is_short_of_room())
+            .collect();
+        let is_short = !short.is_empty();
+        // Where all of it is pledged, no other data set need give anything up.
+        let endangered: Vec<Digest> = (short.iter())
+            .filter(|(_, s)| s.holding.is_short_of_pledges())
             .map(|(d, _)| **d)
             .collect();
         let used: Vec<Digest> = used.iter().map(|(d, _)| **d).collect();
-        if !short.is_empty() {
+        if is_short {
             let in_memory = unused.iter().filter(|(_, s)| s.bytes() > 0);
             let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
             closing.into_iter().for_each(|d| self.close(d, out));
@@ -180,7 +185,7 @@ impl Keeper {
             // Until the other one is not needed any more: it would be short again.
             let goes_on = set.holding.is_pressed() && used.iter().any(is_other);
             set.holding
-                .set_pressed(goes_on || short.iter().any(is_other));
+                .set_pressed(goes_on || endangered.iter().any(is_other));
         }
     }
 
@@ -242,23 +247,23 @@ impl Keeper {
         (self.pace).may_begin(self.now, self.on_their_way(), rendering)
     }
 
-    /// Starts as many fetches as may be under way, of that data set first of which a brick is the
-    /// scarcest.
+    /// Starts as many fetches as may be under way, of that data set first of which a brick is the most
+    /// urgent.
     pub(super) fn fetch_all(&mut self, out: &mut Vec<KeeperOutput>) {
         if !self.may_fetch() {
             return;
         }
         let mut sets = self.order.clone();
         if sets.len() > 1 {
-            let scarcest = |d: &Digest| self.sets.get(d).and_then(|s| s.holding.scarcest());
-            sets.sort_by_cached_key(|d| scarcest(d).unwrap_or(u32::MAX));
+            let urgency = |d: &Digest| self.sets.get(d).and_then(|s| s.holding.most_urgent());
+            sets.sort_by_cached_key(|d| urgency(d).map_or((true, None), |u| (false, Some(u))));
         }
         for data_set in sets {
             self.fetch(data_set, out);
         }
     }
 
-    /// A brick, or a refusal, has come; false where nobody waits for it.
+    /// A brick has come; false where nobody waits for it.
     pub(super) fn arrived(&mut self, data_set: Digest, brick: BrickIndex, from: &PeerId) -> bool {
         let unfreed = self.unfreed_of(data_set);
         let set = self.sets.get_mut(&data_set);
@@ -455,6 +460,14 @@ impl Keeper {
     #[must_use]
     pub fn manifest(&self, data_set: Digest) -> Option<&Arc<Manifest>> {
         self.sets.get(&data_set).map(|s| &s.manifest)
+    }
+
+    /// Whether others use data sets whose manifests have not come yet.
+    #[must_use]
+    pub fn awaits_data_sets(&self) -> bool {
+        let all = self.early.values().flatten();
+        all.filter(|(d, _)| !self.sets.contains_key(d))
+            .any(|(_, a)| a.in_use)
     }
 
     /// The data sets that are open, with what is known of their bricks.

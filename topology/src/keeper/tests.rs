@@ -1,6 +1,7 @@
 use super::{pace::FETCHES_MAX, *};
 use crate::{
     brick_grid::BrickGrid,
+    brick_set::BrickSet,
     manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
     seeded::Seeded,
     volume::{VolumeDescription, VoxelType},
@@ -140,6 +141,8 @@ impl Mesh {
                 self.in_memory[n].remove(&(data_set, brick));
             }
             KeeperOutput::Give(to, data_set, brick) => {
+                let gave = KeeperInput::Gave(to.clone(), data_set, brick, GiveResult::Written);
+                self.push(LATENCY / 2, n, gave);
                 let to = index(&to);
                 self.got[to] += 1;
                 self.push(LATENCY, to, KeeperInput::Brick(name(n), data_set, brick));
@@ -342,6 +345,125 @@ fn copies_beyond_those_that_are_wanted_make_room_for_another_data_set() {
         let safety = mesh.holding(2, manifest.digest()).safety();
         assert_eq!(safety.copies_min, copies);
     }
+}
+
+#[test]
+fn where_nobody_lacks_anything_no_data_set_gives_anything_up() {
+    let mut mesh = Mesh::new(&[54; 3]);
+    let sets = [manifest(1), manifest(2)];
+    for data in &sets {
+        mesh.input(0, KeeperInput::Offer(Arc::clone(data), 2));
+    }
+    mesh.run(30 * SECOND);
+    mesh.join(10);
+    mesh.run(60 * SECOND);
+    let held = sets.each_ref().map(|data| mesh.held(3, data.digest()));
+    assert_eq!(held.iter().sum::<u32>(), 10, "{held:?}");
+}
+
+/// What one says that can give every brick of some data sets, and of the second says that it holds
+/// them: that one is less scarce.
+fn offers(sets: &[Arc<Manifest>; 2]) -> Vec<KeeperMessage> {
+    let of = |(n, data): (usize, &Arc<Manifest>)| {
+        let mut announcement = Announcement::expected(27, 0);
+        (announcement.source, announcement.in_use) = (true, true);
+        if n > 0 {
+            announcement.held = BrickSet::all(27);
+        }
+        let open = KeeperMessage::Open {
+            manifest: Arc::clone(data),
+            redundancy: 1,
+            is_new: true,
+        };
+        let residency = KeeperMessage::Residency {
+            data_set: data.digest(),
+            announcement: Arc::new(announcement),
+        };
+        [open, residency]
+    };
+    sets.iter().enumerate().flat_map(of).collect()
+}
+
+#[test]
+fn one_that_was_started_again_is_asked_again() {
+    let mut mesh = Mesh::new(&[54]);
+    let (sets, other) = ([manifest(1), manifest(2)], name(1));
+    let hello = Arc::new(mesh.keeper(0).hello().clone());
+    let keeper = mesh.keepers[0].as_mut().unwrap();
+    let mut asked = |now, born| {
+        let beat = KeeperMessage::Beat {
+            beat: Beat { born, count: now },
+            hello: Arc::clone(&hello),
+            vitals: Arc::default(),
+        };
+        let (mut inputs, mut out) = (vec![beat], Vec::new());
+        inputs.extend(offers(&sets));
+        for message in inputs {
+            keeper.step(now, KeeperInput::Said(other.clone(), message), &mut out);
+        }
+        keeper.step(now, KeeperInput::Tick, &mut out);
+        let request = |o: &&KeeperOutput| {
+            matches!(o, KeeperOutput::Send(_, KeeperMessage::BrickRequest { .. }))
+        };
+        out.iter().filter(request).count()
+    };
+    assert_eq!(asked(0, 1), FETCHES_MAX);
+    assert_eq!(asked(TICK_MICROS, 1), 0, "none has come");
+    assert_eq!(asked(2 * TICK_MICROS, 2), FETCHES_MAX);
+}
+
+#[test]
+fn a_data_set_that_cannot_be_had_keeps_no_other_waiting() {
+    let mut mesh = Mesh::new(&[54]);
+    let (sets, other) = ([manifest(1), manifest(2)], name(1));
+    let said = |message| KeeperInput::Said(other.clone(), message);
+    let hello = Arc::new(mesh.keeper(0).hello().clone());
+    let keeper = mesh.keepers[0].as_mut().unwrap();
+    let mut offers = offers(&sets);
+    let mut refused = 0;
+    for tick in 0..200 {
+        let beat = KeeperMessage::Beat {
+            beat: Beat {
+                born: 1,
+                count: tick,
+            },
+            hello: Arc::clone(&hello),
+            vitals: Arc::default(),
+        };
+        let mut inputs = vec![said(beat)];
+        inputs.extend(offers.drain(..).map(said));
+        inputs.extend([KeeperInput::Rendering, KeeperInput::Tick]);
+        inputs.reverse();
+        while let Some(input) = inputs.pop() {
+            let mut out = Vec::new();
+            keeper.step(tick * TICK_MICROS, input, &mut out);
+            for output in out {
+                match output {
+                    KeeperOutput::Send(_, KeeperMessage::BrickRequest { data_set, brick })
+                        if data_set == sets[0].digest() =>
+                    {
+                        refused += 1;
+                        let why = String::new();
+                        inputs.push(said(KeeperMessage::BrickRefused {
+                            data_set,
+                            brick,
+                            why,
+                        }));
+                    }
+                    KeeperOutput::Send(_, KeeperMessage::BrickRequest { data_set, brick }) => {
+                        inputs.push(KeeperInput::Brick(other.clone(), data_set, brick));
+                    }
+                    KeeperOutput::Load(data_set, brick, _) => {
+                        inputs.push(KeeperInput::Loaded(data_set, brick, LoadResult::Done));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    let held = sets.each_ref().map(|data| mesh.held(0, data.digest()));
+    assert_eq!(held, [0, 27]);
+    assert!(refused > 27, "it is tried again");
 }
 
 #[test]

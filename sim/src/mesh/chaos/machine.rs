@@ -4,6 +4,7 @@
 use super::{
     compositing::Compositing,
     environment::Environment,
+    network::BRICK_MICROS,
     notes::{Note, Who},
     queue::{At, Event},
     rendering::Rendering,
@@ -13,7 +14,10 @@ use super::{
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     holding::Origin,
-    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, TICK_MICROS},
+    keeper::{
+        GiveResult, Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult,
+        TICK_MICROS,
+    },
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -134,6 +138,7 @@ impl Machine {
                 ..
             } => self.rendering.rendered(env, key, job, (micros, is_kept)),
             Event::Loaded { brick, is_true, .. } => self.loaded(env, brick, is_true),
+            Event::Written(_, to, brick) => self.written(env, to, brick),
             Event::Due { number, at } => {
                 if let Some(viewer) = &mut self.viewer {
                     viewer.due(env, number, at);
@@ -289,7 +294,24 @@ impl Machine {
                 why,
             })
         };
-        let to = env.who(to);
-        env.send(self.me, to, note);
+        let who = env.who(to);
+        let result = if env.try_send(self.me, who, note) {
+            env.later(BRICK_MICROS, self.me, Event::Written(self.me, who, brick));
+            GiveResult::Queued
+        } else {
+            GiveResult::NotSent
+        };
+        self.keep(
+            env,
+            KeeperInput::Gave(to.clone(), data_set, brick, result),
+            true,
+        );
+    }
+
+    /// A brick that was given is on its way.
+    fn written(&mut self, env: &mut Environment, to: Who, brick: BrickIndex) {
+        let to = env.name(to).clone();
+        let gave = KeeperInput::Gave(to, self.data_set, brick, GiveResult::Written);
+        self.keep(env, gave, true);
     }
 }

@@ -19,7 +19,7 @@ const HELD_UP_MICROS_MAX: u64 = 300_000;
 /// Most messages that wait on cut links; more are lost.
 const STALLED_MAX: usize = 20_000;
 /// Time that a brick takes on its way besides, microseconds: some tens of kilobytes at 1 Gbit/s.
-const BRICK_MICROS: u64 = 400;
+pub(super) const BRICK_MICROS: u64 = 400;
 /// One in millionths.
 const ONE: u64 = 1_000_000;
 

@@ -41,6 +41,8 @@ pub(super) enum Event {
         number: u64,
         at: u64,
     },
+    /// A machine has written a brick to the network, for another one.
+    Written(Who, Who, BrickIndex),
     /// The viewer may ask for its next frame.
     NextFrame,
     /// A machine is switched on.
@@ -138,6 +140,7 @@ impl Event {
             Self::FaultBreaks(fault) => [of(12, *fault, 0), 0],
             Self::FaultEnds(fault) => [of(13, *fault, 0), 0],
             Self::Sweep => [14, 0],
+            Self::Written(who, to, brick) => [of(15, *who, *to), u64::from(brick.0)],
         }
     }
 }
