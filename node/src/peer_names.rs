@@ -1,27 +1,50 @@
 //! What peers are called where people read it: fit for a terminal, and never one name for two.
 
 use brickmesh_actors::brick_owner::MeshStatus;
-use brickmesh_topology::{PeerId, plain_text::plain_text};
+use brickmesh_topology::{PeerId, keeper::Hello, plain_text::plain_text};
 use std::collections::BTreeMap;
 
-/// Every peer's name, with the end of its id where another has that name, too.
+/// Every peer's name, with the end of its id, or all of it, where another is called the same.
 #[must_use]
 pub fn distinct(status: &MeshStatus) -> BTreeMap<PeerId, String> {
-    let mut bearers = BTreeMap::<String, usize>::new();
-    for hello in status.peers.values() {
-        *bearers.entry(plain_text(&hello.name)).or_default() += 1;
-    }
-    let peers = status.peers.iter().map(|(peer, hello)| {
-        let name = plain_text(&hello.name);
-        let is_shared = bearers.get(&name).is_some_and(|&n| n > 1);
-        let told = if is_shared {
-            with_id(&name, peer)
-        } else {
-            name
+    let mut ids = BTreeMap::new();
+    loop {
+        let told = |(peer, hello): (&PeerId, &Hello)| {
+            let name = plain_text(&hello.name);
+            let told = match ids.get(peer) {
+                None => name,
+                Some(Id::End) => with_id(&name, peer),
+                Some(Id::Whole) => format!("{name} ({})", peer.as_str()),
+            };
+            (peer.clone(), told)
         };
-        (peer.clone(), told)
-    });
-    peers.collect()
+        let names: BTreeMap<PeerId, String> = status.peers.iter().map(told).collect();
+        let mut bearers = BTreeMap::<&String, Vec<&PeerId>>::new();
+        for (peer, name) in &names {
+            bearers.entry(name).or_default().push(peer);
+        }
+        let alike = bearers.into_values().filter(|p| p.len() > 1).flatten();
+        // Somebody may call itself what another one is told apart by.
+        let mut is_clear = true;
+        for peer in alike {
+            let more = match ids.get(peer) {
+                None => Id::End,
+                Some(Id::End) => Id::Whole,
+                Some(Id::Whole) => continue,
+            };
+            ids.insert(peer.clone(), more);
+            is_clear = false;
+        }
+        if is_clear {
+            return names;
+        }
+    }
+}
+
+/// How much of its id a peer is told with.
+enum Id {
+    End,
+    Whole,
 }
 
 /// A peer's name and the end of its id; the whole id of a peer that is not known.
@@ -51,5 +74,9 @@ mod tests {
             hello.name = "lab".to_owned();
         }
         assert_eq!(names(&status), ["lab (a)", "lab (b)", "lab (c)"]);
+        status.peers.get_mut(&PeerId::new("c")).unwrap().name = "lab (a)".to_owned();
+        let [a, b, c] = names(&status).try_into().unwrap();
+        assert!(a.starts_with("lab (a)") && b == "lab (b)" && c == "lab (a) (c)");
+        assert_ne!(a, c);
     }
 }

@@ -17,8 +17,8 @@ use std::{
 
 /// How long a data set is looked for in the mesh.
 pub(super) const FIND_WAIT: Duration = Duration::from_secs(20);
-/// No peer and no data set has come or gone for so long: what a name means is clear. Peers tell
-/// a new one of their data sets at once, the large ones take a while.
+/// No peer and no data set has come or gone for so long, and none is on its way: what a name means is
+/// clear. Peers tell a new one of their data sets at once, the large ones take a while.
 const QUIET: Duration = Duration::from_secs(1);
 /// Fewer digits of a digest than these name nothing.
 const DIGITS_MIN: usize = 8;
@@ -72,7 +72,7 @@ impl Search {
         let sets = status.data_sets.iter().map(|d| &d.manifest);
         let peers = status.peers.keys().cloned().collect();
         let known = (peers, sets.clone().map(|m| m.digest()).collect());
-        if known != self.known {
+        if known != self.known || status.awaits_data_sets {
             self.known = known;
             self.quiet_since = now;
         }
@@ -164,6 +164,20 @@ mod tests {
         mesh.peers.insert(PeerId::new("d"), hello);
         assert_eq!(search.look(&mesh, now + QUIET), Found::NotYet);
         assert!(matches!(search.look(&mesh, now + QUIET * 2), Found::One(_)));
+    }
+
+    #[test]
+    fn a_data_set_that_is_on_its_way_may_have_that_name() {
+        let now = Instant::now();
+        let mut search = Search::new("head".to_owned(), now);
+        let mut mesh = with(&["head"]);
+        mesh.awaits_data_sets = true;
+        assert_eq!(search.look(&mesh, now), Found::NotYet);
+        assert_eq!(search.look(&mesh, now + QUIET * 5), Found::NotYet);
+        mesh = with(&["head", "head"]);
+        assert_eq!(search.look(&mesh, now + QUIET * 6), Found::NotYet);
+        let found = search.look(&mesh, now + QUIET * 7);
+        assert!(matches!(found, Found::Several(sets) if sets.len() == 2));
     }
 
     #[test]
