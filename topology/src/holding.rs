@@ -121,6 +121,7 @@ pub struct Urgency {
     in_vain: u32,
     /// Others who stay and hold it.
     others: u32,
+    /// How often it was begun.
     attempts: u32,
 }
 
@@ -419,10 +420,11 @@ impl Holding {
     }
 
     fn urgency(&self, brick: BrickIndex) -> Urgency {
-        let in_vain = match self.origin(brick) {
-            Some(origin) => self.fetches.failures_of(&origin),
-            None => 0,
-        };
+        // Looking for the origin takes a while, and mostly nothing has failed.
+        let origin = (self.fetches.any_failed()).then(|| self.origin(brick));
+        let in_vain = origin
+            .flatten()
+            .map_or(0, |origin| self.fetches.failures_of(&origin));
         let attempts = self.fetches.attempts(brick);
         Urgency {
             // It may come at the second attempt.

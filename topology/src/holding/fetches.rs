@@ -109,6 +109,11 @@ impl Fetches {
         self.failures.clear();
     }
 
+    /// Whether anybody, or reading here, failed last.
+    pub(super) fn any_failed(&self) -> bool {
+        self.failed_reads > 0 || !self.failures.is_empty()
+    }
+
     /// Bricks in a row that did not come from there, or came damaged.
     pub(super) fn failures_of(&self, origin: &Origin) -> u32 {
         match origin {
