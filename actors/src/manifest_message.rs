@@ -2,7 +2,8 @@
 
 use crate::bus::Lane;
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, VoxelType, brick_grid::EDGE_MIN, manifest::BrickRecord,
+    BrickGrid, BrickIndex, VolumeDescription, VoxelType, brick_grid::EDGE_MIN,
+    manifest::BrickRecord,
 };
 
 /// Manifests up to this size go before what speaks of their bricks, larger ones beside it.
@@ -34,8 +35,9 @@ pub fn bricks_max() -> u32 {
 fn record_bytes() -> usize {
     let grid = BrickGrid::new([EDGE_MIN; 3], EDGE_MIN).expect("a grid of one brick");
     let brick = BrickIndex(0);
+    let volume = VolumeDescription::new([EDGE_MIN; 3], VoxelType::U8);
     let voxels = vec![0; usize::try_from(grid.stored_box(brick).voxel_count()).unwrap_or(0)];
-    let record = BrickRecord::of(&grid, brick, VoxelType::U8, &voxels);
+    let record = BrickRecord::of(&grid, brick, &volume, &voxels);
     let bytes = rmp_serde::to_vec_named(&record);
     bytes.expect("plain data types always encode").len()
 }
@@ -45,32 +47,28 @@ mod tests {
     use super::*;
     use crate::messages::{Message, encode};
     use brickmesh_topology::{
-        Manifest, VolumeDescription,
+        Manifest,
         keeper::KeeperMessage,
-        manifest::{HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+        manifest::ManifestParts,
+        value_statistics::{NoDataCounts, ValueStatistics},
     };
     use std::sync::Arc;
 
     #[test]
     fn a_manifest_is_as_large_a_message_as_was_reckoned_with() {
         let dims = [80, 64, 48];
-        let grid = BrickGrid::new(dims, 8).unwrap();
-        let record = |b| {
-            let count = usize::try_from(4 * grid.stored_box(b).voxel_count()).unwrap();
-            let noise: Vec<u8> = (0..127).cycle().take(count).collect();
-            BrickRecord::of(&grid, b, VoxelType::F32, &noise)
-        };
-        let bricks: Vec<BrickRecord> = grid.bricks().map(record).collect();
-        let count = bricks.len();
-        let manifest = Manifest::try_from(ManifestParts {
-            version: MANIFEST_VERSION,
-            volume: VolumeDescription::new(dims, VoxelType::F32),
-            brick_edge: 8,
-            range: [-1e30, 1e30],
-            histogram: vec![1000; HISTOGRAM_BINS],
-            source: "x".repeat(255),
-            bricks,
-        });
+        let volume = VolumeDescription::new(dims, VoxelType::F32);
+        let mut parts = ManifestParts::cut(volume, 8, &"x".repeat(255), |stored| {
+            let count = usize::try_from(4 * stored.voxel_count()).unwrap();
+            (0..127).cycle().take(count).collect()
+        })
+        .unwrap();
+        parts.histogram.fill(1000);
+        let values: Vec<(f32, u64)> = (0..100).map(|i| (i as f32 / 7.0, 10)).collect();
+        let statistics = ValueStatistics::of(NoDataCounts::default(), &values, &values[..1]);
+        parts.statistics = Some(statistics);
+        let count = parts.bricks.len();
+        let manifest = Manifest::try_from(parts);
         let open = Message::Keeper(KeeperMessage::Open {
             manifest: Arc::new(manifest.unwrap()),
             redundancy: 3,

@@ -39,6 +39,8 @@ pub struct FrameRequest {
     pub step: f64,
     /// Headlight shading.
     pub shade: bool,
+    /// Whether the samples of each pixel are moved by a part of a step.
+    pub jitter: bool,
     /// Name of the roster snapshot.
     pub roster: Digest,
     /// Name of the cost table.

@@ -49,6 +49,8 @@ pub struct AskFrame {
     pub step: f64,
     /// Headlight shading.
     pub shade: bool,
+    /// Whether the samples of each pixel are moved by a part of a step.
+    pub jitter: bool,
     /// How it is planned.
     pub rules: PlanRules,
 }

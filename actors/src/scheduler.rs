@@ -272,10 +272,12 @@ impl FrameRequest {
         Scene {
             data_set: self.data_set,
             volume: manifest.volume().clone(),
+            numbers: manifest.numbers(),
             view: self.view,
             transfer: self.transfer.clone(),
             step: self.step,
             shade: self.shade,
+            jitter: self.jitter,
         }
     }
 }

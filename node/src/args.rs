@@ -8,8 +8,8 @@ use crate::network::{MeshKey, MeshKeyError};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
-    parse_address, parse_bytes, parse_color, parse_device, parse_milliseconds, parse_name,
-    parse_size, parse_socket, parse_step,
+    parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_milliseconds,
+    parse_name, parse_size, parse_socket, parse_step, parse_transfer_range,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -41,6 +41,8 @@ pub enum Command {
     Info(InfoArgs),
     /// Say what this machine can render on, and which device is taken
     Devices(JsonArgs),
+    /// List the transfer functions that have names, and the values that they mean
+    Presets(JsonArgs),
     /// Say who is in the mesh and what each holds
     Status(StatusArgs),
     /// Decisions and experiments on a virtual mesh: JSON in, JSON out
@@ -56,9 +58,12 @@ impl Command {
             Self::Status(args) => Some(&args.network),
             Self::Render(args) => args.mesh.mesh.then_some(&args.mesh.network),
             Self::View(args) => args.mesh.mesh.then_some(&args.mesh.network),
-            Self::Demo(_) | Self::Import(_) | Self::Info(_) | Self::Devices(_) | Self::Sim(_) => {
-                None
-            }
+            Self::Demo(_)
+            | Self::Import(_)
+            | Self::Info(_)
+            | Self::Devices(_)
+            | Self::Presets(_)
+            | Self::Sim(_) => None,
         }
     }
 }
@@ -77,27 +82,43 @@ pub struct DemoArgs {
     pub device: DeviceChoice,
 }
 
+/// A volume; shared by all that read one.
+#[derive(Clone, Debug, Args)]
+pub struct VolumeArgs {
+    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder
+    pub volume: PathBuf,
+    /// Value that stands for no data, which is transparent; NaN and infinities always do
+    #[arg(long, value_name = "V", value_parser = parse_finite, allow_hyphen_values = true)]
+    pub fill: Option<f64>,
+}
+
 /// What a picture shows; shared by `render` and `view`.
 #[derive(Clone, Debug, Args)]
 pub struct PictureArgs {
     /// Picture size in pixels
     #[arg(long, default_value = "512x512", value_parser = parse_size)]
     pub size: (u32, u32),
-    /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default
+    /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
     pub camera: Option<CameraArg>,
     /// Camera around the volume's centre: azimuth,elevation or azimuth,elevation,zoom, in degrees
     #[arg(long, value_parser = parse_orbit, allow_hyphen_values = true)]
     pub orbit: Option<Orbit>,
-    /// Transfer function: brickmesh JSON or a ParaView colour-map preset [default: from the histogram]
-    #[arg(long)]
+    /// Transfer function: a file (brickmesh JSON or a ParaView colour-map preset), or a name that `brickmesh presets` lists [default: chosen by the values]
+    #[arg(long, value_name = "FILE|NAME")]
     pub transfer: Option<PathBuf>,
+    /// What the transfer function is stretched over: data, LO,HI (data values), or preset: it is taken as it is [default: data where it goes from 0 to 1, else preset]
+    #[arg(long, value_name = "RANGE", value_parser = parse_transfer_range, allow_hyphen_values = true)]
+    pub transfer_range: Option<TransferRange>,
     /// Sample distance in multiples of the smallest spacing
     #[arg(long, default_value_t = 0.5, value_parser = parse_step)]
     pub step: f64,
-    /// Headlight shading
-    #[arg(long, value_enum, default_value = "off")]
-    pub shade: Shade,
+    /// Headlight shading [default: on; off where an axis has one voxel]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
+    pub shade: Option<Switch>,
+    /// Move the samples of each pixel by another part of a step: fine grain in place of rings
+    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
+    pub jitter: Switch,
     /// How samples become a pixel
     #[arg(long, value_enum, default_value = "dvr")]
     pub mode: Mode,
@@ -221,8 +242,9 @@ impl NetworkArgs {
 /// `render`
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
-    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder
-    pub volume: PathBuf,
+    #[command(flatten)]
+    /// What is shown.
+    pub source: VolumeArgs,
     /// PNG to write; with --frames, P.png becomes P-0000.png …
     #[arg(long)]
     pub out: PathBuf,
@@ -252,8 +274,9 @@ pub struct RenderArgs {
 /// `view`
 #[derive(Clone, Debug, Args)]
 pub struct ViewArgs {
-    /// Volume, as for render
-    pub volume: PathBuf,
+    #[command(flatten)]
+    /// What is shown.
+    pub source: VolumeArgs,
     #[command(flatten)]
     /// The picture.
     pub picture: PictureArgs,
@@ -288,8 +311,9 @@ pub struct PeerArgs {
 /// `import`
 #[derive(Clone, Debug, Args)]
 pub struct ImportArgs {
-    /// Volume, as for render
-    pub volume: PathBuf,
+    #[command(flatten)]
+    /// What is brought in.
+    pub source: VolumeArgs,
     /// Folder to make
     #[arg(long)]
     pub out: PathBuf,
@@ -301,14 +325,18 @@ pub struct ImportArgs {
 /// `info`
 #[derive(Clone, Debug, Args)]
 pub struct InfoArgs {
-    /// Volume, as for render
-    pub volume: PathBuf,
+    #[command(flatten)]
+    /// What is looked at.
+    pub source: VolumeArgs,
     /// As JSON
     #[arg(long)]
     pub json: bool,
     /// Read all of it: every brick of a folder against its digest, every voxel of a file
-    #[arg(long)]
+    #[arg(long, conflicts_with = "header")]
     pub verify: bool,
+    /// Read the header of a file alone: nothing is said of its values, but at once however large it is
+    #[arg(long)]
+    pub header: bool,
 }
 
 /// `devices`
@@ -365,13 +393,15 @@ pub enum DeviceChoice {
     Vulkan(Option<usize>),
 }
 
-/// Shading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shade {
-    /// Emission and absorption only.
-    Off,
-    /// Headlight Blinn-Phong.
-    On,
+/// `--transfer-range`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TransferRange {
+    /// The data's range, without outliers.
+    Data,
+    /// The function's own values.
+    Preset,
+    /// These data values.
+    Given(f64, f64),
 }
 
 /// How samples become a pixel.

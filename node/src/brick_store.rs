@@ -83,6 +83,12 @@ pub enum BrickStoreError {
         /// Most bytes.
         bytes_max: u64,
     },
+    /// A folder's bricks say already what is no data.
+    #[error("{}: --fill belongs to a file; import the volume again with it", path.display())]
+    Fill {
+        /// The folder.
+        path: PathBuf,
+    },
     /// There is something where the folder is to be made.
     #[error("{}: it exists already; remove it or choose another --out", path.display())]
     Exists {
@@ -188,20 +194,26 @@ pub fn load(
 }
 
 /// Opens a `.brickmesh` folder, or cuts any other volume into bricks of `edge` in memory, of which
-/// they may take `bytes_max`.
+/// they may take `bytes_max`. `fill`: a data value that stands for no data.
 ///
 /// # Errors
 /// [`BrickStoreError`].
 pub fn open_source(
     path: &Path,
+    fill: Option<f64>,
     edge: u32,
     bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<Arc<dyn BrickSource>, BrickStoreError> {
     if path.join(directory::MANIFEST).is_file() {
+        if fill.is_some() {
+            return Err(BrickStoreError::Fill {
+                path: path.to_owned(),
+            });
+        }
         return Ok(Arc::new(open_shared(path)?));
     }
-    let file = volume_file::open(path)?;
+    let file = volume_file::open_with_fill(path, fill)?;
     Ok(Arc::new(load(&file, edge, bytes_max, progress)?))
 }
 

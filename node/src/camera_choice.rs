@@ -14,13 +14,21 @@ const CAMERAS_MAX: usize = 100_000;
 /// Largest file of cameras, in bytes: a hundred and sixty for each of the most.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The camera of `--camera` or `--orbit`; what was left out is as by default.
+/// The camera of `--camera` or `--orbit`; what was left out is as in `default`.
 #[must_use]
-pub fn camera(args: &PictureArgs, volume: &VolumeDescription) -> Camera {
+pub fn camera(args: &PictureArgs, volume: &VolumeDescription, default: Camera) -> Camera {
     match args.orbit {
         Some(orbit) => orbiting(orbit, volume),
-        None => given(args.camera.unwrap_or_default(), volume),
+        None => given(args.camera.unwrap_or_default(), default),
     }
+}
+
+/// Whether something was left out.
+#[must_use]
+pub fn needs_default(args: &PictureArgs) -> bool {
+    let camera = args.camera.unwrap_or_default();
+    let parts = [camera.eye, camera.at, camera.up];
+    args.orbit.is_none() && parts.iter().any(Option::is_none)
 }
 
 /// An entry of a `--cameras` file: the value of `--orbit`, or of `--camera`, and whether peers steal.
@@ -67,7 +75,7 @@ pub fn shots(path: &Path, volume: &VolumeDescription) -> Result<Vec<Shot>, Strin
     let one = |(index, entry): (usize, &Entry)| {
         let camera = match (&entry.orbit, &entry.camera) {
             (Some(orbit), None) => parse_orbit(orbit).map(|o| orbiting(o, volume)),
-            (None, Some(camera)) => parse_camera(camera).map(|c| given(c, volume)),
+            (None, Some(camera)) => parse_camera(camera).map(|c| given(c, Camera::whole(volume))),
             _ => Err("it must have either \"orbit\" or \"camera\"".to_owned()),
         };
         let camera = camera.map_err(|e| wrong(format!("entry {index}: {e}")))?;
@@ -81,8 +89,7 @@ fn orbiting(orbit: Orbit, volume: &VolumeDescription) -> Camera {
     Camera::orbit(volume, orbit.azimuth, orbit.elevation, orbit.zoom)
 }
 
-fn given(given: CameraArg, volume: &VolumeDescription) -> Camera {
-    let default = Camera::whole(volume);
+fn given(given: CameraArg, default: Camera) -> Camera {
     let vector = |v: Option<[f64; 3]>, or| v.map_or(or, DVec3::from_array);
     Camera {
         eye: vector(given.eye, default.eye),

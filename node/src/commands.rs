@@ -4,11 +4,12 @@ mod data;
 mod devices;
 mod invitation;
 mod peer;
+mod presets;
 pub(crate) mod render;
 mod sim;
 mod status;
 
-pub(crate) use render::{open_source, transfer_of};
+pub(crate) use render::open_source;
 
 use crate::{args::Command, stop::Stop, window};
 use std::error::Error;
@@ -56,6 +57,7 @@ pub fn run(command: Command, stop: Stop) -> CommandResult {
         Command::Import(args) => data::import(&args, &stop),
         Command::Info(args) => data::info(&args, &stop),
         Command::Devices(args) => devices::run(&args),
+        Command::Presets(args) => presets::run(&args),
         Command::Status(args) => status::run(&args, stop),
         Command::Sim(args) => sim::run(&args),
     }

@@ -5,7 +5,7 @@
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
     BrickIndex, Manifest, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestError, ManifestParts},
+    manifest::{ManifestError, ManifestParts},
     transfer_function::TransferPoint,
 };
 use bytes::Bytes;
@@ -28,27 +28,8 @@ impl FormulaVolume {
     /// [`ManifestError`] where an edge is out of bounds.
     pub fn new(edge: u32, brick_edge: u32) -> Result<Self, ManifestError> {
         let volume = VolumeDescription::new([edge; 3], VoxelType::U16);
-        let grid = brickmesh_topology::BrickGrid::new(volume.dims, brick_edge)?;
-        let (mut bricks, mut histogram) = (Vec::new(), vec![0; HISTOGRAM_BINS]);
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for brick in grid.bricks() {
-            let values = values(edge, &grid.stored_box(brick));
-            for &v in &values {
-                histogram[usize::from(v >> 8)] += 1;
-            }
-            let record = BrickRecord::of(&grid, brick, VoxelType::U16, &bytes(&values));
-            (low, high) = (low.min(record.range[0]), high.max(record.range[1]));
-            bricks.push(record);
-        }
-        let parts = ManifestParts {
-            version: MANIFEST_VERSION,
-            volume,
-            brick_edge,
-            range: [low, high],
-            histogram,
-            source: "built-in shells".to_owned(),
-            bricks,
-        };
+        let bytes_of = |stored: &VoxelBox| bytes(&values(edge, stored)).into();
+        let parts = ManifestParts::cut(volume, brick_edge, "built-in shells", bytes_of)?;
         Ok(Self {
             manifest: Manifest::try_from(parts)?,
         })

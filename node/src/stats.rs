@@ -32,8 +32,8 @@ pub struct VolumeStats {
     pub origin: [f64; 3],
     /// Unit directions of the axes.
     pub direction: [[f64; 3]; 3],
-    /// Smallest and largest data value.
-    pub range: [f64; 2],
+    /// Smallest and largest data value; none where all is no data.
+    pub range: Option<[f64; 2]>,
     /// Edge of a brick in voxels.
     pub brick_edge: u32,
     /// Bricks on each axis.
@@ -75,7 +75,6 @@ impl VolumeStats {
     #[must_use]
     pub fn of(manifest: &Manifest) -> Self {
         let volume = manifest.volume();
-        let [low, high] = manifest.range().map(|v| volume.value(v));
         Self {
             source: manifest.source().to_owned(),
             data_set: manifest.digest().to_string(),
@@ -84,7 +83,7 @@ impl VolumeStats {
             spacing: volume.spacing,
             origin: volume.origin,
             direction: volume.direction,
-            range: [low.min(high), low.max(high)],
+            range: manifest.value_range(),
             brick_edge: manifest.grid().edge(),
             brick_counts: manifest.grid().counts(),
         }

@@ -1,13 +1,15 @@
-//! Transfer functions from files and histograms.
+//! The transfer function that is asked for: from a file, by the name of a preset, or the default.
 //!
-//! Files: brickmesh's JSON (`{"unit_distance": …, "points": […]}`) and ParaView colour-map presets
-//! (a list with `RGBPoints` and, often, `Points`), which are stretched over the volume's range as
-//! ParaView does.
+//! Files: brickmesh's JSON (`{"unit_distance": …, "points": […]}`), in data values, and ParaView
+//! colour-map presets (a list with `RGBPoints` and, often, `Points`). What is in absolute units stays so;
+//! what is normalised, 0 to 1, is stretched over the data. `--transfer-range` decides otherwise.
 
-use crate::bounded_file;
+use crate::{args::TransferRange, bounded_file};
 use brickmesh_topology::{
     Manifest, TransferFunction,
+    default_transfer::{Interest, default_transfer, interest, stretched},
     plain_text::shortened,
+    presets::{self, PRESETS, PresetValues},
     transfer_function::{TransferFunctionError, TransferPoint},
 };
 use serde::{Deserialize, de::IgnoredAny};
@@ -17,6 +19,17 @@ use std::path::{Path, PathBuf};
 const FILE_BYTES_MAX: u64 = 8 << 20;
 /// Highest opacity of a ParaView preset that brings none of its own.
 const PRESET_OPACITY: f64 = 0.3;
+/// How far from 0 and 1 the ends of a normalised function may be.
+const NORMALISED_ERROR: f64 = 1e-6;
+
+/// A transfer function, and a line that says which and over which values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChosenTransfer {
+    /// In data values.
+    pub function: TransferFunction,
+    /// For people.
+    pub told: String,
+}
 
 /// A transfer function that cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +42,12 @@ pub enum TransferFileError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// Neither a file nor a preset.
+    #[error("transfer function {}: there is no such file, and no preset of this name; presets are {}", path.display(), names())]
+    Unknown {
+        /// What was asked for.
+        path: PathBuf,
     },
     /// Neither of the two forms.
     #[error("transfer function {}: {}; expected {{\"points\": [{{\"value\", \"color\", \"opacity\"}}]}} or a ParaView preset with RGBPoints", path.display(), shortened(&source.to_string()))]
@@ -58,9 +77,14 @@ pub enum TransferFileError {
     },
 }
 
+/// Names of all presets, in one line.
+fn names() -> String {
+    PRESETS.map(|p| p.name).join(", ")
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Preset {
+struct ParaViewPreset {
     /// value, red, green, blue.
     #[serde(rename = "RGBPoints", default)]
     rgb_points: Vec<f64>,
@@ -69,21 +93,129 @@ struct Preset {
     points: Vec<f64>,
 }
 
-/// Tells a preset that stands alone from brickmesh's own form.
+/// Tells a ParaView preset that stands alone from brickmesh's own form.
 #[derive(Deserialize)]
 struct Form {
     #[serde(rename = "RGBPoints")]
     rgb_points: Option<IgnoredAny>,
 }
 
-/// Loads a transfer function; a preset is stretched over `range` (data units).
+/// The transfer function for a data set: the file or preset `asked` for, or the default, stretched
+/// as `range` says.
 ///
 /// # Errors
 /// [`TransferFileError`] with file, field, found and expected.
-pub fn load(path: &Path, range: [f64; 2]) -> Result<TransferFunction, TransferFileError> {
-    let io = |source| TransferFileError::Io {
-        path: path.to_owned(),
-        source,
+pub fn choose(
+    asked: Option<&Path>,
+    range: Option<TransferRange>,
+    manifest: &Manifest,
+) -> Result<ChosenTransfer, TransferFileError> {
+    let Some(path) = asked else {
+        let of = default_transfer(manifest);
+        let (function, how) = match range {
+            None | Some(TransferRange::Preset) => (of.function, "chosen by its values".to_owned()),
+            Some(range) => stretch(&of.function, over(range, manifest)),
+        };
+        return Ok(told(of.preset, function, &how, manifest));
+    };
+    let preset = path.to_str().and_then(presets::by_name);
+    let (name, function, usual) = match preset.filter(|_| !path.exists()) {
+        Some(preset) => {
+            let usual = match preset.values {
+                PresetValues::Hounsfield => None,
+                PresetValues::Normalised => {
+                    let Interest { from, to } = interest(manifest);
+                    Some(([from, to], "the values of interest"))
+                }
+            };
+            (preset.name.to_owned(), preset.function(), usual)
+        }
+        None => {
+            let (function, is_own) = load(path)?;
+            let is_normalised = !is_own && is_normalised(ends(&function));
+            let usual = is_normalised.then(|| over(TransferRange::Data, manifest));
+            (path.display().to_string(), function, usual)
+        }
+    };
+    let (function, how) = match (range, usual) {
+        (None, Some(usual)) => stretch(&function, usual),
+        (None | Some(TransferRange::Preset), _) => (function, "as it is".to_owned()),
+        (Some(range), _) => stretch(&function, over(range, manifest)),
+    };
+    Ok(told(&name, function, &how, manifest))
+}
+
+fn told(name: &str, function: TransferFunction, how: &str, manifest: &Manifest) -> ChosenTransfer {
+    let [low, high] = ends(&function);
+    let data = manifest.value_range().map_or_else(
+        || "all of it is no data".to_owned(),
+        |[low, high]| format!("the data are {} … {}", short(low), short(high)),
+    );
+    let told = format!(
+        "transfer function {name}: {} … {}, {how}; {data}",
+        short(low),
+        short(high)
+    );
+    ChosenTransfer { function, told }
+}
+
+/// A number with few digits, for people.
+#[must_use]
+pub fn short(value: f64) -> String {
+    let size = value.abs();
+    if size > 0.0 && !(1e-3..1e7).contains(&size) {
+        return format!("{value:.4e}");
+    }
+    // Six digits, none of them behind whole numbers.
+    let digits = [1e1, 1e2, 1e3, 1e4, 1e5]
+        .iter()
+        .filter(|&&p| size < p)
+        .count();
+    let text = format!("{value:.digits$}");
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
+/// The range that an option names, for people, too.
+fn over(range: TransferRange, manifest: &Manifest) -> ([f64; 2], &'static str) {
+    match range {
+        TransferRange::Given(low, high) => ([low, high], "the range given"),
+        _ => (manifest.values(manifest.histogram_range()), "the data"),
+    }
+}
+
+fn stretch(
+    function: &TransferFunction,
+    (range, of): ([f64; 2], &str),
+) -> (TransferFunction, String) {
+    let [low, high] = ends(function);
+    let how = format!("stretched from {} … {} over {of}", short(low), short(high));
+    (stretched(function, range), how)
+}
+
+/// First and last value.
+fn ends(function: &TransferFunction) -> [f64; 2] {
+    let value = |p: Option<&TransferPoint>| p.map_or(0.0, |p| p.value);
+    [
+        value(function.points.first()),
+        value(function.points.last()),
+    ]
+}
+
+fn is_normalised([low, high]: [f64; 2]) -> bool {
+    low.abs() < NORMALISED_ERROR && (high - 1.0).abs() < NORMALISED_ERROR
+}
+
+/// Loads a transfer function, and says whether it is in brickmesh's own form.
+fn load(path: &Path) -> Result<(TransferFunction, bool), TransferFileError> {
+    let io = |source: std::io::Error| {
+        let path = path.to_owned();
+        if source.kind() == std::io::ErrorKind::NotFound {
+            return TransferFileError::Unknown { path };
+        }
+        TransferFileError::Io { path, source }
     };
     let text = bounded_file::read_text(path, FILE_BYTES_MAX).map_err(io)?;
     let json = |source| TransferFileError::Json {
@@ -91,32 +223,33 @@ pub fn load(path: &Path, range: [f64; 2]) -> Result<TransferFunction, TransferFi
         source,
     };
     // Read as what it is at once: a tree of any JSON takes many times the memory of the text.
-    let transfer = if text.trim_start().starts_with('[') {
-        let presets: Vec<Preset> = serde_json::from_str(&text).map_err(json)?;
+    let (function, is_own) = if text.trim_start().starts_with('[') {
+        let presets: Vec<ParaViewPreset> = serde_json::from_str(&text).map_err(json)?;
         let first = presets.into_iter().next().unwrap_or_default();
-        from_preset(&first, range, path)?
+        (of_paraview(&first, path)?, false)
     } else if serde_json::from_str::<Form>(&text)
         .map_err(json)?
         .rgb_points
         .is_some()
     {
         let preset = serde_json::from_str(&text).map_err(json)?;
-        from_preset(&preset, range, path)?
+        (of_paraview(&preset, path)?, false)
     } else {
-        serde_json::from_str(&text).map_err(json)?
+        (serde_json::from_str(&text).map_err(json)?, true)
     };
-    transfer
+    function
         .validate()
         .map_err(|source| TransferFileError::Invalid {
             path: path.to_owned(),
             source,
         })?;
-    Ok(transfer)
+    Ok((function, is_own))
 }
 
-fn from_preset(
-    preset: &Preset,
-    range: [f64; 2],
+/// A ParaView preset as it is. Where one of its two lists is normalised and the other is not, that
+/// one is stretched over the other.
+fn of_paraview(
+    preset: &ParaViewPreset,
     path: &Path,
 ) -> Result<TransferFunction, TransferFileError> {
     for (field, list) in [
@@ -132,11 +265,19 @@ fn from_preset(
             });
         }
     }
-    let colors = stretch(&preset.rgb_points, range);
+    let mut colors = rows(&preset.rgb_points);
+    let ends = |rows: &[Row]| [rows[0].0, rows[rows.len() - 1].0];
+    let [low, high] = ends(&colors);
     let opacities = if preset.points.is_empty() {
-        vec![(range[0], [0.0; 3]), (range[1], [PRESET_OPACITY, 0.0, 0.0])]
+        vec![(low, [0.0; 3]), (high, [PRESET_OPACITY, 0.0, 0.0])]
     } else {
-        stretch(&preset.points, range)
+        let mut rows = rows(&preset.points);
+        match (is_normalised([low, high]), is_normalised(ends(&rows))) {
+            (false, true) => move_to(&mut rows, [low, high]),
+            (true, false) => move_to(&mut colors, ends(&rows)),
+            _ => {}
+        }
+        rows
     };
     let mut values: Vec<f64> = colors.iter().chain(&opacities).map(|p| p.0).collect();
     values.sort_by(f64::total_cmp);
@@ -152,22 +293,25 @@ fn from_preset(
     })
 }
 
-/// Rows of a value and three numbers, their values stretched over `range`, ascending.
-fn stretch(list: &[f64], range: [f64; 2]) -> Vec<(f64, [f64; 3])> {
-    let mut rows: Vec<(f64, [f64; 3])> = list
+/// A value and three numbers.
+type Row = (f64, [f64; 3]);
+
+/// Rows of a list, ascending in value.
+fn rows(list: &[f64]) -> Vec<Row> {
+    let mut rows: Vec<Row> = list
         .chunks_exact(4)
         .map(|r| (r[0], [r[1], r[2], r[3]]))
         .collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (low, high) = (rows[0].0, rows[rows.len() - 1].0);
-    let width = if high > low { high - low } else { 1.0 };
-    for row in &mut rows {
-        row.0 = range[0] + (range[1] - range[0]) * ((row.0 - low) / width);
-    }
     rows
 }
 
-fn interpolate(rows: &[(f64, [f64; 3])], value: f64) -> [f64; 3] {
+/// Moves values from 0 … 1 to a range.
+fn move_to(rows: &mut [Row], [low, high]: [f64; 2]) {
+    rows.iter_mut().for_each(|r| r.0 = low + (high - low) * r.0);
+}
+
+fn interpolate(rows: &[Row], value: f64) -> [f64; 3] {
     let above = rows.partition_point(|r| r.0 <= value);
     let (Some(a), b) = (above.checked_sub(1).map(|i| rows[i]), rows.get(above)) else {
         return rows[0].1;
@@ -177,64 +321,122 @@ fn interpolate(rows: &[(f64, [f64; 3])], value: f64) -> [f64; 3] {
     std::array::from_fn(|c| a.1[c] + (b.1[c] - a.1[c]) * t)
 }
 
-/// A transfer function for a volume that comes without one: a ramp over the values above the
-/// background, which is taken to be the most frequent value.
-#[must_use]
-pub fn from_histogram(manifest: &Manifest) -> TransferFunction {
-    let histogram = manifest.histogram();
-    let [low, high] = manifest.range();
-    let value = |bin: f64| {
-        manifest
-            .volume()
-            .value(low + (high - low) * bin / histogram.len() as f64)
-    };
-    let background = histogram
-        .iter()
-        .enumerate()
-        .max_by_key(|(_, n)| **n)
-        .map_or(0, |(b, _)| b);
-    let background = if background * 2 > histogram.len() {
-        0
-    } else {
-        background
-    };
-    let above: u64 = histogram[background + 1..].iter().sum();
-    let quantile = |part: f64| {
-        let wanted = above as f64 * part;
-        let mut seen = 0.0;
-        for (bin, &n) in histogram.iter().enumerate().skip(background + 1) {
-            seen += n as f64;
-            if seen >= wanted {
-                return bin as f64;
-            }
-        }
-        histogram.len() as f64
-    };
-    let (from, to) = (
-        value(quantile(LOW_QUANTILE)),
-        value(quantile(HIGH_QUANTILE)),
-    );
-    TransferFunction::ramp(from.min(to), from.max(to))
-}
-
-/// Share of the values above the background that stay transparent.
-const LOW_QUANTILE: f64 = 0.25;
-/// Share of the values above the background below full opacity.
-const HIGH_QUANTILE: f64 = 0.995;
-
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "numbers are exact")]
 mod tests {
     use super::*;
+    use brickmesh_topology::{VolumeDescription, VoxelType, manifest::ManifestParts};
     use std::fs;
 
-    #[test]
-    fn a_paraview_preset_is_stretched_over_the_range() {
+    /// A data set with values from 100 to 300.
+    fn manifest() -> Manifest {
+        let volume = VolumeDescription {
+            value_scale: 2.0,
+            value_offset: 100.0,
+            ..VolumeDescription::new([8; 3], VoxelType::U8)
+        };
+        let bytes = |_: &_| {
+            (0..512_u32)
+                .map(|i| u8::try_from(i % 101).unwrap())
+                .collect()
+        };
+        let mut parts = ManifestParts::cut(volume, 8, "test", bytes).unwrap();
+        parts.histogram.fill(2);
+        Manifest::try_from(parts).unwrap()
+    }
+
+    const NORMALISED: &str = r#"[{"Name":"x","ColorSpace":"RGB","RGBPoints":[0,0,0,1, 1,1,0,0],"Points":[0,0,0.5,0, 1,1,0.5,0]}]"#;
+    const HOUNSFIELD: &str = r#"{"RGBPoints":[-3024,0,0,0, 143,0.6,0.3,0.2, 3071,1,1,1],"Points":[-3024,0,0.5,0, 3071,0.7,0.5,0]}"#;
+
+    fn chosen(text: &str, range: Option<TransferRange>) -> ChosenTransfer {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("preset.json");
-        fs::write(&path, r#"[{"Name":"x","ColorSpace":"RGB","RGBPoints":[0,0,0,1, 1,1,0,0],"Points":[0,0,0.5,0, 1,1,0.5,0]}]"#).unwrap();
-        let tf = load(&path, [100.0, 300.0]).unwrap();
-        let (color, opacity) = tf.classify(200.0);
+        fs::write(&path, text).unwrap();
+        choose(Some(&path), range, &manifest()).unwrap()
+    }
+
+    #[test]
+    fn a_normalised_preset_is_stretched_over_the_data() {
+        let of = chosen(NORMALISED, None);
+        let (color, opacity) = of.function.classify(200.0);
         assert!((color[0] - 0.5).abs() < 1e-12 && (opacity - 0.5).abs() < 1e-12);
+        assert!(
+            of.told.contains("stretched from 0 … 1 over the data"),
+            "{}",
+            of.told
+        );
+        assert!(of.told.contains("the data are 100 … 300"), "{}", of.told);
+    }
+
+    #[test]
+    fn a_preset_in_absolute_units_means_them() {
+        let of = chosen(HOUNSFIELD, None);
+        assert_eq!(ends(&of.function), [-3024.0, 3071.0]);
+        assert!((of.function.classify(143.0).0[0] - 0.6).abs() < 1e-12);
+        assert!(of.told.contains("-3024 … 3071, as it is"), "{}", of.told);
+    }
+
+    #[test]
+    fn a_range_that_is_given_decides() {
+        let given = Some(TransferRange::Given(0.0, 10.0));
+        let own = r#"{"points":[{"value":3,"color":[0,0,0],"opacity":0},{"value":4,"color":[1,1,1],"opacity":1}]}"#;
+        for text in [NORMALISED, HOUNSFIELD, own] {
+            assert_eq!(ends(&chosen(text, given).function), [0.0, 10.0]);
+            let data = chosen(text, Some(TransferRange::Data));
+            assert_eq!(ends(&data.function), [100.0, 300.0]);
+        }
+        let preset = Some(TransferRange::Preset);
+        assert_eq!(ends(&chosen(NORMALISED, preset).function), [0.0, 1.0]);
+        assert_eq!(ends(&chosen(own, None).function), [3.0, 4.0]);
+    }
+
+    #[test]
+    fn presets_are_known_by_name_and_what_is_neither_file_nor_preset_names_them() {
+        let named = |name: &str| choose(Some(Path::new(name)), None, &manifest());
+        assert_eq!(ends(&named("ct-bone").unwrap().function), [-1000.0, 1500.0]);
+        let [low, high] = ends(&named("viridis").unwrap().function);
+        assert!(100.0 <= low && low < high && high <= 300.0);
+        let error = named("viridiss").unwrap_err().to_string();
+        assert!(
+            error.contains("viridiss") && error.contains("cool-warm"),
+            "{error}"
+        );
+        let default = choose(None, None, &manifest()).unwrap();
+        assert!(default.told.contains("structure") && default.told.contains("chosen"));
+    }
+
+    #[test]
+    fn lists_of_which_one_is_normalised_are_brought_together() {
+        let mixed = r#"{"RGBPoints":[-1000,0,0,0, 3000,1,1,1],"Points":[0,0,0.5,0, 1,1,0.5,0]}"#;
+        let (color, opacity) = chosen(mixed, None).function.classify(1000.0);
+        assert!((color[0] - 0.5).abs() < 1e-12 && (opacity - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn numbers_for_people_are_short() {
+        let texts = [
+            0.0,
+            1.0,
+            -3024.0,
+            2509.89,
+            0.722_656_123,
+            1e-20,
+            3.5e30,
+            123_456.7,
+        ];
+        assert_eq!(
+            texts.map(short),
+            [
+                "0",
+                "1",
+                "-3024",
+                "2509.89",
+                "0.72266",
+                "1.0000e-20",
+                "3.5000e30",
+                "123457"
+            ]
+        );
     }
 
     #[test]
@@ -243,11 +445,11 @@ mod tests {
         let path = dir.path().join("tf.json");
         let error = |text: &str| {
             fs::write(&path, text).unwrap();
-            load(&path, [0.0, 1.0]).unwrap_err().to_string()
+            load(&path).unwrap_err().to_string()
         };
         assert!(error("{").contains("tf.json"));
         assert!(error(r#"{"points":[]}"#).contains("1 to 4096 points"));
         assert!(error(r#"[{"RGBPoints":[1,2,3]}]"#).contains("RGBPoints has 3 numbers"));
-        assert!(load(&dir.path().join("none"), [0.0, 1.0]).is_err());
+        assert!(load(&dir.path().join("none")).is_err());
     }
 }

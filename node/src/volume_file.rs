@@ -133,13 +133,13 @@ pub enum Problem {
         /// What the decoder said.
         source: io::Error,
     },
-    /// A voxel that is no number.
-    #[error("data: voxel ({}, {}, {}) is {found}; voxels must be finite: replace it before importing", at[0], at[1], at[2])]
-    NotFinite {
-        /// Voxel.
-        at: [u64; 3],
-        /// What it is.
-        found: f32,
+    /// A fill value that no voxel can have.
+    #[error("--fill {value}: no voxel of type {voxel} has this value in this file")]
+    Fill {
+        /// Value asked for.
+        value: f64,
+        /// Type of the voxels.
+        voxel: &'static str,
     },
     /// A description that is out of bounds.
     #[error("{0}")]
@@ -196,6 +196,25 @@ pub fn open(path: &Path) -> Result<VolumeFile, VolumeFileError> {
         description,
         data,
     })
+}
+
+/// As [`open`], with a data value that stands for no data.
+///
+/// # Errors
+/// [`VolumeFileError`]; also where no voxel can have the value.
+pub fn open_with_fill(path: &Path, fill: Option<f64>) -> Result<VolumeFile, VolumeFileError> {
+    let mut file = open(path)?;
+    if let Some(value) = fill {
+        let stored = file.description.stored(value);
+        file.description.fill = Some(stored.ok_or_else(|| VolumeFileError {
+            path: path.to_owned(),
+            problem: Problem::Fill {
+                value,
+                voxel: file.voxel().name(),
+            },
+        })?);
+    }
+    Ok(file)
 }
 
 fn read_header(path: &Path) -> Result<Header, Problem> {

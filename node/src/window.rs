@@ -9,14 +9,15 @@ mod missing;
 mod orbit_control;
 
 use crate::{
-    args::{PictureArgs, Shade, ViewArgs},
-    camera_choice::camera,
-    commands::{CommandResult, open_source, transfer_of},
+    args::ViewArgs,
+    camera_choice::{camera, needs_default},
+    commands::{CommandResult, open_source},
+    framing::framed,
+    picture_settings::PictureSettings,
     session::{Session, SessionError},
     stop::Stop,
 };
-use brickmesh_actors::requester::AskFrame;
-use brickmesh_topology::{Camera, TransferFunction, frame_plan::PlanRules, plain_text::plain_text};
+use brickmesh_topology::{Camera, plain_text::plain_text};
 use orbit_control::OrbitControl;
 use softbuffer::{Context, Surface};
 use std::{
@@ -76,22 +77,13 @@ enum Told {
 
 type Slot = Arc<Mutex<Option<Shown>>>;
 
-/// What all frames of a view have in common.
-struct Look {
-    transfer: TransferFunction,
-    step: f64,
-    shade: bool,
-    rules: PlanRules,
-    background: [f32; 3],
-}
-
 /// Runs `view` until the window is closed.
 ///
 /// # Errors
 /// Where the volume cannot be opened, there is no display, or the mesh fails.
 pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
     let mut mesh = args.mesh.clone();
-    let source = open_source(&args.volume, &mut mesh, &stop)?;
+    let source = open_source(&args.source, &mut mesh, &stop)?;
     let event_loop = EventLoop::<Told>::with_user_event().build().map_err(|e| {
         format!(
             "no window can be opened ({e}); on a machine without a display use `brickmesh render`"
@@ -99,36 +91,28 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
     })?;
     let slot = Slot::default();
     let proxy = event_loop.create_proxy();
-    let (opened, manifest) = oneshot::channel();
+    let (opened, start) = oneshot::channel();
     let (show, shown) = oneshot::channel();
     let work = {
-        let (slot, proxy) = (Arc::clone(&slot), proxy.clone());
+        let (slot, proxy, args) = (Arc::clone(&slot), proxy.clone(), args.clone());
         async move {
             let session = Session::open(source, &mesh, stop).await?;
-            let told = opened.send(session.manifest().clone());
-            let result = match (told, shown.await) {
-                (Ok(()), Ok((look, wanted))) => {
-                    show_frames(&session, &look, wanted, &slot, &proxy).await
+            let result = async {
+                let (settings, start) = prepare(&session, &args).await?;
+                if let (Ok(()), Ok(wanted)) = (opened.send(start), shown.await) {
+                    show_frames(&session, &settings, wanted, &slot, &proxy).await?;
                 }
-                _ => Ok(()),
+                Ok(())
             };
+            let result = result.await;
             session.close().await;
             result
         }
     };
     let peer = start_peer(work, proxy)?;
-    let Ok(manifest) = manifest.blocking_recv() else {
+    let Ok(start) = start.blocking_recv() else {
         return ended(peer);
     };
-    let look = match look(&args.picture, args.mesh.rules.rules(), &manifest) {
-        Ok(look) => look,
-        Err(error) => {
-            // Nothing will be shown: the peer leaves the mesh first.
-            drop(show);
-            return ended(peer).and(Err(error.into()));
-        }
-    };
-    let start = camera(&args.picture, manifest.volume());
     let (width, height) = args.picture.size;
     let wanted = Wanted {
         camera: start,
@@ -137,7 +121,7 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
         moving: false,
     };
     let (want, wanted) = watch::channel(wanted);
-    if show.send((look, wanted)).is_err() {
+    if show.send(wanted).is_err() {
         tracing::debug!("the peer has ended before");
     }
     let mut app = App::new(
@@ -158,17 +142,40 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
     failed.map_or(Ok(()), |why| Err(why.into()))
 }
 
+/// What all frames have in common, and the camera of the first.
+async fn prepare(
+    session: &Session,
+    args: &ViewArgs,
+) -> Result<(PictureSettings, Camera), PeerError> {
+    let picture = &args.picture;
+    let manifest = session.manifest();
+    let settings = PictureSettings::of(picture, args.mesh.rules.rules(), manifest)?;
+    settings.tell();
+    let default = if needs_default(picture) {
+        let fov = picture.camera.and_then(|c| c.fov);
+        framed(session, &settings, picture.size, fov).await?
+    } else {
+        Camera::whole(manifest.volume())
+    };
+    let start = camera(picture, manifest.volume(), default);
+    Ok((settings, start))
+}
+
+/// Why the peer's work ended.
+type PeerError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The thread of the peer; what it answers is why it has ended, where it should not have.
 type PeerThread = thread::JoinHandle<Option<String>>;
 
 /// Runs a peer's work in an actix system on a thread of its own.
 fn start_peer(
-    work: impl Future<Output = Result<(), SessionError>> + Send + 'static,
+    work: impl Future<Output = Result<(), PeerError>> + Send + 'static,
     proxy: EventLoopProxy<Told>,
 ) -> std::io::Result<PeerThread> {
     let run = move || {
         let result = actix::System::new().block_on(work);
-        let why = result.err().filter(|e| !matches!(e, SessionError::Stopped));
+        let is_stop = |e: &PeerError| matches!(e.downcast_ref(), Some(SessionError::Stopped));
+        let why = result.err().filter(|e| !is_stop(e));
         let why = why.map(|e| e.to_string());
         tell(&proxy, Told::Ended(why.clone()));
         why
@@ -184,20 +191,6 @@ fn ended(peer: PeerThread) -> CommandResult {
     }
 }
 
-fn look(
-    picture: &PictureArgs,
-    rules: PlanRules,
-    manifest: &brickmesh_topology::Manifest,
-) -> Result<Look, crate::transfer::TransferFileError> {
-    Ok(Look {
-        transfer: transfer_of(picture.transfer.as_deref(), manifest)?,
-        step: picture.step * manifest.volume().min_spacing(),
-        shade: picture.shade == Shade::On,
-        rules,
-        background: picture.background,
-    })
-}
-
 fn tell(proxy: &EventLoopProxy<Told>, told: Told) {
     if proxy.send_event(told).is_err() {
         tracing::debug!("the window is closed");
@@ -208,7 +201,7 @@ fn tell(proxy: &EventLoopProxy<Told>, told: Told) {
 /// came with holes, is asked for again: the mesh may heal.
 async fn show_frames(
     session: &Session,
-    look: &Look,
+    settings: &PictureSettings,
     mut wanted: watch::Receiver<Wanted>,
     slot: &Slot,
     proxy: &EventLoopProxy<Told>,
@@ -217,7 +210,7 @@ async fn show_frames(
     let mut shown_trouble = None;
     loop {
         let now = *wanted.borrow_and_update();
-        let trouble = match show(session, look, now, slot, proxy).await {
+        let trouble = match show(session, settings, now, slot, proxy).await {
             Ok(trouble) => trouble,
             Err(SessionError::Frame(error)) => {
                 let why = plain_text(&error.to_string());
@@ -251,7 +244,7 @@ async fn show_frames(
 /// Renders one frame and shows it; returns what is wrong with it.
 async fn show(
     session: &Session,
-    look: &Look,
+    settings: &PictureSettings,
     now: Wanted,
     slot: &Slot,
     proxy: &EventLoopProxy<Told>,
@@ -265,17 +258,10 @@ async fn show(
             return Ok(None);
         }
     };
-    let ask = AskFrame {
-        data_set: session.data_set(),
-        view,
-        transfer: look.transfer.clone(),
-        step: look.step,
-        shade: look.shade,
-        rules: look.rules,
-    };
+    let ask = settings.ask(session.data_set(), view);
     let frame = session.frame(ask).await?;
     let rect = frame.image.rect();
-    let rgba = frame.image.to_rgba8(look.background);
+    let rgba = frame.image.to_rgba8(settings.background);
     let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
     let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
     let missing = &frame.stats.missing;

@@ -114,10 +114,12 @@ fn scene(step: f64, shade: bool) -> Scene {
     Scene {
         data_set: Digest::of(b"shells"),
         view: camera.view(512, 512).unwrap_or_else(|e| panic!("{e}")),
+        numbers: volume.voxel.into(),
         volume,
         transfer: transfer(),
         step,
         shade,
+        jitter: false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The voxels of a brick as they are stored, sent and handed to a device.
 
-use brickmesh_topology::{VoxelBox, VoxelType};
+use brickmesh_topology::{VoxelBox, VoxelNumbers, VoxelType};
 use bytes::Bytes;
 
 /// A brick: the voxels of `stored` (owned and ghosts), x fastest, little-endian.
@@ -8,7 +8,7 @@ use bytes::Bytes;
 pub struct BrickVoxels {
     owned: VoxelBox,
     stored: VoxelBox,
-    voxel: VoxelType,
+    numbers: VoxelNumbers,
     bytes: Bytes,
 }
 
@@ -39,16 +39,18 @@ pub enum BrickError {
 }
 
 impl BrickVoxels {
-    /// A brick from its bytes, checked against its boxes.
+    /// A brick from its bytes, checked against its boxes. `numbers`: those of its volume.
     ///
     /// # Errors
     /// [`BrickError`] where boxes and length do not fit each other.
     pub fn new(
         owned: VoxelBox,
         stored: VoxelBox,
-        voxel: VoxelType,
+        numbers: impl Into<VoxelNumbers>,
         bytes: Bytes,
     ) -> Result<Self, BrickError> {
+        let numbers = numbers.into();
+        let voxel = numbers.voxel();
         if owned.is_empty() || !stored.contains_box(&owned) {
             return Err(BrickError::Boxes { owned, stored });
         }
@@ -64,7 +66,7 @@ impl BrickVoxels {
         Ok(Self {
             owned,
             stored,
-            voxel,
+            numbers,
             bytes,
         })
     }
@@ -84,7 +86,13 @@ impl BrickVoxels {
     /// Type of its voxels.
     #[must_use]
     pub fn voxel(&self) -> VoxelType {
-        self.voxel
+        self.numbers.voxel()
+    }
+
+    /// The numbers that its voxels stand for.
+    #[must_use]
+    pub fn numbers(&self) -> &VoxelNumbers {
+        &self.numbers
     }
 
     /// The voxels of [`Self::stored`], x fastest, little-endian.

@@ -2,14 +2,15 @@
 //! vulkano), and their kernels. A device takes bricks, then renders jobs of them into sub-images
 //! and says how long each took.
 //!
-//! Invariant: sample k of a ray stands at `k · step` from the eye, whatever the device, the brick
-//! or the job; a job blends the samples inside its half-open box and no others. Colours are
+//! Invariant: sample k of a ray stands at `(k + j) · step` from the eye, with j the pixel's jitter
+//! or 0, whatever the device, the brick or the job; a job blends the samples inside its half-open box and no others. Colours are
 //! linear and premultiplied everywhere.
 //!
 //! Not here: who renders what (topology), messages (actors), files (node).
 
 pub mod brick;
 pub mod device;
+pub mod jitter;
 pub mod look;
 pub mod macrocells;
 pub mod over;

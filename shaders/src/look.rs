@@ -21,7 +21,7 @@ struct Source {
     transfer: TransferFunction,
     step: f64,
     unit_distance: f64,
-    /// From stored numbers to data values: scale and offset.
+    /// From the numbers of voxels to data values: scale and offset.
     value: [f64; 2],
 }
 
@@ -33,7 +33,7 @@ impl Look {
             transfer: scene.transfer.clone(),
             step: scene.step,
             unit_distance: scene.unit_distance(),
-            value: [scene.volume.value_scale, scene.volume.value_offset],
+            value: scene.numbers.value_scale_and_offset(&scene.volume),
         };
         match before {
             Some(before) if before.of == of => before.clone(),

@@ -4,7 +4,7 @@
 //! voxels `edge·c ..= edge·(c + 1)` on each axis, so every sample whose lower neighbour lies in it
 //! interpolates between voxels of its range. x fastest, as voxels.
 //! Invariant: a sample in a macrocell that is not visible has opacity 0 exactly; skipping it
-//! changes nothing.
+//! changes nothing. What is no data is in no range.
 //!
 //! Not here: the way along a ray (the kernels).
 //!
@@ -16,13 +16,16 @@ use crate::{
     device::cpu::voxel::{StoredVoxel, with_voxel},
     transfer_table::TransferTable,
 };
-use brickmesh_topology::VoxelType;
+use brickmesh_topology::VoxelNumbers;
+use brickmesh_topology::voxel_numbers::NO_DATA_MIN;
 use rayon::prelude::*;
 
 /// Edge of a macrocell in interpolation cells, where a device has no better one.
 pub const CELL_EDGE: u32 = 8;
 /// Largest distance kept, in macrocells: jumps need not be longer.
 const DISTANCE_MAX: u8 = 64;
+/// Roundings of a few operations in f32, as a part of the number.
+const ROUNDING: f32 = 4.0 * f32::EPSILON;
 /// Bytes behind the last distance, so that it can be read as the first of four.
 const DISTANCE_PADDING_BYTES: usize = 3;
 
@@ -30,8 +33,9 @@ const DISTANCE_PADDING_BYTES: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Macrocells {
     counts: [u32; 3],
-    voxel: VoxelType,
-    /// Smallest and largest voxel of each, as they are stored.
+    numbers: VoxelNumbers,
+    /// Smallest and largest voxel of each, as they are stored; where all is no data, the type's
+    /// largest and smallest.
     ranges: Vec<u8>,
 }
 
@@ -60,12 +64,12 @@ impl Macrocells {
                 let size = size.map(|n| n as usize);
                 with_voxel!(
                     brick.voxel(),
-                    ranges_of_row::<_>(brick.bytes(), size, edge as usize, at, ranges)
+                    ranges_of_row::<_>(brick, size, edge as usize, at, ranges)
                 );
             });
         Self {
             counts,
-            voxel: brick.voxel(),
+            numbers: *brick.numbers(),
             ranges,
         }
     }
@@ -76,12 +80,18 @@ impl Macrocells {
         self.counts
     }
 
-    /// Smallest and largest stored number of each macrocell, x fastest.
+    /// Smallest and largest number of each macrocell, x fastest; where all is no data, upside down.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = [f32; 2]> + '_ {
-        let size = self.voxel.bytes();
-        self.ranges
-            .chunks_exact(2 * size)
-            .map(move |pair| [0, size].map(|at| self.voxel.read(pair, at)))
+        let voxel = self.numbers.voxel();
+        let size = voxel.bytes();
+        self.ranges.chunks_exact(2 * size).map(move |pair| {
+            let [low, high] = [0, size].map(|at| voxel.read(pair, at));
+            if low > high {
+                [f32::INFINITY, f32::NEG_INFINITY]
+            } else {
+                [low, high].map(|stored| self.numbers.number(stored))
+            }
+        })
     }
 
     /// Memory that the ranges take, in bytes.
@@ -91,30 +101,46 @@ impl Macrocells {
     }
 }
 
-/// The ranges of the row of macrocells at (y,z) = `at`: minima and maxima over y and z first, for
-/// all x at once, then over x.
 fn ranges_of_row<V: StoredVoxel>(
-    bytes: &[u8],
+    brick: &BrickVoxels,
     size: [usize; 3],
     edge: usize,
     at: [usize; 2],
     ranges: &mut [u8],
 ) {
+    if brick.numbers().is_checked() {
+        let is_data = |v: V| v.number(brick.numbers()) < NO_DATA_MIN;
+        ranges_of_data(brick, size, edge, at, ranges, is_data);
+    } else {
+        ranges_of_data(brick, size, edge, at, ranges, |_: V| true);
+    }
+}
+
+/// The ranges of the row of macrocells at (y,z) = `at`, of voxels that are data: minima and maxima over
+/// y and z first, for all x at once, then over x.
+fn ranges_of_data<V: StoredVoxel>(
+    brick: &BrickVoxels,
+    size: [usize; 3],
+    edge: usize,
+    at: [usize; 2],
+    ranges: &mut [u8],
+    is_data: impl Fn(V) -> bool,
+) {
     let row_bytes = size[0] * V::BYTES;
     let voxels_of = |y: usize, z: usize| {
         let start = (z * size[1] + y) * row_bytes;
-        bytes[start..start + row_bytes]
+        brick.bytes()[start..start + row_bytes]
             .chunks_exact(V::BYTES)
             .map(V::read)
     };
     let first = [at[0] * edge, at[1] * edge];
-    let mut low: Vec<V> = voxels_of(first[0], first[1]).collect();
-    let mut high = low.clone();
+    let (mut low, mut high) = (vec![V::HIGHEST; size[0]], vec![V::LOWEST; size[0]]);
     for z in first[1]..size[2].min(first[1] + edge + 1) {
         for y in first[0]..size[1].min(first[0] + edge + 1) {
             for ((l, h), v) in low.iter_mut().zip(&mut high).zip(voxels_of(y, z)) {
-                *l = if v < *l { v } else { *l };
-                *h = if v > *h { v } else { *h };
+                let is_data = is_data(v);
+                *l = if is_data && v < *l { v } else { *l };
+                *h = if is_data && v > *h { v } else { *h };
             }
         }
     }
@@ -131,7 +157,7 @@ fn ranges_of_row<V: StoredVoxel>(
     }
 }
 
-/// Which stored numbers a transfer table shows at all. Answers in O(1).
+/// Which numbers a transfer table shows at all. Answers in O(1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisibleValues {
     /// Entry e: how many table entries before e have an opacity.
@@ -157,7 +183,8 @@ impl VisibleValues {
         }
     }
 
-    /// Whether a sample interpolated between stored numbers of `low..=high` can have an opacity.
+    /// Whether a sample interpolated between numbers of `low..=high` can have an opacity; there is none
+    /// in a range upside down.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -165,8 +192,11 @@ impl VisibleValues {
         reason = "clamped to the table before"
     )]
     pub fn any(&self, [low, high]: [f32; 2]) -> bool {
+        if low > high {
+            return false;
+        }
         // Rounding in the trilinear interpolation can leave the range by this much.
-        let slack = (high - low) * 1e-6;
+        let slack = (high - low) * 1e-6 + low.abs().max(high.abs()) * ROUNDING;
         let last = (self.visible_before.len() - 2) as f32;
         // The same fused expression as in the kernels: it is monotonic, so that no sample inside
         // the range falls outside the entries.
@@ -275,7 +305,7 @@ fn sweep(counts: [u32; 3], distances: &mut [u8], backwards: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::VoxelBox;
+    use brickmesh_topology::{VoxelBox, VoxelType};
 
     fn table(visible: std::ops::Range<usize>) -> TransferTable {
         TransferTable {

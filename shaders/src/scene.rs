@@ -1,6 +1,10 @@
 //! What a frame shows: the volume's description, the view, and how samples become colours.
 
-use brickmesh_topology::{Digest, TransferFunction, View, VolumeDescription};
+use brickmesh_topology::{
+    Digest, TransferFunction, View, VolumeDescription, VoxelNumbers,
+    voxel_numbers::inverse_power_of_two,
+};
+use glam::DVec3;
 
 /// All that a device needs to know of a frame, beside the bricks.
 #[derive(Clone, Debug)]
@@ -9,6 +13,8 @@ pub struct Scene {
     pub data_set: Digest,
     /// The volume.
     pub volume: VolumeDescription,
+    /// The numbers of its voxels: those of the bricks that are resident.
+    pub numbers: VoxelNumbers,
     /// The rays.
     pub view: View,
     /// Data value → colour and opacity.
@@ -17,6 +23,8 @@ pub struct Scene {
     pub step: f64,
     /// Headlight Blinn-Phong on central-difference gradients.
     pub shade: bool,
+    /// Whether the samples of a ray begin a part of a step after the eye, see [`crate::jitter`].
+    pub jitter: bool,
 }
 
 /// Blinn-Phong ambient term of the headlight.
@@ -30,7 +38,27 @@ pub const SPECULAR_EXPONENT: i32 = 10;
 /// A ray is not followed once this opaque: what is dropped is at most 1/1000 of full scale.
 pub const OPAQUE: f32 = 0.999;
 
+/// Least width of a transfer function's domain, as a part of its distance from 0.
+const DOMAIN_PART_MIN: f64 = 1e-9;
+/// The same in numbers of voxels.
+const DOMAIN_NUMBERS_MIN: f64 = 1e-6;
+
 impl Scene {
+    /// The same picture from a world that is scaled by a power of two, such that the smallest spacing
+    /// is 1 to 2: squares and products of lengths are numbers that an f32 holds. No number of the
+    /// picture is rounded otherwise.
+    #[must_use]
+    pub fn scaled(&self) -> Self {
+        let scale = f64::from(inverse_power_of_two(self.volume.min_spacing()));
+        let mut scene = self.clone();
+        scene.volume.spacing = scene.volume.spacing.map(|s| s * scale);
+        scene.volume.origin = scene.volume.origin.map(|o| o * scale);
+        scene.view.eye *= DVec3::splat(scale);
+        scene.step *= scale;
+        scene.transfer.unit_distance = self.transfer.unit_distance.map(|d| d * scale);
+        scene
+    }
+
     /// World units that the transfer function's opacity refers to.
     #[must_use]
     pub fn unit_distance(&self) -> f64 {
@@ -48,11 +76,14 @@ impl Scene {
         1e-4 * (high - low) / self.volume.min_spacing()
     }
 
-    /// First and last value of the transfer function, data units; at least a tiny bit apart.
+    /// First and last value of the transfer function, data units; at least as far apart as the numbers
+    /// of voxels can tell.
     #[must_use]
     pub fn domain(&self) -> [f64; 2] {
         let low = self.transfer.points.first().map_or(0.0, |p| p.value);
         let high = self.transfer.points.last().map_or(1.0, |p| p.value);
-        [low, high.max(low + low.abs().max(1.0) * 1e-6)]
+        let [per_number, _] = self.numbers.value_scale_and_offset(&self.volume);
+        let least = (low.abs() * DOMAIN_PART_MIN).max(per_number.abs() * DOMAIN_NUMBERS_MIN);
+        [low, high.max(low + least)]
     }
 }

@@ -17,7 +17,7 @@ const ENTRIES_MAX: usize = 2048;
 pub struct TransferTable {
     /// Premultiplied linear RGBA of a step.
     pub entries: Vec<[f32; 4]>,
-    /// Table coordinate of a stored voxel value v: `v · scale + offset`, 0 … entries − 1.
+    /// Table coordinate of a voxel's number v: `v · scale + offset`, 0 … entries − 1.
     pub scale: f32,
     /// See [`Self::scale`].
     pub offset: f32,
@@ -40,15 +40,16 @@ impl TransferTable {
             [color[0] * alpha, color[1] * alpha, color[2] * alpha, alpha].map(|c| c as f32)
         });
         let per_value = last / (high - low);
+        let [value_scale, value_offset] = scene.numbers.value_scale_and_offset(&scene.volume);
         Self {
             entries: entries.collect(),
-            scale: (scene.volume.value_scale * per_value) as f32,
-            offset: ((scene.volume.value_offset - low) * per_value) as f32,
+            scale: (value_scale * per_value) as f32,
+            offset: ((value_offset - low) * per_value) as f32,
         }
     }
 
-    /// For each macrocell range query: the largest step opacity among the stored values
-    /// `low..=high`, as the table gives it.
+    /// For each macrocell range query: the largest step opacity among the numbers `low..=high`, as the
+    /// table gives it.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,

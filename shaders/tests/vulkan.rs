@@ -181,6 +181,7 @@ fn scene(data: &Data, camera: Camera, points: Vec<TransferPoint>, step: f64) -> 
     Scene {
         data_set: data_set(),
         volume: data.volume.clone(),
+        numbers: data.volume.voxel.into(),
         view: camera.view(53, 41).unwrap(),
         transfer: TransferFunction {
             unit_distance: None,
@@ -188,6 +189,7 @@ fn scene(data: &Data, camera: Camera, points: Vec<TransferPoint>, step: f64) -> 
         },
         step,
         shade: false,
+        jitter: false,
     }
 }
 

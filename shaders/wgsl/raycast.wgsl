@@ -2,7 +2,8 @@
 // Stage: compute, workgroup 8×8, one ray (pixel) each. Colours linear, premultiplied.
 //
 // Sample k of a ray stands at grid position fma(k·step, d, e), whatever the brick or the job: the
-// same expression decides who owns it everywhere, so that each sample has exactly one owner.
+// same expression decides who owns it everywhere, so that each sample has exactly one owner. Indices k
+// are whole numbers, or all of a pixel's have the same fraction: its jitter.
 //
 // Source: Levoy, "Efficient ray tracing of volume data", ACM TOG 9(3), 1990 (front to back,
 // early termination). Mirrors: `vulkan/params.rs`.
@@ -21,6 +22,8 @@ const SPECULAR: f32 = 0.2;
 const OPAQUE: f32 = 0.999;
 // Edge of a macrocell in voxels.
 const CELL_EDGE: f32 = 8.0;
+// A number that is larger is of voxels that are no data (topology's `voxel_numbers`).
+const NO_DATA_MIN: f32 = 1e25;
 // f32 counts samples exactly up to here.
 const SAMPLES_MAX: f32 = 16777216.0;
 
@@ -37,7 +40,8 @@ struct SceneParams {
     forward_in_world: vec3<f32>,
     inverse_table_size: f32,
     right_in_world: vec3<f32>,
-    pad_0: f32,
+    // 1: samples are jittered, 0: not.
+    jitter: f32,
     down_in_world: vec3<f32>,
     pad_1: f32,
     // Columns of the map from a grid difference of stored values over two voxels to a gradient in
@@ -60,7 +64,7 @@ struct JobParams {
     stored_last: vec3<f32>,
     height: u32,
     inverse_size: vec3<f32>,
-    // Stored units per unit of what the image gives.
+    // Numbers per unit of what the image gives.
     sample_scale: f32,
     // Table coordinate = image value · scale + offset.
     table_scale: f32,
@@ -101,9 +105,17 @@ fn slab(e: f32, d: f32, low: f32, high: f32, far: f32) -> vec2<f32> {
     return vec2<f32>(min(a, b), max(a, b));
 }
 
-// First sample that the job owns and the first beyond. Positions are monotone in k on each axis,
-// so what lies between is owned entirely.
-fn owned_interval(d: vec3<f32>) -> vec2<f32> {
+// The jitter of a pixel of the whole picture, 0 to 255/256; see `jitter.rs`.
+fn jitter(x: u32, y: u32) -> f32 {
+    let state = (x + (y << 16u)) * 747796405u + 2891336453u;
+    let word = ((state >> ((state >> 28u) + 4u)) ^ state) * 277803737u;
+    let bits = (word >> 22u) ^ word;
+    return f32(bits >> 24u) / 256.0;
+}
+
+// First sample that the job owns and the first beyond, of those with this fraction. Positions are
+// monotone in k on each axis, so what lies between is owned entirely.
+fn owned_interval(d: vec3<f32>, fraction: f32) -> vec2<f32> {
     let e = scene.eye_in_grid;
     let far = SAMPLES_MAX * scene.step_in_world;
     let x = slab(e.x, d.x, job.owned_low.x, job.owned_high.x, far);
@@ -111,8 +123,8 @@ fn owned_interval(d: vec3<f32>) -> vec2<f32> {
     let z = slab(e.z, d.z, job.owned_low.z, job.owned_high.z, far);
     let enter = max(max(x.x, y.x), max(z.x, 0.0));
     let leave = min(min(x.y, y.y), min(z.y, far));
-    var first = max(floor(enter / scene.step_in_world) - 2.0, 0.0);
-    var end = min(ceil(leave / scene.step_in_world) + 3.0, SAMPLES_MAX);
+    var first = max(floor(enter / scene.step_in_world) - 2.0, 0.0) + fraction;
+    var end = min(ceil(leave / scene.step_in_world) + 3.0, SAMPLES_MAX) + fraction;
     while (first < end && !owned(first, d)) {
         first += 1.0;
     }
@@ -160,11 +172,17 @@ fn classify(x: f32) -> vec4<f32> {
     return a + (b - a) * (c - f32(i));
 }
 
+// A difference of the field; 0 beside what is no data.
+fn difference(q: vec3<f32>, axis: vec3<f32>) -> f32 {
+    let d = field(q + axis) - field(q - axis);
+    return select(0.0, d, abs(d) < NO_DATA_MIN);
+}
+
 // Blinn-Phong with a light at the eye, so that the halfway vector is the view direction.
 fn shade(color: vec4<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
-    let dx = field(q + vec3<f32>(1.0, 0.0, 0.0)) - field(q - vec3<f32>(1.0, 0.0, 0.0));
-    let dy = field(q + vec3<f32>(0.0, 1.0, 0.0)) - field(q - vec3<f32>(0.0, 1.0, 0.0));
-    let dz = field(q + vec3<f32>(0.0, 0.0, 1.0)) - field(q - vec3<f32>(0.0, 0.0, 1.0));
+    let dx = difference(q, vec3<f32>(1.0, 0.0, 0.0));
+    let dy = difference(q, vec3<f32>(0.0, 1.0, 0.0));
+    let dz = difference(q, vec3<f32>(0.0, 0.0, 1.0));
     let s = job.sample_scale;
     let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
     let nl = abs(dot(g, toward)) / max(length(g), 1.0);
@@ -208,7 +226,8 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
     let toward = through * inverse_length;
 
-    let interval = owned_interval(d);
+    let fraction = scene.jitter * jitter(job.first_x + id.x, job.first_y + id.y);
+    let interval = owned_interval(d, fraction);
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
     let still = abs(d) < vec3<f32>(1e-20);
     let per_sample = select(1.0 / (d * scene.step_in_world), vec3<f32>(1e20), still);
@@ -223,14 +242,17 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
             break;
         }
         let q = position(k, d) - job.stored_low;
-        var color = classify(fma(field(q), job.table_scale, job.table_offset));
-        if (SHADED) {
-            if (color.a > 0.0) {
-                color = shade(color, q, toward);
+        let value = field(q);
+        if (value < NO_DATA_MIN) {
+            var color = classify(fma(value, job.table_scale, job.table_offset));
+            if (SHADED) {
+                if (color.a > 0.0) {
+                    color = shade(color, q, toward);
+                }
             }
+            // over, front to back (Porter, Duff 1984)
+            acc += (1.0 - acc.a) * color;
         }
-        // over, front to back (Porter, Duff 1984)
-        acc += (1.0 - acc.a) * color;
         k += 1.0;
     }
     pixels[id.y * job.width + id.x] = acc;

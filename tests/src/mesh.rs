@@ -47,6 +47,16 @@ pub fn cpu() -> Box<dyn RenderDevice> {
     Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), MEMORY_BYTES).expect("a CPU device"))
 }
 
+/// The same with the portable kernel.
+///
+/// # Panics
+/// Where threads cannot be started.
+#[must_use]
+pub fn scalar() -> Box<dyn RenderDevice> {
+    let device = CpuDevice::scalar(Some(NonZeroUsize::MIN), MEMORY_BYTES);
+    Box::new(device.expect("a CPU device"))
+}
+
 /// The id of the n-th peer.
 #[must_use]
 pub fn peer_id(n: usize) -> PeerId {
@@ -159,6 +169,7 @@ impl Mesh {
             transfer: look.transfer.clone(),
             step: look.step,
             shade: look.shade,
+            jitter: look.jitter,
             rules: self.rules,
         };
         self.peers[n]

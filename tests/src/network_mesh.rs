@@ -305,6 +305,7 @@ impl Scene {
             transfer: TransferFunction::ramp(20_000.0, 60_000.0),
             step: 0.5,
             shade: false,
+            jitter: false,
         };
         let source = Arc::new(Bricks::cut(&field, BRICK_EDGE));
         let pictures = actix::System::new().block_on(async {
@@ -357,6 +358,7 @@ impl Scene {
             transfer: self.look.transfer.clone(),
             step: self.look.step,
             shade: self.look.shade,
+            jitter: self.look.jitter,
             rules: PlanRules::default(),
         };
         let frame = tokio::time::timeout(SETTLE, of.peer.requester.send(ask)).await;

@@ -1,9 +1,10 @@
 //! The reference: a float64 raycaster, one sample after another, written from the conventions of
 //! the project and from nothing in `shaders`. Slow on purpose.
 //!
-//! Samples stand at multiples of the step from the eye, in world units; the field is trilinear
-//! between sample centres and ends at the last ones; interpolate first, classify after; a step
-//! `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied.
+//! Samples stand at multiples of the step from the eye, in world units, moved by the pixel's jitter;
+//! the field is trilinear between sample centres and ends at the last ones, on an axis of one voxel half
+//! a spacing beside it; what no data is a part of is transparent; interpolate first, classify after; a
+//! step `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied.
 
 use brickmesh_topology::{TransferFunction, View, VolumeDescription};
 use glam::{DMat3, DVec3};
@@ -26,25 +27,32 @@ pub struct Look {
     pub step: f64,
     /// Headlight Blinn-Phong: ambient 0.2, diffuse 0.7, specular 0.2, exponent 10.
     pub shade: bool,
+    /// Samples of each pixel are moved by a part of a step.
+    pub jitter: bool,
 }
 
 impl Field {
-    /// The data value at voxel (i,j,k), clamped to the volume.
+    /// The data value at voxel (i,j,k), clamped to the volume; NaN where there is none.
     fn voxel(&self, at: [i64; 3]) -> f64 {
         let dims = self.volume.dims.map(i64::from);
         let c: [i64; 3] = std::array::from_fn(|a| at[a].clamp(0, dims[a] - 1));
         let index = (c[2] * dims[1] + c[1]) * dims[0] + c[0];
         let stored = self.stored[usize::try_from(index).expect("indices are clamped")];
+        if !stored.is_finite() || self.volume.fill == Some(stored) {
+            return f64::NAN;
+        }
         stored * self.volume.value_scale + self.volume.value_offset
     }
 
-    /// The data value at a point of the grid, or `None` outside of the field.
+    /// The data value at a point of the grid, or `None` outside of the field and where there is none.
     #[must_use]
     pub fn value(&self, p: DVec3) -> Option<f64> {
-        let last = self.volume.dims.map(|n| f64::from(n - 1));
-        (0..3)
-            .all(|a| p[a] >= 0.0 && p[a] <= last[a])
-            .then(|| self.interpolate(p))
+        let inside = |a: usize| match self.volume.dims[a] {
+            1 => p[a].abs() <= 0.5,
+            n => p[a] >= 0.0 && p[a] <= f64::from(n - 1),
+        };
+        let value = (0..3).all(inside).then(|| self.interpolate(p));
+        value.filter(|v| v.is_finite())
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "points inside the volume")]
@@ -57,19 +65,26 @@ impl Field {
             let bit = |a: i64| corner >> a & 1;
             let weight = |a: usize, b: i64| if b == 1 { f[a] } else { 1.0 - f[a] };
             let w = weight(0, bit(0)) * weight(1, bit(1)) * weight(2, bit(2));
-            sum += w * self.voxel([i[0] + bit(0), i[1] + bit(1), i[2] + bit(2)]);
+            if w > 0.0 {
+                sum += w * self.voxel([i[0] + bit(0), i[1] + bit(1), i[2] + bit(2)]);
+            }
         }
         sum
     }
 
     /// Gradient in data units per world unit: central differences over one voxel either side,
-    /// positions clamped to the field.
+    /// positions clamped to the field; 0 on an axis where there is no data on a side.
     fn gradient(&self, p: DVec3) -> DVec3 {
         let last = DVec3::from_array(self.volume.dims.map(|n| f64::from(n - 1)));
         let difference = |axis: DVec3| {
             let above = self.interpolate((p + axis).min(last));
             let below = self.interpolate((p - axis).max(DVec3::ZERO));
-            (above - below) * 0.5
+            let difference = (above - below) * 0.5;
+            if difference.is_finite() {
+                difference
+            } else {
+                0.0
+            }
         };
         let in_grid = DVec3::new(
             difference(DVec3::X),
@@ -88,13 +103,25 @@ pub fn render(field: &Field, view: &View, look: &Look) -> Vec<[f64; 4]> {
     for y in 0..view.height {
         for x in 0..view.width {
             let through = view.direction_through(f64::from(x) + 0.5, f64::from(y) + 0.5);
-            pixels.push(ray(field, view.eye, through.normalize(), look));
+            let jitter = if look.jitter { jitter(x, y) } else { 0.0 };
+            pixels.push(ray(field, view.eye, through.normalize(), jitter, look));
         }
     }
     pixels
 }
 
-fn ray(field: &Field, eye: DVec3, direction: DVec3, look: &Look) -> [f64; 4] {
+/// A PCG hash of the pixel, its upper eight bits as a fraction.
+fn jitter(x: u32, y: u32) -> f64 {
+    const WORD: u64 = 1 << 32;
+    let seed = (u64::from(x) + 65_536 * u64::from(y)) % WORD;
+    let state = (seed * 747_796_405 + 2_891_336_453) % WORD;
+    let turned = (state >> ((state >> 28) + 4)) ^ state;
+    let word = (turned * 277_803_737) % WORD;
+    let bits = (word >> 22) ^ word;
+    f64::from(u32::try_from(bits >> 24).expect("eight bits")) / 256.0
+}
+
+fn ray(field: &Field, eye: DVec3, direction: DVec3, jitter: f64, look: &Look) -> [f64; 4] {
     let grid_from_world = field.volume.grid_from_world();
     let unit = look
         .transfer
@@ -104,7 +131,7 @@ fn ray(field: &Field, eye: DVec3, direction: DVec3, look: &Look) -> [f64; 4] {
     let mut acc = [0.0; 4];
     let mut k = 0_u32;
     loop {
-        let t = f64::from(k) * look.step;
+        let t = (f64::from(k) + jitter) * look.step;
         k += 1;
         if t > reach {
             return acc;

@@ -28,13 +28,14 @@ fn transfer(voxel: VoxelType) -> TransferFunction {
     }
 }
 
-/// A look with steps of half a voxel.
+/// A look with steps of half a voxel, jittered.
 #[must_use]
 pub fn look(field: &Field, shade: bool) -> Look {
     Look {
         transfer: transfer(field.volume.voxel),
         step: 0.5 * field.volume.min_spacing(),
         shade,
+        jitter: true,
     }
 }
 

@@ -4,7 +4,8 @@ use crate::reference::Field;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Manifest, VolumeDescription, VoxelBox, VoxelType,
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    manifest::{BrickRecord, ManifestParts},
+    value_gathering::ValueGathering,
 };
 use bytes::Bytes;
 
@@ -91,23 +92,21 @@ impl Bricks {
         let (mut records, mut bricks) = (Vec::new(), Vec::new());
         for brick in grid.bricks() {
             let bytes = cut(field, &grid.stored_box(brick), &real(&grid, brick));
-            records.push(BrickRecord::of(&grid, brick, volume.voxel, &bytes));
+            records.push(BrickRecord::of(&grid, brick, &volume, &bytes));
             bricks.push(bytes.into());
         }
-        let ends = |f: fn(f64, f64) -> f64, i: usize| records.iter().map(|r| r.range[i]).reduce(f);
-        let range = [
-            ends(f64::min, 0).expect("a brick"),
-            ends(f64::max, 1).expect("a brick"),
-        ];
-        let parts = ManifestParts {
-            version: MANIFEST_VERSION,
-            volume,
-            brick_edge: edge,
-            range,
-            histogram: vec![0; HISTOGRAM_BINS],
-            source: "test".to_owned(),
-            bricks: records,
-        };
+        let mut gathering = ValueGathering::new(&volume);
+        let [nx, ny, _] = volume.dims;
+        for (row, values) in (0..).zip(field.stored.chunks(nx as usize)) {
+            let mut bytes = Vec::new();
+            values
+                .iter()
+                .for_each(|&v| volume.voxel.append(v, &mut bytes));
+            gathering.row(row % ny, row / ny, &bytes);
+        }
+        let found = gathering.finish();
+        let mut parts = ManifestParts::new(volume, edge, "test", records);
+        (parts.statistics, parts.histogram) = (Some(found.statistics), found.histogram);
         Self {
             manifest: Manifest::try_from(parts).expect("a manifest"),
             bricks,
@@ -124,26 +123,11 @@ fn cut(field: &Field, stored: &VoxelBox, real: &VoxelBox) -> Vec<u8> {
                 let at = [x, y, z];
                 let c: [u32; 3] = std::array::from_fn(|a| at[a].clamp(real.lo[a], real.hi[a] - 1));
                 let v = field.stored[((c[2] * dims[1] + c[1]) * dims[0] + c[0]) as usize];
-                put(&mut bytes, field.volume.voxel, v);
+                field.volume.voxel.append(v, &mut bytes);
             }
         }
     }
     bytes
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "tests store what fits"
-)]
-fn put(bytes: &mut Vec<u8>, voxel: VoxelType, v: f64) {
-    match voxel {
-        VoxelType::U8 => bytes.push(v as u8),
-        VoxelType::I8 => bytes.extend((v as i8).to_le_bytes()),
-        VoxelType::U16 => bytes.extend((v as u16).to_le_bytes()),
-        VoxelType::I16 => bytes.extend((v as i16).to_le_bytes()),
-        VoxelType::F32 => bytes.extend((v as f32).to_le_bytes()),
-    }
 }
 
 impl BrickSource for Bricks {

@@ -43,6 +43,7 @@ impl Shown {
             transfer: TransferFunction::ramp(20_000.0, 60_000.0),
             step: 0.5,
             shade: false,
+            jitter: false,
         };
         let view = Camera::whole(&field.volume).view(64, 64).unwrap();
         let mesh = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 16)), &cpu).await;

@@ -37,6 +37,7 @@ use brickmesh_topology::{
     BrickIndex, Camera, Digest, Manifest, PeerId, TransferFunction, VolumeDescription, VoxelType,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
+    default_transfer::default_transfer,
     frame_plan::{FramePlan, PlanInputs},
     frame_tracker::{FrameInput, FrameTracker},
     keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
@@ -44,6 +45,7 @@ use brickmesh_topology::{
     roster::Roster,
     seeded::Seeded,
     stealing::Work,
+    voxel_numbers::{NO_DATA_MIN, NUMBER_MAX},
 };
 use std::{
     collections::BTreeMap,
@@ -109,9 +111,15 @@ fn load_volume(path: &Path) -> Result<(), String> {
 
 /// What a program does with a manifest that it has taken: everything that follows is usable.
 fn use_manifest(manifest: &Manifest) {
-    let transfer = transfer::from_histogram(manifest);
+    let transfer = default_transfer(manifest).function;
     transfer.validate().unwrap();
     let visible = VisibleCells::of(manifest, &transfer);
+    let numbers = manifest.numbers();
+    for stored in [f32::MIN, -1.0, 0.0, 1e-38, 255.0, f32::MAX, f32::NAN] {
+        let number = numbers.number(stored);
+        let is_data = number.abs() <= NUMBER_MAX || !numbers.is_checked();
+        assert!(is_data || number > NO_DATA_MIN, "{stored}: {number}");
+    }
     let seen = manifest.grid().bricks().filter(|&b| visible.any(b));
     assert!(seen.count() <= manifest.grid().brick_count() as usize);
     assert!(manifest.largest_brick_bytes() > 0);
@@ -214,11 +222,14 @@ fn a_header_that_lies_costs_no_memory() {
 #[test]
 fn transfer_functions() {
     let samples = files::transfer();
+    let field = waves([9, 9, 9], VoxelType::I16, false);
+    let manifest = Bricks::cut(&field, 9).manifest().clone();
     of_lists("transfer_functions").attack(
         |draws| written(draws, &samples),
         |(_folder, path)| {
-            let result = transfer::load(&path, [-3.0, 250.0]);
+            let result = transfer::choose(Some(&path), None, &manifest);
             if let Ok(transfer) = &result {
+                let transfer = &transfer.function;
                 transfer.validate().unwrap();
                 for value in [-1e30, -3.0, 0.0, 0.5, 250.0, 1e30] {
                     let (color, opacity) = transfer.classify(value);

@@ -35,6 +35,7 @@ fn field_and_look() -> (brickmesh_tests::reference::Field, Look) {
             transfer,
             step: 0.5,
             shade: false,
+            jitter: false,
         },
     )
 }
@@ -237,6 +238,7 @@ fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
             transfer: look.transfer,
             step: 1.0,
             shade: false,
+            jitter: false,
             rules: Default::default(),
         };
         let error = mesh.peers[0]

@@ -99,6 +99,7 @@ fn a_constant_volume_has_the_opacity_of_its_samples() {
         transfer: plain(opacity),
         step,
         shade: false,
+        jitter: false,
     };
     for (peers, edge) in [(1, 64), (3, 8)] {
         let picture = picture(
@@ -129,11 +130,13 @@ fn an_empty_volume_is_the_background_and_an_opaque_one_its_colour() {
         transfer: plain(0.0),
         step: 0.5,
         shade: false,
+        jitter: false,
     };
     let opaque = Look {
         transfer: plain(1.0),
         step: 0.5,
         shade: false,
+        jitter: false,
     };
     let bricks: Arc<dyn BrickSource> = Arc::new(Bricks::cut(&field, 8));
     let nothing = picture(Arc::clone(&bricks), 2, &cpu, view, &empty);
@@ -169,6 +172,7 @@ fn an_opaque_slab_hides_what_is_behind_it_and_shows_what_is_before() {
         transfer,
         step: 0.3,
         shade: false,
+        jitter: false,
     };
     let picture = picture(
         Arc::new(Bricks::cut(&field, 8)),
@@ -232,10 +236,12 @@ fn by_hand(
     let scene = Scene {
         data_set: manifest.digest(),
         volume: field.volume.clone(),
+        numbers: field.volume.voxel.into(),
         view,
         transfer: look.transfer.clone(),
         step: look.step,
         shade: look.shade,
+        jitter: look.jitter,
     };
     device.set_scene(&scene).unwrap();
     let grid = manifest.grid();

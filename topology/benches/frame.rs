@@ -1,13 +1,12 @@
 //! What every peer does before it renders: the plan of a frame, from costs that were measured.
 
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Camera, Manifest, PeerId, TransferFunction, VolumeDescription,
-    VoxelType,
+    Camera, Manifest, PeerId, TransferFunction, VolumeDescription, VoxelType,
     brick_set::BrickSet,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
     frame_plan::{FramePlan, PlanInputs, PlanRules},
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    manifest::ManifestParts,
     placement::{deal, shares},
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
@@ -19,24 +18,12 @@ use std::{collections::BTreeMap, hint::black_box};
 fn manifest(bricks_on_an_edge: u32) -> Manifest {
     let edge = 32 * bricks_on_an_edge;
     let volume = VolumeDescription::new([edge; 3], VoxelType::U8);
-    let grid = BrickGrid::new(volume.dims, 32).expect("a grid");
-    let record = |b: BrickIndex| {
-        let stored = grid.stored_box(b);
+    let parts = ManifestParts::cut(volume, 32, "bench", |stored| {
         let [nx, ny, nz] = stored.size();
         let value = |i: u32| u8::try_from((stored.lo[0] + i % nx) * 255 / edge).unwrap_or(255);
-        let bytes: Vec<u8> = (0..nx * ny * nz).map(value).collect();
-        BrickRecord::of(&grid, b, VoxelType::U8, &bytes)
-    };
-    Manifest::try_from(ManifestParts {
-        version: MANIFEST_VERSION,
-        range: [0.0, 255.0],
-        histogram: vec![0; HISTOGRAM_BINS],
-        source: "bench".to_owned(),
-        brick_edge: 32,
-        bricks: grid.bricks().map(record).collect(),
-        volume,
-    })
-    .expect("a manifest")
+        (0..nx * ny * nz).map(value).collect()
+    });
+    Manifest::try_from(parts.expect("a grid")).expect("a manifest")
 }
 
 fn roster(bricks: u32, peers: usize, copies: u32) -> Roster {

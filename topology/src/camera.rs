@@ -256,17 +256,11 @@ impl View {
     )]
     pub fn rect_of(&self, volume: &VolumeDescription, owned: &VoxelBox) -> Option<PixelRect> {
         let world_from_grid = volume.world_from_grid();
+        let ends = owned.field_corners(volume.dims);
         let (mut lo, mut hi) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         let (mut in_front, mut behind) = (false, false);
         for corner in 0..8_usize {
-            let p = DVec3::from_array(std::array::from_fn(|a| {
-                let end = f64::from(owned.hi[a].min(volume.dims[a] - 1));
-                if corner >> a & 1 == 1 {
-                    end
-                } else {
-                    f64::from(owned.lo[a])
-                }
-            }));
+            let p = DVec3::from_array(std::array::from_fn(|a| ends[corner >> a & 1][a]));
             let Some(at) = self.on_screen(world_from_grid.transform_point3(p)) else {
                 behind = true;
                 continue;

@@ -4,14 +4,15 @@
 //! Shapes: a brick's owned box is cut into 8 cells on each axis (fewer voxels than cells make
 //! empty cells); bit `x + 8·y` of layer z of a [`CellMask`] is a cell. Ranges are in 256 levels
 //! between the brick's own bounds, rounded outwards: 1 KiB a brick.
-//! Invariant: a cell's range holds every voxel that interpolation inside it reads.
+//! Invariant: a cell's range holds every voxel that interpolation inside it reads and that is data; a
+//! cell in which all is no data has a lower level above its upper one.
 //! Not here: the devices' own macrocells, which are finer (`shaders`).
 
 use crate::{
     brick_grid::{BrickGrid, BrickIndex},
     manifest::Manifest,
     transfer_function::TransferFunction,
-    volume::VoxelType,
+    volume::VolumeDescription,
     voxel_box::VoxelBox,
 };
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ const HALF: usize = PER_AXIS / 2;
 const CELLS: usize = PER_AXIS * PER_AXIS * PER_AXIS;
 /// Levels between a brick's bounds.
 const LEVELS: f64 = 255.0;
+/// Levels of a cell in which all is no data.
+const NO_DATA_LEVELS: (u8, u8) = (255, 0);
 
 /// Cells of a brick, a bit each: by z, bit x + 8·y.
 pub type CellMask = [u64; PER_AXIS];
@@ -71,7 +74,8 @@ impl TryFrom<String> for CellRanges {
 }
 
 impl CellRanges {
-    /// The brick's range and its cells'. `bytes` are the voxels of its stored box, x fastest.
+    /// The brick's range and its cells'; no range where all is no data. `bytes` are the voxels of its
+    /// stored box, x fastest.
     ///
     /// # Panics
     /// Where `bytes` are not as many as the stored box has voxels.
@@ -79,13 +83,15 @@ impl CellRanges {
     pub fn of(
         grid: &BrickGrid,
         brick: BrickIndex,
-        voxel: VoxelType,
+        volume: &VolumeDescription,
         bytes: &[u8],
-    ) -> ([f64; 2], Self) {
+    ) -> (Option<[f64; 2]>, Self) {
         let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
+        // NaN stands for all that is no data, and is in no range.
+        let data = |v: f32| if volume.is_no_data(v) { f32::NAN } else { v };
         let values: Vec<f32> = (0..bytes.len())
-            .step_by(voxel.bytes())
-            .map(|at| voxel.read(bytes, at))
+            .step_by(volume.voxel.bytes())
+            .map(|at| data(volume.voxel.read(bytes, at)))
             .collect();
         let range = bounds(&values);
         let [nx, ny, _] = stored.size().map(|n| n as usize);
@@ -101,18 +107,23 @@ impl CellRanges {
                     low_high = [low_high[0].min(l), low_high[1].max(h)];
                 }
             }
-            (out[cell], out[CELLS + cell]) = levels(low_high, range);
+            (out[cell], out[CELLS + cell]) = if read.is_empty() {
+                (0, 0)
+            } else {
+                levels(low_high, range)
+            };
         }
-        (range.map(f64::from), Self(out.into()))
+        let has_data = range[0] <= range[1];
+        (has_data.then(|| range.map(f64::from)), Self(out.into()))
     }
 
     /// The cells that a transfer function shows, where `range` is the brick's, in data units.
     #[must_use]
     pub fn visible(&self, range: [f64; 2], transfer: &TransferFunction) -> CellMask {
-        let value = |level: u8| range[0] + (range[1] - range[0]) * (f64::from(level) / LEVELS);
         mask_of(|cell| {
-            let (a, b) = (value(self.0[cell]), value(self.0[CELLS + cell]));
-            transfer.max_opacity(a.min(b), a.max(b)) > 0.0
+            let (low, high) = (self.0[cell], self.0[CELLS + cell]);
+            let (a, b) = (value_at(low, range), value_at(high, range));
+            low <= high && transfer.max_opacity(a.min(b), a.max(b)) > 0.0
         })
     }
 
@@ -183,7 +194,13 @@ fn read_box(cell: VoxelBox, stored: &VoxelBox) -> VoxelBox {
     }
 }
 
-/// Bounds as levels of a range, rounded outwards; nothing gets the lowest level.
+/// The value of a level: at both ends exactly the range's, however far apart they are.
+fn value_at(level: u8, range: [f64; 2]) -> f64 {
+    let share = f64::from(level) / LEVELS;
+    range[0] * (1.0 - share) + range[1] * share
+}
+
+/// Bounds as levels of a range, rounded outwards.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -191,7 +208,7 @@ fn read_box(cell: VoxelBox, stored: &VoxelBox) -> VoxelBox {
 )]
 fn levels([low, high]: [f32; 2], range: [f32; 2]) -> (u8, u8) {
     if low > high {
-        return (0, 0);
+        return NO_DATA_LEVELS;
     }
     let width = f64::from(range[1]) - f64::from(range[0]);
     let share = |v: f32| {
@@ -201,10 +218,19 @@ fn levels([low, high]: [f32; 2], range: [f32; 2]) -> (u8, u8) {
             0.0
         }
     };
-    (
+    let mut levels = (
         share(low).floor().clamp(0.0, LEVELS) as u8,
         share(high).ceil().clamp(0.0, LEVELS) as u8,
-    )
+    );
+    // Beside an outlier, rounding may be more than all other values are apart.
+    let range = range.map(f64::from);
+    while levels.0 > 0 && value_at(levels.0, range) > f64::from(low) {
+        levels.0 -= 1;
+    }
+    while levels.1 < u8::MAX && value_at(levels.1, range) < f64::from(high) {
+        levels.1 += 1;
+    }
+    levels
 }
 
 /// Which cells of every brick a transfer function shows.
@@ -217,9 +243,10 @@ impl VisibleCells {
     #[must_use]
     pub fn of(manifest: &Manifest, transfer: &TransferFunction) -> Self {
         let mask = |brick| {
-            let range = manifest
-                .brick_range(brick)
-                .map(|stored| manifest.volume().value(stored));
+            let Some(stored) = manifest.brick_range(brick) else {
+                return NONE;
+            };
+            let range = stored.map(|stored| manifest.volume().value(stored));
             if transfer.max_opacity(range[0].min(range[1]), range[0].max(range[1])) <= 0.0 {
                 return NONE;
             }
@@ -279,7 +306,11 @@ impl VisibleCells {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer_function::TransferPoint;
+    use crate::{transfer_function::TransferPoint, volume::VoxelType};
+
+    fn volume(dims: [u32; 3], voxel: VoxelType) -> VolumeDescription {
+        VolumeDescription::new(dims, voxel)
+    }
 
     /// A step: opaque from `value` on.
     fn from(value: f64) -> TransferFunction {
@@ -298,8 +329,9 @@ mod tests {
     fn ramp() -> (BrickGrid, [f64; 2], CellRanges) {
         let grid = BrickGrid::new([16; 3], 16).unwrap();
         let bytes: Vec<u8> = (0..16_u8).cycle().take(16 * 16 * 16).collect();
-        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), VoxelType::U8, &bytes);
-        (grid, range, cells)
+        let volume = volume([16; 3], VoxelType::U8);
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
+        (grid, range.unwrap(), cells)
     }
 
     #[test]
@@ -321,6 +353,26 @@ mod tests {
     }
 
     #[test]
+    fn an_outlier_hides_no_other_voxel() {
+        let grid = BrickGrid::new([16; 3], 16).unwrap();
+        for outlier in [-1e30_f32, 1e30, f32::MAX, f32::MIN] {
+            let value = |i: u32| if i == 0 { outlier } else { (i % 16) as f32 };
+            let bytes: Vec<u8> = (0..4096).flat_map(|i| value(i).to_le_bytes()).collect();
+            let volume = volume([16; 3], VoxelType::F32);
+            let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
+            let range = range.unwrap();
+            for (at, bounds) in cells.0[..CELLS].iter().zip(&cells.0[CELLS..]).enumerate() {
+                let x = (at % PER_AXIS * 2) as f64;
+                let (low, high) = (value_at(*bounds.0, range), value_at(*bounds.1, range));
+                assert!(
+                    low <= x && high >= x.min(13.0) + 1.0,
+                    "{outlier}: {x} {low} {high}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_text_gives_the_ranges_back_and_a_wrong_one_is_refused() {
         let (_, _, cells) = ramp();
         let text = String::from(cells.clone());
@@ -332,9 +384,39 @@ mod tests {
     #[test]
     fn bricks_of_one_voxel_and_of_one_value_have_cells() {
         let grid = BrickGrid::new([1, 1, 5], 4).unwrap();
-        let (range, cells) = CellRanges::of(&grid, BrickIndex(1), VoxelType::U8, &[7, 7]);
+        let volume = volume([1, 1, 5], VoxelType::U8);
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(1), &volume, &[7, 7]);
+        let range = range.unwrap();
         assert!((range[0], range[1]) == (7.0, 7.0));
         let visible = VisibleCells(vec![ALL, cells.visible(range, &from(7.0))]);
         assert!(visible.any(BrickIndex(1)));
+    }
+
+    #[test]
+    fn what_is_no_data_is_in_no_range_and_cells_of_nothing_else_are_not_visible() {
+        let grid = BrickGrid::new([16; 3], 16).unwrap();
+        let values = (0..16 * 16 * 16).map(|i| match i % 16 {
+            0..5 => f32::NAN,
+            5..10 => -9999.0,
+            x => x as f32,
+        });
+        let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        let volume = VolumeDescription {
+            fill: Some(-9999.0),
+            ..volume([16; 3], VoxelType::F32)
+        };
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
+        assert_eq!(range, Some([10.0, 15.0]));
+        let visible = VisibleCells(vec![cells.visible(range.unwrap(), &from(-1e9))]);
+        let share = |lo, hi| {
+            let part = VoxelBox::new([lo, 0, 0], [hi, 16, 16]);
+            visible.share(&grid, BrickIndex(0), &part)
+        };
+        assert!(share(0, 8) <= 0.0, "voxel 10 is read from cell 4 on");
+        assert!(share(8, 16) >= 1.0);
+        let nothing = f32::NAN.to_le_bytes().repeat(16 * 16 * 16);
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &nothing);
+        assert_eq!(range, None);
+        assert_eq!(cells.visible([0.0; 2], &from(-1e9)), NONE);
     }
 }

@@ -8,12 +8,17 @@ use crate::{
     brick_grid::{BrickGrid, BrickGridError, BrickIndex},
     cell_ranges::CellRanges,
     digest::Digest,
-    volume::{VolumeDescription, VolumeError, VoxelType},
+    value_statistics::ValueStatistics,
+    volume::{VolumeDescription, VolumeError},
+    voxel_box::VoxelBox,
+    voxel_numbers::VoxelNumbers,
 };
 use serde::{Deserialize, Serialize};
 
-/// Version of the manifest that this program writes and reads.
-pub const MANIFEST_VERSION: u32 = 2;
+/// Version of the manifest that this program writes.
+pub const MANIFEST_VERSION: u32 = 3;
+/// Oldest version that it reads: without statistics, and no data was refused.
+const MANIFEST_VERSION_MIN: u32 = 2;
 /// Bins of the histogram.
 pub const HISTOGRAM_BINS: usize = 256;
 /// How often a voxel may be counted in a histogram: the smallest bricks store 7³ voxels and own 4³.
@@ -24,21 +29,26 @@ const GHOSTS_COUNTED_MAX: u64 = 6;
 pub struct BrickRecord {
     /// Digest of the bytes of its stored box.
     pub digest: Digest,
-    /// Smallest and largest number in its stored box (ghosts too), as stored.
-    pub range: [f64; 2],
+    /// Smallest and largest number in its stored box (ghosts too), as stored; `None`: all is no data.
+    pub range: Option<[f64; 2]>,
     /// Ranges of its cells; `None`: not known, all may be visible.
     #[serde(default)]
     pub cells: Option<CellRanges>,
 }
 
 impl BrickRecord {
-    /// The record of a brick with these bytes, the voxels of its stored box.
+    /// The record of a brick of a volume with these bytes, the voxels of its stored box.
     ///
     /// # Panics
     /// Where `bytes` are not as many as the stored box has voxels.
     #[must_use]
-    pub fn of(grid: &BrickGrid, brick: BrickIndex, voxel: VoxelType, bytes: &[u8]) -> Self {
-        let (range, cells) = CellRanges::of(grid, brick, voxel, bytes);
+    pub fn of(
+        grid: &BrickGrid,
+        brick: BrickIndex,
+        volume: &VolumeDescription,
+        bytes: &[u8],
+    ) -> Self {
+        let (range, cells) = CellRanges::of(grid, brick, volume, bytes);
         Self {
             digest: Digest::of(bytes),
             range,
@@ -57,14 +67,65 @@ pub struct ManifestParts {
     pub volume: VolumeDescription,
     /// Edge of a brick in voxels.
     pub brick_edge: u32,
-    /// Smallest and largest number in the volume, as stored.
-    pub range: [f64; 2],
-    /// Voxels by value: [`HISTOGRAM_BINS`] equal bins over the range.
+    /// Smallest and largest number in the volume, as stored; `None`: all is no data.
+    pub range: Option<[f64; 2]>,
+    /// Voxels by value: [`HISTOGRAM_BINS`] equal bins over [`ValueStatistics::histogram_range`], or the
+    /// range where there are no statistics; what lies outside is in the first and last. Of floats an
+    /// estimate.
     pub histogram: Vec<u64>,
+    /// What the values are like; `None`: an older program has written this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<ValueStatistics>,
     /// Name of the file that it came from, for people.
     pub source: String,
     /// One record a brick, in index order.
     pub bricks: Vec<BrickRecord>,
+}
+
+impl ManifestParts {
+    /// Of a volume cut into bricks of `brick_edge`, with the voxels that `bytes_of` gives of each stored
+    /// box, x fastest; nothing more is said of its values.
+    ///
+    /// # Errors
+    /// [`BrickGridError`] where it cannot be cut like this.
+    ///
+    /// # Panics
+    /// Where the bytes are not as many as a stored box has voxels.
+    pub fn cut(
+        volume: VolumeDescription,
+        brick_edge: u32,
+        source: &str,
+        mut bytes_of: impl FnMut(&VoxelBox) -> Vec<u8>,
+    ) -> Result<Self, BrickGridError> {
+        let grid = BrickGrid::new(volume.dims, brick_edge)?;
+        let record = |brick| {
+            let bytes = bytes_of(&grid.stored_box(brick));
+            BrickRecord::of(&grid, brick, &volume, &bytes)
+        };
+        let bricks = grid.bricks().map(record).collect();
+        Ok(Self::new(volume, brick_edge, source, bricks))
+    }
+
+    /// Of a volume that is cut into bricks of `brick_edge`, whose values nothing more is known of.
+    #[must_use]
+    pub fn new(
+        volume: VolumeDescription,
+        brick_edge: u32,
+        source: &str,
+        bricks: Vec<BrickRecord>,
+    ) -> Self {
+        let ranges = bricks.iter().filter_map(|b| b.range);
+        Self {
+            version: MANIFEST_VERSION,
+            volume,
+            brick_edge,
+            range: ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]),
+            histogram: vec![0; HISTOGRAM_BINS],
+            statistics: None,
+            source: source.to_owned(),
+            bricks,
+        }
+    }
 }
 
 /// A checked manifest.
@@ -82,7 +143,7 @@ pub struct Manifest {
 pub enum ManifestError {
     /// Written by another version.
     #[error(
-        "manifest version is {found}, this program reads {MANIFEST_VERSION}; import the volume again"
+        "manifest version is {found}, this program reads {MANIFEST_VERSION_MIN} to {MANIFEST_VERSION}; import the volume again"
     )]
     Version {
         /// Version found.
@@ -112,6 +173,9 @@ pub enum ManifestError {
         /// Range found.
         range: [f64; 2],
     },
+    /// Statistics that no values have.
+    #[error("statistics have numbers that no voxels have, too few of them, or in a wrong order")]
+    Statistics,
     /// A histogram of far more voxels than the volume has.
     #[error("histogram counts {found} voxels; with all ghosts there are {expected} at most")]
     Histogram {
@@ -126,7 +190,7 @@ impl TryFrom<ManifestParts> for Manifest {
     type Error = ManifestError;
 
     fn try_from(parts: ManifestParts) -> Result<Self, ManifestError> {
-        if parts.version != MANIFEST_VERSION {
+        if !(MANIFEST_VERSION_MIN..=MANIFEST_VERSION).contains(&parts.version) {
             return Err(ManifestError::Version {
                 found: parts.version,
             });
@@ -158,22 +222,17 @@ impl TryFrom<ManifestParts> for Manifest {
         // Every voxel type is read as f32; its bounds keep what follows from a range finite.
         let largest = f64::from(f32::MAX);
         let good = |r: &[f64; 2]| -largest <= r[0] && r[0] <= r[1] && r[1] <= largest;
-        if !good(&parts.range) {
-            return Err(ManifestError::Range {
-                what: "the volume".to_owned(),
-                range: parts.range,
-            });
+        let wrong = |what: String, range| ManifestError::Range { what, range };
+        if let Some(range) = parts.range.filter(|r| !good(r)) {
+            return Err(wrong("the volume".to_owned(), range));
         }
-        if let Some((b, record)) = parts
-            .bricks
-            .iter()
-            .enumerate()
-            .find(|(_, r)| !good(&r.range))
-        {
-            return Err(ManifestError::Range {
-                what: format!("brick {b}"),
-                range: record.range,
-            });
+        let ranges = parts.bricks.iter().map(|r| r.range).enumerate();
+        let mut bad = ranges.filter_map(|(b, r)| r.filter(|r| !good(r)).map(|r| (b, r)));
+        if let Some((b, range)) = bad.next() {
+            return Err(wrong(format!("brick {b}"), range));
+        }
+        if parts.statistics.as_ref().is_some_and(|s| !s.is_valid()) {
+            return Err(ManifestError::Statistics);
         }
         let digest = digest(&parts);
         Ok(Self {
@@ -209,16 +268,49 @@ impl Manifest {
         &self.grid
     }
 
-    /// Smallest and largest number in the volume, as stored.
+    /// Smallest and largest number in the volume, as stored; `None`: all is no data.
     #[must_use]
-    pub fn range(&self) -> [f64; 2] {
+    pub fn range(&self) -> Option<[f64; 2]> {
         self.parts.range
     }
 
-    /// Voxels by value, in equal bins over [`Self::range`].
+    /// The same as data values, ascending.
+    #[must_use]
+    pub fn value_range(&self) -> Option<[f64; 2]> {
+        self.range().map(|stored| self.values(stored))
+    }
+
+    /// A range of stored numbers as data values, ascending.
+    #[must_use]
+    pub fn values(&self, stored: [f64; 2]) -> [f64; 2] {
+        let [a, b] = stored.map(|s| self.volume().value(s));
+        [a.min(b), a.max(b)]
+    }
+
+    /// Voxels by value, in equal bins over [`Self::histogram_range`]; what lies outside is in the
+    /// first and last.
     #[must_use]
     pub fn histogram(&self) -> &[u64] {
         &self.parts.histogram
+    }
+
+    /// What the histogram is over, as stored.
+    #[must_use]
+    pub fn histogram_range(&self) -> [f64; 2] {
+        let of_statistics = self.parts.statistics.as_ref().map(|s| s.histogram_range);
+        of_statistics.or(self.range()).unwrap_or([0.0; 2])
+    }
+
+    /// What the values are like, where it is known.
+    #[must_use]
+    pub fn statistics(&self) -> Option<&ValueStatistics> {
+        self.parts.statistics.as_ref()
+    }
+
+    /// The numbers that devices compute with.
+    #[must_use]
+    pub fn numbers(&self) -> VoxelNumbers {
+        VoxelNumbers::of(self.volume(), self.range(), self.statistics())
     }
 
     /// Name of the file that it came from, for people.
@@ -236,12 +328,12 @@ impl Manifest {
         self.parts.bricks[brick.0 as usize].digest
     }
 
-    /// Smallest and largest number in a brick's stored box, as stored.
+    /// Smallest and largest number in a brick's stored box, as stored; `None`: all is no data.
     ///
     /// # Panics
     /// Where the brick is not in the grid.
     #[must_use]
-    pub fn brick_range(&self, brick: BrickIndex) -> [f64; 2] {
+    pub fn brick_range(&self, brick: BrickIndex) -> Option<[f64; 2]> {
         self.parts.bricks[brick.0 as usize].range
     }
 
@@ -280,7 +372,8 @@ impl Manifest {
     }
 }
 
-/// The digest of what decides about voxels and their meaning; the source's name does not.
+/// The digest of what decides about voxels and their meaning; the source's name does not, and what
+/// follows from the voxels need not. Unchanged since version 2, where there is no fill value.
 fn digest(parts: &ManifestParts) -> Digest {
     let volume = &parts.volume;
     let mut bytes = b"brickmesh manifest 2".to_vec();
@@ -299,9 +392,13 @@ fn digest(parts: &ManifestParts) -> Digest {
         .chain(&scales)
         .for_each(|x| bytes.extend(x.to_le_bytes()));
     bytes.extend(parts.brick_edge.to_le_bytes());
+    if let Some(fill) = volume.fill {
+        bytes.extend(fill.to_le_bytes());
+    }
     parts.bricks.iter().for_each(|b| {
         bytes.extend(b.digest.as_bytes());
-        b.range.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+        let range = b.range.iter().flatten();
+        range.for_each(|x| bytes.extend(x.to_le_bytes()));
         if let Some(cells) = &b.cells {
             bytes.extend(cells.levels());
         }
@@ -315,22 +412,25 @@ mod tests {
     use crate::volume::VoxelType;
 
     fn parts() -> ManifestParts {
-        ManifestParts {
-            version: MANIFEST_VERSION,
-            volume: VolumeDescription::new([8, 8, 9], VoxelType::U8),
-            brick_edge: 8,
-            range: [0.0, 9.0],
-            histogram: vec![0; HISTOGRAM_BINS],
-            source: "test".to_owned(),
-            bricks: vec![
-                BrickRecord {
-                    digest: Digest::of(b""),
-                    range: [0.0, 9.0],
-                    cells: None,
-                };
-                2
-            ],
-        }
+        let record = BrickRecord {
+            digest: Digest::of(b""),
+            range: Some([0.0, 9.0]),
+            cells: None,
+        };
+        let volume = VolumeDescription::new([8, 8, 9], VoxelType::U8);
+        ManifestParts::new(volume, 8, "test", vec![record; 2])
+    }
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "numbers are copied")]
+    fn a_manifest_of_the_version_before_is_read_under_the_same_name() {
+        let mut json = serde_json::to_value(parts()).unwrap();
+        json["version"] = 2.into();
+        let old: Manifest = serde_json::from_value(json).unwrap();
+        assert_eq!(old.digest(), Manifest::try_from(parts()).unwrap().digest());
+        assert_eq!(old.statistics(), None);
+        assert_eq!(old.histogram_range(), [0.0, 9.0]);
+        assert_eq!(old.numbers(), VoxelNumbers::from(VoxelType::U8));
     }
 
     #[test]
@@ -351,8 +451,14 @@ mod tests {
         };
         assert!(refused(|p| p.version = 9).contains("version is 9"));
         assert!(refused(|p| p.bricks.truncate(1)).contains("bricks has 1 entries, expected 2"));
-        assert!(refused(|p| p.bricks[1].range = [f64::NAN, 1.0]).contains("brick 1"));
-        assert!(refused(|p| p.range = [-1e308, 1e308]).contains("the volume"));
+        assert!(refused(|p| p.bricks[1].range = Some([f64::NAN, 1.0])).contains("brick 1"));
+        assert!(refused(|p| p.range = Some([-1e308, 1e308])).contains("the volume"));
+        let statistics = ValueStatistics::of(Default::default(), &[(1.0, 5), (2.0, 5)], &[]);
+        let mut wrong = parts();
+        wrong.statistics = Some(statistics);
+        assert!(Manifest::try_from(wrong.clone()).is_ok());
+        wrong.statistics.as_mut().unwrap().background = Some(f64::INFINITY);
+        assert_eq!(Manifest::try_from(wrong), Err(ManifestError::Statistics));
         assert!(refused(|p| p.histogram[3] = u64::MAX).contains("3456 at most"));
         assert!(refused(|p| p.volume.dims = [0, 8, 9]).contains("dims"));
         assert!(refused(|p| p.brick_edge = 1).contains("edge"));

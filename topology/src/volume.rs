@@ -2,7 +2,9 @@
 //!
 //! Convention (as in VTK and OSPRay): sample (i,j,k) stands at
 //! `origin + direction · ((i,j,k) · spacing)`; the field is defined between first and last sample
-//! centres, trilinear in between. `value = stored · value_scale + value_offset` (data units).
+//! centres, trilinear in between; on an axis of one voxel it is constant, half a spacing to either
+//! side. `value = stored · value_scale + value_offset` (data units).
+//! NaN, infinities and the declared fill value are no data: transparent, and in no range.
 
 use crate::brick_grid::DIM_MAX;
 use glam::{DAffine3, DMat3, DVec3};
@@ -47,6 +49,36 @@ impl VoxelType {
         }
     }
 
+    /// Appends a voxel to little-endian `bytes`: a number rounded towards 0, at most as far out as the
+    /// type goes.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "saturating, as wanted"
+    )]
+    pub fn append(self, number: f64, bytes: &mut Vec<u8>) {
+        match self {
+            Self::U8 => bytes.push(number as u8),
+            Self::I8 => bytes.extend((number as i8).to_le_bytes()),
+            Self::U16 => bytes.extend((number as u16).to_le_bytes()),
+            Self::I16 => bytes.extend((number as i16).to_le_bytes()),
+            Self::F32 => bytes.extend((number as f32).to_le_bytes()),
+        }
+    }
+
+    /// Whether a voxel of this type can be this number.
+    #[must_use]
+    pub fn can_be(self, number: f64) -> bool {
+        let (low, high) = match self {
+            Self::U8 => (0.0, 255.0),
+            Self::I8 => (-128.0, 127.0),
+            Self::U16 => (0.0, 65_535.0),
+            Self::I16 => (-32_768.0, 32_767.0),
+            Self::F32 => (f64::from(f32::MIN), f64::from(f32::MAX)),
+        };
+        (low..=high).contains(&number) && (self == Self::F32 || number.fract().abs() <= 0.0)
+    }
+
     /// The voxel that starts at `at` in little-endian `bytes`, as a number.
     ///
     /// # Panics
@@ -61,6 +93,40 @@ impl VoxelType {
             Self::F32 => {
                 f32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
             }
+        }
+    }
+}
+
+/// Where the world's x, y and z axes point in a patient, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PatientAxes {
+    /// Right, anterior, superior: NIfTI.
+    Ras,
+    /// Left, anterior, superior.
+    Las,
+    /// Left, posterior, superior: DICOM, ITK.
+    Lps,
+}
+
+impl PatientAxes {
+    /// The usual abbreviation.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ras => "RAS",
+            Self::Las => "LAS",
+            Self::Lps => "LPS",
+        }
+    }
+
+    /// Unit directions in the world towards the patient's left and front; the head is at +z.
+    #[must_use]
+    pub fn left_and_front(self) -> [DVec3; 2] {
+        match self {
+            Self::Ras => [DVec3::NEG_X, DVec3::Y],
+            Self::Las => [DVec3::X, DVec3::Y],
+            Self::Lps => [DVec3::X, DVec3::NEG_Y],
         }
     }
 }
@@ -82,6 +148,12 @@ pub struct VolumeDescription {
     pub value_scale: f64,
     /// Data value of a stored 0.
     pub value_offset: f64,
+    /// Stored number that stands for no data, beside NaN and infinities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill: Option<f64>,
+    /// Where the world's axes point in a patient, if it is one and the file says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patient: Option<PatientAxes>,
 }
 
 /// Bounds of spacings, and of how far a scale may be from 1: beyond them squares and inverses of
@@ -142,6 +214,8 @@ impl VolumeDescription {
             direction: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
             value_scale: 1.0,
             value_offset: 0.0,
+            fill: None,
+            patient: None,
         }
     }
 
@@ -183,7 +257,40 @@ impl VolumeDescription {
         let scales = "it must be finite and not 0: 1e-30 to 1e30, either sign";
         number("value_scale", scale, sizes.contains(&scale.abs()), scales)?;
         let bounded = "it must be finite, and not beyond 1e36";
-        number("value_offset", offset, offset.abs() <= OFFSET_MAX, bounded)
+        number("value_offset", offset, offset.abs() <= OFFSET_MAX, bounded)?;
+        let Some(fill) = self.fill else {
+            return Ok(());
+        };
+        let expected = "it must be a number that a voxel of this type can be, as stored";
+        number("fill", fill, self.voxel.can_be(fill), expected)
+    }
+
+    /// Whether a stored number stands for no data.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::float_cmp,
+        reason = "a fill value is one that a voxel can be: it is found by its bits"
+    )]
+    pub fn is_no_data(&self, stored: f32) -> bool {
+        !stored.is_finite() || self.fill.is_some_and(|fill| fill as f32 == stored)
+    }
+
+    /// The stored number of a data value, as near as the voxel type has one; `None` beyond it.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounded to what a voxel can be"
+    )]
+    pub fn stored(&self, value: f64) -> Option<f64> {
+        let exact = (value - self.value_offset) / self.value_scale;
+        let rounded = match self.voxel {
+            VoxelType::F32 => f64::from(exact as f32),
+            // What is no whole number is none of the voxels, but for what rounding has done to it.
+            _ if (exact - exact.round()).abs() < 1e-3 => exact.round(),
+            _ => return None,
+        };
+        Some(rounded).filter(|&s| self.voxel.can_be(s))
     }
 
     fn direction_matrix(&self) -> DMat3 {
@@ -220,13 +327,25 @@ impl VolumeDescription {
         self.world_from_grid().transform_point3(middle)
     }
 
-    /// Length of the field's diagonal in world units; the spacing where it is a point.
+    /// Size of the field along each of its axes in world units; an axis of one voxel is as long as
+    /// its spacing.
+    #[must_use]
+    pub fn extent(&self) -> DVec3 {
+        DVec3::from_array(std::array::from_fn(|a| {
+            f64::from((self.dims[a] - 1).max(1)) * self.spacing[a]
+        }))
+    }
+
+    /// Length of the field's diagonal in world units.
     #[must_use]
     pub fn diagonal(&self) -> f64 {
-        let extent = DVec3::from_array(std::array::from_fn(|a| {
-            f64::from(self.dims[a] - 1) * self.spacing[a]
-        }));
-        extent.length().max(self.min_spacing())
+        self.extent().length()
+    }
+
+    /// Whether some axis has one voxel: the volume is a plane, a line or a point.
+    #[must_use]
+    pub fn is_thin(&self) -> bool {
+        self.dims.contains(&1)
     }
 
     /// Size of all voxels in bytes, ghosts not counted.
@@ -302,5 +421,34 @@ mod tests {
         assert!(error(|v| v.origin[2] = -1e13).contains("smallest spacing"));
         assert!(error(|v| v.value_scale = -1e300).contains("value_scale"));
         assert!(error(|v| v.value_offset = f64::NAN).contains("value_offset"));
+        assert!(error(|v| v.fill = Some(1e39)).contains("fill is"));
+    }
+
+    #[test]
+    fn a_fill_value_is_what_a_voxel_can_be_and_no_data_whatever_its_scale() {
+        let mut volume = VolumeDescription::new([4; 3], VoxelType::I16);
+        (volume.value_scale, volume.value_offset) = (0.1, -100.0);
+        assert_eq!(volume.stored(-300.0), Some(-2000.0));
+        assert_eq!(volume.stored(-300.05), None, "no voxel is that");
+        assert_eq!(volume.stored(1e6), None);
+        volume.fill = volume.stored(-300.0);
+        assert_eq!(volume.validate(), Ok(()));
+        assert!(volume.is_no_data(-2000.0) && !volume.is_no_data(-1999.0));
+        let mut floats = VolumeDescription::new([4; 3], VoxelType::F32);
+        assert!(floats.is_no_data(f32::NAN) && floats.is_no_data(f32::NEG_INFINITY));
+        floats.fill = floats.stored(-1e30);
+        assert!(floats.is_no_data(-1e30) && !floats.is_no_data(-1e29));
+        floats.voxel = VoxelType::U8;
+        assert!(floats.validate().is_err());
+    }
+
+    #[test]
+    fn an_axis_of_one_voxel_is_as_thick_as_its_spacing() {
+        let mut plane = VolumeDescription::new([9, 5, 1], VoxelType::U8);
+        plane.spacing = [1.0, 2.0, 3.0];
+        assert_eq!(plane.extent(), DVec3::new(8.0, 8.0, 3.0));
+        assert!(plane.is_thin());
+        let point = VolumeDescription::new([1; 3], VoxelType::U8);
+        assert!((point.diagonal() - 3.0_f64.sqrt()).abs() < 1e-12);
     }
 }

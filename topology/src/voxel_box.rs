@@ -86,22 +86,32 @@ impl VoxelBox {
     /// that every device compares a sample's position with.
     ///
     /// The field ends at the last sample centre, `dims - 1`, and owns that end: where the box
-    /// reaches the volume's border the upper bound is the next float after it.
+    /// reaches the volume's border the upper bound is the next float after it. On an axis of one voxel
+    /// the field reaches half a voxel to either side.
     #[must_use]
     #[expect(
-        clippy::cast_precision_loss,
-        reason = "dims are below 2^24, see VolumeDescription"
+        clippy::cast_possible_truncation,
+        reason = "whole and half numbers below 2^24, see VolumeDescription"
     )]
     pub fn owned_points(&self, dims: [u32; 3]) -> ([f32; 3], [f32; 3]) {
-        let lo = self.lo.map(|v| v as f32);
-        let hi = std::array::from_fn(|a| {
-            if self.hi[a] >= dims[a] {
-                (dims[a].saturating_sub(1) as f32).next_up()
-            } else {
-                self.hi[a] as f32
-            }
-        });
-        (lo, hi)
+        let [lo, hi] = self
+            .field_corners(dims)
+            .map(|p| p.to_array().map(|v| v as f32));
+        let is_last = |a: usize| self.hi[a] >= dims[a];
+        let ends = std::array::from_fn(|a| if is_last(a) { hi[a].next_up() } else { hi[a] });
+        (lo, ends)
+    }
+
+    /// Where the field inside the box begins and ends, in grid space: at most at the last sample
+    /// centre; on an axis of one voxel half a voxel to either side.
+    #[must_use]
+    pub fn field_corners(&self, dims: [u32; 3]) -> [DVec3; 2] {
+        let ends = |a: usize| match dims[a] {
+            1 => [-0.5, 0.5],
+            n => [self.lo[a], self.hi[a].min(n.saturating_sub(1))].map(f64::from),
+        };
+        let [x, y, z] = [ends(0), ends(1), ends(2)];
+        [0, 1].map(|end| DVec3::new(x[end], y[end], z[end]))
     }
 }
 
@@ -115,6 +125,14 @@ mod tests {
         let (lo, hi) = VoxelBox::new([0, 32, 0], [32, 64, 9]).owned_points([64, 64, 9]);
         assert_eq!(lo, [0.0, 32.0, 0.0]);
         assert_eq!(hi, [32.0, 63.0_f32.next_up(), 8.0_f32.next_up()]);
+    }
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "bounds are exact")]
+    fn an_axis_of_one_voxel_reaches_half_a_voxel_to_either_side() {
+        let (lo, hi) = VoxelBox::new([0, 0, 32], [1, 1, 64]).owned_points([1, 1, 100]);
+        assert_eq!(lo, [-0.5, -0.5, 32.0]);
+        assert_eq!(hi, [0.5_f32.next_up(), 0.5_f32.next_up(), 64.0]);
     }
 
     #[test]

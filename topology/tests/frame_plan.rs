@@ -7,13 +7,13 @@
 )]
 
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Camera, Manifest, PeerId, TransferFunction, View, VolumeDescription,
-    VoxelBox, VoxelType,
+    BrickIndex, Camera, Manifest, PeerId, TransferFunction, View, VolumeDescription, VoxelBox,
+    VoxelType,
     brick_set::BrickSet,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
     frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    manifest::ManifestParts,
     prediction::Prediction,
     roster::{Roster, RosterEntry},
     schedule::SPEED_ONE,
@@ -29,23 +29,12 @@ fn manifest() -> Manifest {
         spacing: [1.0, 1.5, 0.75],
         ..VolumeDescription::new([96, 64, 80], VoxelType::U8)
     };
-    let grid = BrickGrid::new(volume.dims, 32).unwrap();
-    let record = |b| {
-        let stored = grid.stored_box(b);
+    let parts = ManifestParts::cut(volume, 32, "test", |stored| {
         let [nx, ny, nz] = stored.size();
-        let xs = (0..nx * ny * nz).map(|i| u8::try_from(stored.lo[0] + i % nx).unwrap());
-        BrickRecord::of(&grid, b, VoxelType::U8, &xs.collect::<Vec<u8>>())
-    };
-    Manifest::try_from(ManifestParts {
-        version: MANIFEST_VERSION,
-        range: [0.0, 95.0],
-        histogram: vec![0; HISTOGRAM_BINS],
-        source: "test".to_owned(),
-        brick_edge: 32,
-        bricks: grid.bricks().map(record).collect(),
-        volume,
-    })
-    .unwrap()
+        let x = |i| u8::try_from(stored.lo[0] + i % nx).unwrap();
+        (0..nx * ny * nz).map(x).collect()
+    });
+    Manifest::try_from(parts.unwrap()).unwrap()
 }
 
 /// Five peers, each brick on three of them.

@@ -135,6 +135,6 @@ fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVo
     }
     let grid = manifest.grid();
     let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
-    BrickVoxels::new(owned, stored, manifest.volume().voxel, bytes)
+    BrickVoxels::new(owned, stored, manifest.numbers(), bytes)
         .map_err(|e| LoadError::Damaged(e.to_string()))
 }

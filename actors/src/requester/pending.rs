@@ -93,6 +93,7 @@ impl Pending {
             transfer: self.ask.transfer.clone(),
             step: self.ask.step,
             shade: self.ask.shade,
+            jitter: self.ask.jitter,
             roster: attempt.roster,
             costs: attempt.costs,
             rules: self.ask.rules,

@@ -1,6 +1,6 @@
 //! Values of options: from their text, or with what is wrong with it.
 
-use super::{CameraArg, DeviceChoice, Orbit};
+use super::{CameraArg, DeviceChoice, Orbit, TransferRange};
 use crate::network::address;
 use brickmesh_actors::messages::STEP_VOXELS_MIN;
 use std::net::SocketAddr;
@@ -79,6 +79,22 @@ pub fn parse_orbit(text: &str) -> Result<Orbit, String> {
         })
     } else {
         Err(format!("zoom is {zoom}; it must be above 0"))
+    }
+}
+
+pub(super) fn parse_finite(text: &str) -> Result<f64, String> {
+    numbers::<1>(text).map(|[value]| value)
+}
+
+pub(super) fn parse_transfer_range(text: &str) -> Result<TransferRange, String> {
+    match text {
+        "data" => return Ok(TransferRange::Data),
+        "preset" => return Ok(TransferRange::Preset),
+        _ => {}
+    }
+    match numbers::<2>(text) {
+        Ok([low, high]) if low < high => Ok(TransferRange::Given(low, high)),
+        _ => Err("it must be data, preset, or two values, the lower one first: LO,HI".to_owned()),
     }
 }
 

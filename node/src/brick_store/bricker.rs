@@ -11,17 +11,15 @@ use super::{
 };
 use crate::volume_file::VolumeFile;
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Digest, Manifest, VoxelBox, VoxelType,
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox,
+    manifest::{BrickRecord, ManifestError, ManifestParts},
+    value_gathering::ValueGathering,
 };
 use std::collections::BTreeMap;
 
 /// Takes a finished brick; bricks come layer by layer, in index order within one.
 pub(super) type OnBrick<'a> =
     &'a mut dyn FnMut(BrickIndex, Digest, Vec<u8>) -> Result<(), BrickStoreError>;
-
-/// Values that are counted exactly, before they are binned over the range that turns out.
-const FINE_BINS: usize = 1 << 16;
 
 /// The grid of a volume cut into bricks of `edge`, if peers can share it.
 fn grid(file: &VolumeFile, edge: u32) -> Result<BrickGrid, BrickStoreError> {
@@ -61,7 +59,7 @@ pub(super) fn cut(
     let volume = &file.description;
     let voxel_bytes = volume.voxel.bytes();
     let grid = grid(file, edge)?;
-    let mut cutter = Cutter::new(grid, volume.voxel, gather);
+    let mut cutter = Cutter::new(grid, volume, gather);
     let mut stream = file.voxels()?;
     let row_bytes = volume.dims[0] as usize * voxel_bytes;
     let mut row = vec![0; row_bytes];
@@ -91,33 +89,33 @@ pub(super) fn cut(
         .to_string_lossy()
         .into_owned();
     cutter
-        .manifest(volume.clone(), source)
+        .manifest(&source)
         .map_err(BrickStoreError::manifest(&file.path))
 }
 
 /// Bricks on their way.
 struct Cutter<'a> {
     grid: BrickGrid,
-    voxel: VoxelType,
+    volume: &'a VolumeDescription,
     gather: Gather<'a>,
     /// Open layers by bz.
     layers: BTreeMap<u32, Layer>,
     /// Of the bricks that are finished, in index order.
     records: Vec<BrickRecord>,
-    values: Values,
+    values: ValueGathering,
     /// Rows of one slice of one row of bricks, gathered by brick.
     slices: BTreeMap<BrickIndex, Vec<u8>>,
 }
 
 impl<'a> Cutter<'a> {
-    fn new(grid: BrickGrid, voxel: VoxelType, gather: Gather<'a>) -> Self {
+    fn new(grid: BrickGrid, volume: &'a VolumeDescription, gather: Gather<'a>) -> Self {
         Self {
             records: Vec::new(),
-            values: Values::new(voxel),
+            values: ValueGathering::new(volume),
             layers: BTreeMap::new(),
             slices: BTreeMap::new(),
             grid,
-            voxel,
+            volume,
             gather,
         }
     }
@@ -134,7 +132,7 @@ impl<'a> Cutter<'a> {
     }
 
     fn bytes_of(&self, stored: &VoxelBox) -> u64 {
-        stored.voxel_count() * self.voxel.bytes() as u64
+        stored.voxel_count() * self.volume.voxel.bytes() as u64
     }
 
     /// Opens the layers that begin at slice z.
@@ -155,8 +153,8 @@ impl<'a> Cutter<'a> {
 
     /// Gives a row of the volume to the bricks that store it.
     fn scatter(&mut self, y: u32, z: u32, row: &[u8]) -> std::io::Result<()> {
-        self.values.count(row);
-        let (grid, n) = (self.grid, self.voxel.bytes());
+        self.values.row(y, z, row);
+        let (grid, n) = (self.grid, self.volume.voxel.bytes());
         let [cx, cy, _] = grid.counts();
         let open: Vec<u32> = self
             .layers
@@ -214,7 +212,7 @@ impl<'a> Cutter<'a> {
             };
             for (within, brick) in self.layer_bricks(bz).enumerate() {
                 let bytes = layer.take(within).map_err(io)?;
-                let record = BrickRecord::of(&self.grid, brick, self.voxel, &bytes);
+                let record = BrickRecord::of(&self.grid, brick, self.volume, &bytes);
                 let digest = record.digest;
                 debug_assert_eq!(self.records.len(), brick.0 as usize, "in index order");
                 self.records.push(record);
@@ -224,101 +222,12 @@ impl<'a> Cutter<'a> {
         Ok(())
     }
 
-    fn manifest(
-        self,
-        volume: brickmesh_topology::VolumeDescription,
-        source: String,
-    ) -> Result<Manifest, brickmesh_topology::manifest::ManifestError> {
-        let ends = self.records.iter().map(|r| r.range);
-        let range = ends
-            .reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])])
-            .unwrap_or([0.0; 2]);
-        Manifest::try_from(ManifestParts {
-            version: MANIFEST_VERSION,
-            volume,
-            brick_edge: self.grid.edge(),
-            range,
-            histogram: self.values.histogram(range),
-            source,
-            bricks: self.records,
-        })
-    }
-}
-
-/// Counts values: exactly up to 16 bits; f32 by the upper half of their ordered bits, so that no
-/// range need be known beforehand.
-struct Values {
-    voxel: VoxelType,
-    counts: Vec<u64>,
-}
-
-impl Values {
-    fn new(voxel: VoxelType) -> Self {
-        Self {
-            voxel,
-            counts: vec![0; FINE_BINS],
-        }
-    }
-
-    fn count(&mut self, row: &[u8]) {
-        for at in (0..row.len()).step_by(self.voxel.bytes()) {
-            let bin = fine_bin(self.voxel, self.voxel.read(row, at));
-            self.counts[bin] += 1;
-        }
-    }
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to the bins before"
-    )]
-    fn histogram(&self, range: [f64; 2]) -> Vec<u64> {
-        let mut out = vec![0; HISTOGRAM_BINS];
-        let width = (range[1] - range[0]).max(f64::MIN_POSITIVE);
-        for (bin, &n) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
-            let share = (fine_value(self.voxel, bin) - range[0]) / width;
-            let to = (share * HISTOGRAM_BINS as f64).clamp(0.0, (HISTOGRAM_BINS - 1) as f64);
-            out[to as usize] += n;
-        }
-        out
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "stored numbers are 16 bits wide"
-)]
-fn fine_bin(voxel: VoxelType, v: f32) -> usize {
-    match voxel {
-        VoxelType::F32 => {
-            let bits = v.to_bits();
-            let ordered = if bits >> 31 == 1 {
-                !bits
-            } else {
-                bits | 1 << 31
-            };
-            (ordered >> 16) as usize
-        }
-        VoxelType::U8 | VoxelType::U16 => v as usize,
-        VoxelType::I8 | VoxelType::I16 => (v + 32_768.0) as usize,
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "bins are below 2^16")]
-fn fine_value(voxel: VoxelType, bin: usize) -> f64 {
-    match voxel {
-        VoxelType::F32 => {
-            let ordered = (bin as u32) << 16 | 0x8000;
-            let bits = if ordered >> 31 == 1 {
-                ordered & !(1 << 31)
-            } else {
-                !ordered
-            };
-            f64::from(f32::from_bits(bits))
-        }
-        VoxelType::U8 | VoxelType::U16 => bin as f64,
-        VoxelType::I8 | VoxelType::I16 => bin as f64 - 32_768.0,
+    fn manifest(self, source: &str) -> Result<Manifest, ManifestError> {
+        let edge = self.grid.edge();
+        let mut parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
+        let found = self.values.finish();
+        (parts.statistics, parts.histogram) = (Some(found.statistics), found.histogram);
+        Manifest::try_from(parts)
     }
 }
 
@@ -326,6 +235,7 @@ fn fine_value(voxel: VoxelType, bin: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::volume_file;
+    use brickmesh_topology::{VoxelType, manifest::HISTOGRAM_BINS};
     use std::{fs, path::Path};
 
     const TYPES: [(VoxelType, &str); 5] = [
@@ -409,7 +319,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "numbers are copied")]
     fn range_and_histogram_are_those_of_the_voxels() {
         let folder = tempfile::tempdir().unwrap();
         for seed in 0..10 {
@@ -422,7 +331,7 @@ mod tests {
                 .collect();
             let low = values.iter().copied().fold(f64::INFINITY, f64::min);
             let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            assert_eq!(manifest.range(), [low, high], "{voxel:?}");
+            assert_eq!(manifest.range(), Some([low, high]), "{voxel:?}");
             let histogram = manifest.histogram();
             assert_eq!(histogram.iter().sum::<u64>(), 13 * 9 * 11);
             assert!(histogram[0] > 0 && histogram[HISTOGRAM_BINS - 1] > 0);

@@ -191,7 +191,7 @@ pub(super) mod tests {
         volume_file,
     };
     use brickmesh_actors::{data_set::BrickSource as _, manifest_message::bricks_max};
-    use brickmesh_topology::BrickGrid;
+    use brickmesh_topology::{BrickGrid, VolumeDescription, VoxelType, manifest::BrickRecord};
 
     /// Longest record of a brick in a manifest, in bytes: two digits a level of its cells, digest,
     /// range and names.
@@ -283,8 +283,8 @@ pub(super) mod tests {
             .flat_map(|i| (-1.234_567e-30_f32 * (i + 1) as f32).to_le_bytes())
             .collect();
         let brick = brickmesh_topology::BrickIndex(0);
-        let voxel = brickmesh_topology::VoxelType::F32;
-        let record = brickmesh_topology::manifest::BrickRecord::of(&grid, brick, voxel, &floats);
+        let volume = VolumeDescription::new([9; 3], VoxelType::F32);
+        let record = BrickRecord::of(&grid, brick, &volume, &floats);
         let bytes = serde_json::to_vec(&record).unwrap().len() as u64;
         assert!(
             bytes + 1 < RECORD_BYTES_MAX && bytes > RECORD_BYTES_MAX / 2,

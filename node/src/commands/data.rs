@@ -7,17 +7,16 @@ use crate::{
     progress::Progress,
     stats::VolumeStats,
     stop::Stop,
+    value_report::ValueReport,
     volume_file,
 };
-use brickmesh_topology::BrickIndex;
+use brickmesh_topology::{BrickIndex, value_gathering::ValueGathering};
 
 /// Damaged bricks that are told one by one.
 const DAMAGED_SHOWN_MAX: usize = 20;
-/// Voxels that are read at a time to verify a file, in bytes; whole voxels of every type.
-const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
-    let file = volume_file::open(&args.volume)?;
+    let file = volume_file::open_with_fill(&args.source.volume, args.source.fill)?;
     let mut progress = Progress::new("importing");
     let store = brick_store::import(&file, args.brick, &args.out, &mut |done, total| {
         progress.show(done, total);
@@ -36,7 +35,7 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
 }
 
 pub(super) fn info(args: &InfoArgs, stop: &Stop) -> CommandResult {
-    if args.volume.join("manifest.json").is_file() {
+    if args.source.volume.join("manifest.json").is_file() {
         store_info(args, stop)
     } else {
         file_info(args, stop)
@@ -44,9 +43,13 @@ pub(super) fn info(args: &InfoArgs, stop: &Stop) -> CommandResult {
 }
 
 fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
-    let store = brick_store::DirectoryStore::open(&args.volume)?;
+    let store = brick_store::DirectoryStore::open(&args.source.volume)?;
     let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
+    if args.source.fill.is_some() {
+        return Err("--fill belongs to a file: a folder says already what is no data".into());
+    }
     let stats = VolumeStats::of(manifest);
+    let values = ValueReport::of_manifest(manifest);
     let damaged = if args.verify {
         Some(damaged_bricks(&store, stop)?)
     } else {
@@ -54,6 +57,7 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     };
     if args.json {
         let mut json = serde_json::to_value(&stats)?;
+        values.add_to(&mut json)?;
         if let Some(damaged) = &damaged {
             let indices: Vec<u32> = damaged.iter().map(|(brick, _)| brick.0).collect();
             json["damaged"] = indices.into();
@@ -62,7 +66,7 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     } else {
         let [x, y, z] = stats.brick_counts;
         print_volume(manifest.volume(), "brickmesh store");
-        println!("values      {} … {}", stats.range[0], stats.range[1]);
+        values.print();
         println!(
             "bricks      {x} x {y} x {z} of {}³ voxels",
             stats.brick_edge
@@ -84,7 +88,7 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     }
     Err(format!(
         "{}: {} of {count} bricks are damaged; import the volume again",
-        args.volume.display(),
+        args.source.volume.display(),
         damaged.len()
     )
     .into())
@@ -102,44 +106,61 @@ fn damaged_bricks(
 }
 
 fn file_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
-    let file = volume_file::open(&args.volume)?;
-    if args.verify {
-        read_all(&file, stop)?;
-    }
+    let file = volume_file::open_with_fill(&args.source.volume, args.source.fill)?;
+    let values = if args.header {
+        None
+    } else {
+        Some(values_of(&file, stop)?)
+    };
     let volume = &file.description;
     if args.json {
-        let json = serde_json::json!({
-            "source": args.volume.display().to_string(), "format": file.format,
+        let mut json = serde_json::json!({
+            "source": args.source.volume.display().to_string(), "format": file.format,
             "dims": volume.dims, "type": volume.voxel.name(), "spacing": volume.spacing,
             "origin": volume.origin, "direction": volume.direction,
             "value_scale": volume.value_scale, "value_offset": volume.value_offset,
         });
-        println!("{}", serde_json::to_string_pretty(&json)?);
-    } else {
-        print_volume(volume, file.format);
-        if args.verify {
-            println!("verified    every voxel can be read");
+        if let Some(values) = values {
+            values.add_to(&mut json)?;
         }
+        println!("{}", serde_json::to_string_pretty(&json)?);
+        return Ok(());
+    }
+    print_volume(volume, file.format);
+    if let Some(values) = values {
+        values.print();
+    }
+    if args.verify {
+        println!("verified    every voxel can be read");
     }
     Ok(())
 }
 
 /// Reads every voxel of a file and keeps none.
-fn read_all(file: &volume_file::VolumeFile, stop: &Stop) -> CommandResult {
-    let mut progress = Progress::new("verifying");
+fn values_of(
+    file: &volume_file::VolumeFile,
+    stop: &Stop,
+) -> Result<ValueReport, Box<dyn std::error::Error>> {
+    let mut progress = Progress::new("reading the values");
+    let volume = &file.description;
     let mut stream = file.voxels()?;
-    let (total, mut done) = (file.description.voxel_bytes(), 0);
-    let mut voxels = vec![0; CHUNK_BYTES];
-    while done < total {
-        let n = usize::try_from(total - done).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-        stream.read(&mut voxels[..n])?;
-        done += n as u64;
-        progress.show(done, total);
+    let mut gathering = ValueGathering::new(volume);
+    let [nx, ny, nz] = volume.dims;
+    let mut row = vec![0; nx as usize * volume.voxel.bytes()];
+    for z in 0..nz {
+        for y in 0..ny {
+            stream.read(&mut row)?;
+            gathering.row(y, z, &row);
+        }
+        progress.show(u64::from(z) + 1, nz.into());
         if stop.is_said() {
-            return Err("stopped before all of it was read".into());
+            return Err(
+                "stopped before all of it was read; --header reads the header alone".into(),
+            );
         }
     }
-    Ok(stream.finish()?)
+    stream.finish()?;
+    Ok(ValueReport::of_found(volume, &gathering.finish()))
 }
 
 fn print_volume(volume: &brickmesh_topology::VolumeDescription, format: &str) {
@@ -161,5 +182,8 @@ fn print_volume(volume: &brickmesh_topology::VolumeDescription, format: &str) {
             "value       stored x {} + {}",
             volume.value_scale, volume.value_offset
         );
+    }
+    if let Some(axes) = volume.patient {
+        println!("patient     world axes are {}", axes.name());
     }
 }

@@ -2,26 +2,22 @@
 
 use super::CommandResult;
 use crate::{
-    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
+    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs, VolumeArgs},
     brick_store,
-    camera_choice::{Shot, camera, shots},
+    camera_choice::{Shot, camera, needs_default, shots},
     formula::FormulaVolume,
+    framing::framed,
     free_memory::free_memory_bytes,
     network::MeshKey,
     picture::{PictureError, numbered, write_png},
+    picture_settings::PictureSettings,
     progress::Progress,
     session::{DataSource, Session, SessionError},
     stats::Stats,
     stop::Stop,
-    transfer,
 };
-use brickmesh_actors::{
-    data_set::BrickSource,
-    requester::{AskFrame, Frame},
-};
-use brickmesh_topology::{
-    Camera, Manifest, TransferFunction, VolumeDescription, VoxelBox, frame_plan::PlanRules,
-};
+use brickmesh_actors::{data_set::BrickSource, requester::Frame};
+use brickmesh_topology::{Camera, Manifest, VolumeDescription, VoxelBox, frame_plan::PlanRules};
 use std::{collections::VecDeque, path::Path, sync::Arc};
 use tokio::task::JoinHandle;
 
@@ -41,13 +37,11 @@ pub(crate) const BRICK_SHARED: u32 = 64;
 /// The pictures of a turn.
 struct Turn<'a> {
     shots: Vec<Shot>,
+    /// Whose default camera the shots are to have, once it is known.
+    to_frame: Option<&'a RenderArgs>,
     size: (u32, u32),
-    transfer: TransferFunction,
-    step: f64,
-    shade: bool,
-    rules: PlanRules,
+    settings: PictureSettings,
     ahead: usize,
-    background: [f32; 3],
     out: &'a Path,
 }
 
@@ -55,14 +49,19 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
     let source = Arc::new(FormulaVolume::new(DEMO_EDGE, DEMO_BRICK)?);
     let volume = source.manifest().volume().clone();
     let turn = Turn {
-        shots: vec![Camera::whole(&volume).into()],
+        shots: vec![Camera::orbit(&volume, 45.0, 35.0, 1.5).into()],
+        to_frame: None,
         size: (512, 512),
-        transfer: FormulaVolume::transfer(),
-        step: 0.5 * volume.min_spacing(),
-        shade: true,
-        rules: PlanRules::default(),
+        settings: PictureSettings {
+            transfer: FormulaVolume::transfer(),
+            step: 0.5 * volume.min_spacing(),
+            shade: true,
+            jitter: true,
+            background: [0.0; 3],
+            rules: PlanRules::default(),
+            told: Vec::new(),
+        },
         ahead: FRAMES_AHEAD.into(),
-        background: [0.0; 3],
         out: &args.out,
     };
     let mesh = MeshArgs {
@@ -87,7 +86,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
 
 pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     let mut mesh = args.mesh.clone();
-    let source = open_source(&args.volume, &mut mesh, &stop)?;
+    let source = open_source(&args.source, &mut mesh, &stop)?;
     if let DataSource::Own(source) = &source {
         // Before anybody is asked for anything.
         turn_of(args, source.manifest())?;
@@ -106,15 +105,14 @@ fn turn_of<'a>(
     manifest: &Manifest,
 ) -> Result<Turn<'a>, Box<dyn std::error::Error>> {
     let picture = &args.picture;
+    let volume = manifest.volume();
+    let to_frame = args.cameras.is_none() && needs_default(picture);
     let turn = Turn {
-        shots: path_of(args, manifest.volume())?,
+        shots: path_of(args, volume, Camera::whole(volume))?,
+        to_frame: to_frame.then_some(args),
         size: picture.size,
-        transfer: transfer_of(picture.transfer.as_deref(), manifest)?,
-        step: picture.step * manifest.volume().min_spacing(),
-        shade: picture.shade == crate::args::Shade::On,
-        rules: args.mesh.rules.rules(),
+        settings: PictureSettings::of(picture, args.mesh.rules.rules(), manifest)?,
         ahead: args.ahead.into(),
-        background: picture.background,
         out: &args.out,
     };
     for shot in &turn.shots {
@@ -123,12 +121,17 @@ fn turn_of<'a>(
     Ok(turn)
 }
 
-/// All pictures: a file's, or a turn around the volume.
-fn path_of(args: &RenderArgs, volume: &VolumeDescription) -> Result<Vec<Shot>, String> {
+/// All pictures: a file's, or a turn around the volume that begins at the camera asked for; what is
+/// left out of that is as in `default`.
+fn path_of(
+    args: &RenderArgs,
+    volume: &VolumeDescription,
+    default: Camera,
+) -> Result<Vec<Shot>, String> {
     if let Some(path) = &args.cameras {
         return shots(path, volume);
     }
-    let first = camera(&args.picture, volume);
+    let first = camera(&args.picture, volume, default);
     let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
     Ok((0..args.frames)
         .map(|n| first.spun(spin * f64::from(n)).into())
@@ -138,13 +141,19 @@ fn path_of(args: &RenderArgs, volume: &VolumeDescription) -> Result<Vec<Shot>, S
 /// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder. What is
 /// no file here is looked for in the mesh: by digest, or with `--mesh` by the name of its file.
 pub(crate) fn open_source(
-    volume: &Path,
+    args: &VolumeArgs,
     mesh: &mut MeshArgs,
     stop: &Stop,
 ) -> Result<DataSource, Box<dyn std::error::Error>> {
+    let volume = args.volume.as_path();
     if let Some(name) = volume.to_str().filter(|_| !volume.exists())
         && (mesh.mesh || DataSource::is_digest(name))
     {
+        if args.fill.is_some() {
+            return Err(
+                "--fill belongs to a file: who opened the data set has said what is no data".into(),
+            );
+        }
         mesh.mesh = true;
         return Ok(DataSource::Named(name.to_owned()));
     }
@@ -161,23 +170,12 @@ pub(crate) fn open_source(
     // has them, and the source's stay where others may ask for them.
     let memory = mesh.memory.unwrap_or(0).saturating_mul(mesh.peers.into());
     let bytes_max = memory.max(free_memory_bytes() / 2);
-    let source = brick_store::open_source(volume, edge, bytes_max, &mut |done, total| {
-        progress.show(done, total);
-        !stop.is_said()
-    })?;
+    let source =
+        brick_store::open_source(volume, args.fill, edge, bytes_max, &mut |done, total| {
+            progress.show(done, total);
+            !stop.is_said()
+        })?;
     Ok(DataSource::Own(source))
-}
-
-/// The transfer function asked for, or one from the histogram.
-pub(crate) fn transfer_of(
-    file: Option<&Path>,
-    manifest: &Manifest,
-) -> Result<TransferFunction, transfer::TransferFileError> {
-    let [low, high] = manifest.range().map(|v| manifest.volume().value(v));
-    match file {
-        Some(path) => transfer::load(path, [low.min(high), low.max(high)]),
-        None => Ok(transfer::from_histogram(manifest)),
-    }
 }
 
 fn run_session<'a>(
@@ -189,7 +187,7 @@ fn run_session<'a>(
     actix::System::new().block_on(async {
         let session = Arc::new(Session::open(source, mesh, stop).await?);
         let rendered = match turn(session.manifest()) {
-            Ok(turn) => render_turn(&session, &turn).await,
+            Ok(turn) => render_turn(&session, turn).await,
             Err(error) => Err(error),
         };
         session.close().await;
@@ -233,8 +231,15 @@ fn in_words(missing: &[VoxelBox]) -> String {
 /// Renders all frames, a few of them under way at a time.
 async fn render_turn(
     session: &Arc<Session>,
-    turn: &Turn<'_>,
+    mut turn: Turn<'_>,
 ) -> Result<Stats, Box<dyn std::error::Error>> {
+    let settings = &turn.settings;
+    settings.tell();
+    if let Some(args) = turn.to_frame {
+        let fov = args.picture.camera.and_then(|c| c.fov);
+        let default = framed(session, settings, turn.size, fov).await?;
+        turn.shots = path_of(args, session.manifest().volume(), default)?;
+    }
     let mut stats = Stats::new(session, &session.status().await?);
     let mut progress = Progress::new("rendering");
     let total = turn.shots.len() as u64;
@@ -247,17 +252,8 @@ async fn render_turn(
             && let Some(shot) = shots.next()
         {
             let view = shot.camera.view(turn.size.0, turn.size.1)?;
-            let ask = AskFrame {
-                data_set: session.data_set(),
-                view,
-                transfer: turn.transfer.clone(),
-                step: turn.step,
-                shade: turn.shade,
-                rules: PlanRules {
-                    steal: shot.steal.unwrap_or(turn.rules.steal),
-                    ..turn.rules
-                },
-            };
+            let mut ask = settings.ask(session.data_set(), view);
+            ask.rules.steal = shot.steal.unwrap_or(ask.rules.steal);
             let session = Arc::clone(session);
             ahead
                 .0
@@ -285,7 +281,7 @@ async fn render_turn(
         };
         // Encoding takes longer than many a frame: the requester must not wait for it.
         written(writing.take()).await?;
-        let (image, background) = (frame.image, turn.background);
+        let (image, background) = (frame.image, settings.background);
         writing = Some(tokio::task::spawn_blocking(move || {
             write_png(&path, rect.width, rect.height, &image.to_rgba8(background))
         }));

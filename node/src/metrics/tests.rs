@@ -6,7 +6,7 @@ use brickmesh_topology::{
     brick_set::BrickSet,
     holding::Announcement,
     keeper::{FrameTimes, Hello, Vitals},
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    manifest::{BrickRecord, ManifestParts},
     upkeep::Safety,
 };
 use std::sync::Arc;
@@ -16,18 +16,11 @@ use std::sync::Arc;
 fn manifest(source: &str, content: u8) -> Arc<Manifest> {
     let record = BrickRecord {
         digest: Digest::of(&[content]),
-        range: [0.0, 9.0],
+        range: Some([0.0, 9.0]),
         cells: None,
     };
-    let parts = ManifestParts {
-        version: MANIFEST_VERSION,
-        volume: VolumeDescription::new([8, 8, 9], VoxelType::U8),
-        brick_edge: 8,
-        range: [0.0, 9.0],
-        histogram: vec![0; HISTOGRAM_BINS],
-        source: source.to_owned(),
-        bricks: vec![record; 2],
-    };
+    let volume = VolumeDescription::new([8, 8, 9], VoxelType::U8);
+    let parts = ManifestParts::new(volume, 8, source, vec![record; 2]);
     Arc::new(Manifest::try_from(parts).unwrap())
 }
 

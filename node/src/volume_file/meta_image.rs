@@ -8,7 +8,7 @@ use super::{
     header::{detached, dims, floats_n, line},
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{VolumeDescription, VoxelType};
+use brickmesh_topology::{VolumeDescription, VoxelType, volume::PatientAxes};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -102,6 +102,12 @@ fn place<'a>(
     if let Some(text) = get(&["TransformMatrix", "Orientation", "Rotation"]) {
         let m = floats_n::<9>("TransformMatrix", text)?;
         description.direction = [[m[0], m[1], m[2]], [m[3], m[4], m[5]], [m[6], m[7], m[8]]];
+    }
+    // World coordinates are LPS, whatever the letters say: those tell of the grid's axes, and there are
+    // none where it is no patient.
+    let letters = get(&["AnatomicalOrientation"]).unwrap_or_default();
+    if !letters.is_empty() && letters.chars().all(|c| "RLAPIS".contains(c)) {
+        description.patient = Some(PatientAxes::Lps);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::{
     header::set_columns,
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{VolumeDescription, VoxelType};
+use brickmesh_topology::{VolumeDescription, VoxelType, volume::PatientAxes};
 use flate2::read::MultiGzDecoder;
 use glam::{DMat3, DQuat, DVec3};
 use std::{fs::File, io::Read, path::Path};
@@ -144,6 +144,7 @@ fn place(fields: &Fields, volume: &mut VolumeDescription) {
             volume,
             DMat3::from_cols(rows[0], rows[1], rows[2]).transpose(),
         );
+        volume.patient = Some(PatientAxes::Ras);
         volume.origin = [280, 296, 312].map(|at| fields.f32(at + 12));
     } else if fields.i16(252) > 0 {
         let (b, c, d) = (fields.f32(256), fields.f32(260), fields.f32(264));
@@ -153,6 +154,7 @@ fn place(fields: &Fields, volume: &mut VolumeDescription) {
         let steps = DVec3::new(pixdim.x, pixdim.y, pixdim.z * flip);
         set_columns(volume, turn * DMat3::from_diagonal(steps));
         volume.origin = fields.vector(268).to_array();
+        volume.patient = Some(PatientAxes::Ras);
     } else {
         volume.spacing = pixdim.abs().to_array();
     }

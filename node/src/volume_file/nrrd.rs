@@ -7,7 +7,9 @@ use super::{
     header::{detached, dims, floats_n, line, set_columns},
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{VolumeDescription, VoxelType, plain_text::shortened};
+use brickmesh_topology::{
+    VolumeDescription, VoxelType, plain_text::shortened, volume::PatientAxes,
+};
 use glam::{DMat3, DVec3};
 use std::{
     collections::BTreeMap,
@@ -49,6 +51,7 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     let dims = dims("sizes", sizes)?;
     let mut description = VolumeDescription::new(dims, voxel);
     place(&get, &mut description)?;
+    description.patient = get("space").and_then(patient_axes);
     let big_endian = match get("endian") {
         Some("big") => true,
         Some("little") => false,
@@ -170,6 +173,17 @@ fn place<'a>(
         volume.origin = origin.to_array();
     }
     Ok(())
+}
+
+/// What a named space says of a patient, if it is of one.
+fn patient_axes(space: &str) -> Option<PatientAxes> {
+    let lower = space.to_lowercase();
+    match lower.trim_end_matches("-time") {
+        "right-anterior-superior" | "ras" | "rast" => Some(PatientAxes::Ras),
+        "left-anterior-superior" | "las" | "last" => Some(PatientAxes::Las),
+        "left-posterior-superior" | "lps" | "lpst" => Some(PatientAxes::Lps),
+        _ => None,
+    }
 }
 
 /// Vectors such as `(1,0,0) (0,1,0)`; `none` stands for an axis without direction.

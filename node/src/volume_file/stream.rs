@@ -49,12 +49,11 @@ pub(crate) enum Packing {
     Vti(vti::ArrayPlan),
 }
 
-/// Voxels, from the first on. Little-endian, finite, exactly as many as the header says.
+/// Voxels, from the first on. Little-endian, exactly as many as the header says.
 pub struct VoxelStream {
     path: PathBuf,
     reader: Box<dyn Read + Send>,
     voxel: VoxelType,
-    dims: [u64; 3],
     big_endian: bool,
     done: u64,
     total: u64,
@@ -81,7 +80,6 @@ impl VoxelStream {
             path: file.path.clone(),
             reader,
             voxel: file.voxel(),
-            dims: file.description.dims.map(u64::from),
             big_endian: file.data.big_endian,
             done: 0,
             total,
@@ -91,8 +89,7 @@ impl VoxelStream {
     /// Fills `voxels`, whose length is a whole number of voxels, with the next ones.
     ///
     /// # Errors
-    /// [`VolumeFileError`] where the file ends early, cannot be decoded, or has a voxel that is
-    /// not finite.
+    /// [`VolumeFileError`] where the file ends early or cannot be decoded.
     pub fn read(&mut self, voxels: &mut [u8]) -> Result<(), VolumeFileError> {
         let mut filled = 0;
         while filled < voxels.len() {
@@ -114,7 +111,6 @@ impl VoxelStream {
                 .chunks_exact_mut(self.voxel.bytes())
                 .for_each(<[u8]>::reverse);
         }
-        self.check_finite(voxels)?;
         self.done += voxels.len() as u64;
         Ok(())
     }
@@ -134,23 +130,6 @@ impl VoxelStream {
             })),
             Err(source) => Err(self.broken(self.done, source)),
         }
-    }
-
-    fn check_finite(&self, voxels: &[u8]) -> Result<(), VolumeFileError> {
-        if self.voxel != VoxelType::F32 {
-            return Ok(());
-        }
-        let numbers = voxels
-            .chunks_exact(4)
-            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        for (found, i) in numbers.zip(self.done / 4..) {
-            if !found.is_finite() {
-                let [nx, ny, _] = self.dims;
-                let at = [i % nx, i / nx % ny, i / nx / ny];
-                return Err(self.error(Problem::NotFinite { at, found }));
-            }
-        }
-        Ok(())
     }
 
     fn broken(&self, at: u64, source: io::Error) -> VolumeFileError {

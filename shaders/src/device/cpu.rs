@@ -271,6 +271,7 @@ impl RenderDevice for CpuDevice {
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
+        let scene = &scene.scaled();
         let look = Look::of(scene, self.scene.as_ref().map(|s| &s.look));
         let generation = match &self.scene {
             Some(before) if before.look.values == look.values => before.generation,

@@ -295,7 +295,9 @@ impl RenderDevice for VulkanDevice {
     }
 
     fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+        let of_floats = self.kind(VoxelType::F32)?;
         let kind = self.kind(voxels.voxel())?;
+        let kind = kind.for_numbers(voxels.numbers(), &of_floats);
         let size = voxels.stored().size();
         self.check_extent(size)?;
         self.unload_brick(key);
@@ -333,6 +335,7 @@ impl RenderDevice for VulkanDevice {
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
+        let scene = &scene.scaled();
         let before = self.scene.as_ref();
         let look = Look::of(scene, before.map(|b| &b.look));
         let (table_number, table_view) = match before {

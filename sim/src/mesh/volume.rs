@@ -4,9 +4,8 @@
 use super::field;
 use crate::SimError;
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Manifest, TransferFunction, VolumeDescription, VoxelType,
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
-    transfer_function::TransferPoint,
+    BrickGrid, Manifest, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
+    manifest::ManifestParts, transfer_function::TransferPoint,
 };
 use serde::Deserialize;
 
@@ -68,8 +67,7 @@ pub(super) fn manifest(input: &VolumeInput) -> Result<Manifest, SimError> {
         let found = format!("{}, which makes {} bricks", input.brick, grid.brick_count());
         return Err(field("brick", found, "there may be 32768 at most"));
     }
-    let record = |brick: BrickIndex| {
-        let stored = grid.stored_box(brick);
+    let bytes_of = |stored: &VoxelBox| {
         let mut bytes = Vec::new();
         for z in stored.lo[2]..stored.hi[2] {
             for y in stored.lo[1]..stored.hi[1] {
@@ -77,17 +75,11 @@ pub(super) fn manifest(input: &VolumeInput) -> Result<Manifest, SimError> {
                 bytes.extend(row);
             }
         }
-        BrickRecord::of(&grid, brick, VoxelType::U8, &bytes)
+        bytes
     };
-    let parts = ManifestParts {
-        version: MANIFEST_VERSION,
-        volume: VolumeDescription::new(input.dims, VoxelType::U8),
-        brick_edge: input.brick,
-        range: [0.0, 255.0],
-        histogram: vec![0; HISTOGRAM_BINS],
-        source: "simulated".to_owned(),
-        bricks: grid.bricks().map(record).collect(),
-    };
+    let volume = VolumeDescription::new(input.dims, VoxelType::U8);
+    let parts = ManifestParts::cut(volume, input.brick, "simulated", bytes_of)
+        .map_err(|e| field("brick", input.brick, &e.to_string()))?;
     Manifest::try_from(parts).map_err(|e| field("volume", e, "it must be a data set"))
 }
 

@@ -216,6 +216,7 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
         transfer: TransferFunction::ramp(0.0, 255.0),
         step: 0.5,
         shade: true,
+        jitter: true,
         roster: roster(manifest).digest(),
         costs: costs(manifest).digest(),
         rules: PlanRules::default(),

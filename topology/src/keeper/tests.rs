@@ -1,8 +1,7 @@
 use super::{pace::FETCHES_MAX, *};
 use crate::{
-    brick_grid::BrickGrid,
     brick_set::BrickSet,
-    manifest::{BrickRecord, HISTOGRAM_BINS, MANIFEST_VERSION, ManifestParts},
+    manifest::ManifestParts,
     seeded::Seeded,
     volume::{VolumeDescription, VoxelType},
 };
@@ -41,22 +40,11 @@ fn index(peer: &PeerId) -> usize {
 
 fn manifest(voxel: u8) -> Arc<Manifest> {
     let dims = [3 * EDGE; 3];
-    let grid = BrickGrid::new(dims, EDGE).unwrap();
-    let record = |brick| {
-        let stored = grid.stored_box(brick);
-        let voxels: u32 = (0..3).map(|a| stored.hi[a] - stored.lo[a]).product();
-        BrickRecord::of(&grid, brick, VoxelType::U8, &vec![voxel; voxels as usize])
-    };
-    let parts = ManifestParts {
-        version: MANIFEST_VERSION,
-        volume: VolumeDescription::new(dims, VoxelType::U8),
-        brick_edge: EDGE,
-        range: [0.0, 255.0],
-        histogram: vec![0; HISTOGRAM_BINS],
-        source: "test".to_owned(),
-        bricks: grid.bricks().map(record).collect(),
-    };
-    Arc::new(Manifest::try_from(parts).unwrap())
+    let volume = VolumeDescription::new(dims, VoxelType::U8);
+    let parts = ManifestParts::cut(volume, EDGE, "test", |stored| {
+        vec![voxel; usize::try_from(stored.voxel_count()).unwrap()]
+    });
+    Arc::new(Manifest::try_from(parts.unwrap()).unwrap())
 }
 
 impl Mesh {

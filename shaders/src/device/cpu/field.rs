@@ -6,7 +6,7 @@
 
 use super::ray::Bounds;
 use crate::{brick::BrickVoxels, macrocells::SkipGrid};
-use brickmesh_topology::{VolumeDescription, VoxelBox};
+use brickmesh_topology::{VolumeDescription, VoxelBox, VoxelNumbers};
 
 /// Edge of this device's macrocells. Against the usual 8 it saves a fifth of the time on thin
 /// shells, and costs 5 % of the voxels' memory instead of 1 %.
@@ -18,6 +18,8 @@ pub(super) const CELL_SHIFT: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     pub(super) bytes: &'a [u8],
+    /// What the stored voxels stand for.
+    pub(super) numbers: VoxelNumbers,
     /// Stored voxels on each axis.
     pub(super) size: [usize; 3],
     /// Voxels from one to its upper neighbour on each axis; 0 where there is one only.
@@ -49,8 +51,10 @@ impl<'a> Field<'a> {
         if let Some((grid, [first, end])) = skip.and_then(|s| s.visible().map(|v| (s, v))) {
             for a in 0..3 {
                 let edge_at = |cell: u32| (stored.lo[a] + cell * CELL_EDGE) as f32;
-                bounds.lo[a] = bounds.lo[a].max(edge_at(first[a]));
-                // The last macrocell owns the samples on its upper end.
+                // The first and last macrocells own what lies before and after them, too.
+                if first[a] > 0 {
+                    bounds.lo[a] = bounds.lo[a].max(edge_at(first[a]));
+                }
                 if end[a] < grid.counts()[a] {
                     bounds.hi[a] = bounds.hi[a].min(edge_at(end[a]));
                 }
@@ -58,6 +62,7 @@ impl<'a> Field<'a> {
         }
         Self {
             bytes: brick.bytes(),
+            numbers: *brick.numbers(),
             size,
             stride: std::array::from_fn(|a| if size[a] > 1 { strides[a] } else { 0 }),
             first: stored.lo.map(|v| v as f32),

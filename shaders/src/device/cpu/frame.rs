@@ -5,6 +5,7 @@
 
 use super::ray::{ExactRay, Ray};
 use crate::{
+    jitter::jitter,
     look::Look,
     scene::{AMBIENT, DIFFUSE, SPECULAR, SPECULAR_EXPONENT, Scene},
     transfer_table::TransferTable,
@@ -23,6 +24,7 @@ pub(super) struct Frame {
     pub(super) shading: Option<Shading>,
     eye: DVec3,
     step: f64,
+    jitter: bool,
     forward: DVec3,
     right: DVec3,
     down: DVec3,
@@ -39,6 +41,7 @@ impl Frame {
             shading: scene.shade.then(|| Shading::new(scene)),
             eye: grid_from_world.transform_point3(view.eye),
             step: scene.step,
+            jitter: scene.jitter,
             forward: grid_from_world.matrix3 * view.forward,
             right: grid_from_world.matrix3 * view.right,
             down: grid_from_world.matrix3 * view.down,
@@ -56,14 +59,17 @@ impl Frame {
         let in_world = view.forward + view.right * u + view.down * v;
         let in_grid = self.forward + self.right * u + self.down * v;
         let direction = in_grid / in_world.length();
+        let jitter = if self.jitter { jitter(x, y) } else { 0.0 };
         Ray {
             eye: self.eye.as_vec3().to_array(),
             direction: direction.as_vec3().to_array(),
             step: self.step as f32,
+            jitter,
             exact: ExactRay {
                 eye: self.eye.to_array(),
                 direction: direction.to_array(),
                 step: self.step,
+                jitter: jitter.into(),
             },
         }
     }
@@ -76,7 +82,7 @@ impl Frame {
 /// square of its length is `gᵀ (J Jᵀ) g`. Both are scaled such that the gradient floor is 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shading {
-    /// Floors per difference of stored numbers over two voxels.
+    /// Floors per difference of numbers over two voxels.
     pub(super) scale: f32,
     /// `J Jᵀ`: xx, yy, zz, and twice xy, xz, yz.
     pub(super) metric: [f32; 6],
@@ -89,13 +95,14 @@ impl Shading {
         let m = j * j.transpose();
         let (x, y, z) = (m.x_axis, m.y_axis, m.z_axis);
         let metric = [x.x, y.y, z.z, 2.0 * x.y, 2.0 * x.z, 2.0 * y.z];
+        let [value_scale, _] = scene.numbers.value_scale_and_offset(&scene.volume);
         Self {
-            scale: (0.5 * scene.volume.value_scale / scene.gradient_floor()) as f32,
+            scale: (0.5 * value_scale / scene.gradient_floor()) as f32,
             metric: metric.map(|c| c as f32),
         }
     }
 
-    /// The colour of a sample, lit; premultiplied. `difference` is that of stored numbers over
+    /// The colour of a sample, lit; premultiplied. `difference` is that of numbers over
     /// two voxels, `direction` the ray's in the grid.
     pub(super) fn lit(
         &self,

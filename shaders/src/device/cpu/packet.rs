@@ -17,7 +17,10 @@ use crate::{
     scene::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR},
     transfer_table::TransferTable,
 };
-use brickmesh_topology::PixelRect;
+use brickmesh_topology::{
+    PixelRect,
+    voxel_numbers::{NO_DATA, NO_DATA_MIN, NUMBER_MAX},
+};
 use std::arch::x86_64::*;
 
 /// Pixels of a packet on x and y.
@@ -100,6 +103,7 @@ struct Kernel<'a> {
 struct Packet {
     eye: [f32; 3],
     step: f32,
+    jitter: __m256,
     direction: [__m256; 3],
     /// First sample, and the one after the last.
     first: __m256,
@@ -126,7 +130,7 @@ impl Packet {
     #[target_feature(enable = "avx2,fma")]
     fn new(frame: &Frame, field: &Field<'_>, pixels: &PixelRect) -> Self {
         let mut direction = [[0.0; LANES]; 3];
-        let (mut first, mut end) = ([0.0; LANES], [0.0; LANES]);
+        let (mut first, mut end, mut jitter) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut reach = 0.0_f32;
         let mut ray = frame.ray(pixels.x, pixels.y);
         for lane in 0..PACKET_PIXELS[0] * PACKET_PIXELS[1] {
@@ -137,7 +141,7 @@ impl Packet {
             ray = frame.ray(pixels.x + x, pixels.y + y);
             let (from, to) = ray.samples_inside(&field.bounds);
             let lane = lane as usize;
-            (first[lane], end[lane]) = (from as f32, to as f32);
+            (first[lane], end[lane], jitter[lane]) = (from as f32, to as f32, ray.jitter);
             for (lanes, d) in direction.iter_mut().zip(ray.direction) {
                 lanes[lane] = d;
                 reach = reach.max(d.abs() * to as f32 * ray.step);
@@ -152,6 +156,7 @@ impl Packet {
         Self {
             eye,
             step,
+            jitter: load(&jitter),
             direction,
             first: load(&first),
             end: load(&end),
@@ -267,10 +272,14 @@ impl<'a> Kernel<'a> {
         let k = min_lane(_mm256_blendv_ps(never, packet.first, has_any));
         // SAFETY: as this function's.
         unsafe {
-            if self.frame.shading.is_some() {
-                self.march::<V, true>(&mut packet, k);
-            } else {
-                self.march::<V, false>(&mut packet, k);
+            match (
+                self.frame.shading.is_some(),
+                self.field.numbers.is_checked(),
+            ) {
+                (true, true) => self.march::<V, true, true>(&mut packet, k),
+                (true, false) => self.march::<V, true, false>(&mut packet, k),
+                (false, true) => self.march::<V, false, true>(&mut packet, k),
+                (false, false) => self.march::<V, false, false>(&mut packet, k),
             }
         }
         let [r, g, b, a] = packet.color.map(|c| store(c));
@@ -281,7 +290,11 @@ impl<'a> Kernel<'a> {
     /// As [`Self::render`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn march<V: PacketVoxel, const SHADED: bool>(&self, packet: &mut Packet, mut k: f32) {
+    unsafe fn march<V: PacketVoxel, const SHADED: bool, const CHECKED: bool>(
+        &self,
+        packet: &mut Packet,
+        mut k: f32,
+    ) {
         // Samples that are taken without asking for their macrocells.
         let mut run = if self.field.skip.is_some() {
             0
@@ -294,7 +307,7 @@ impl<'a> Kernel<'a> {
             if _mm256_movemask_ps(live) == 0 {
                 return;
             }
-            let active = _mm256_and_ps(live, _mm256_cmp_ps::<_CMP_LE_OQ>(packet.first, index));
+            let mut active = _mm256_and_ps(live, _mm256_cmp_ps::<_CMP_LE_OQ>(packet.first, index));
             let places = self.locate(packet, k);
             if run == 0
                 && let Some(skip) = self.field.skip
@@ -309,13 +322,16 @@ impl<'a> Kernel<'a> {
                 run = run.saturating_sub(1);
             }
             // SAFETY: `locate` clamps to the stored box, and the field can be addressed.
-            let number = unsafe { self.trilinear::<V>(&places) };
+            let number = unsafe { self.trilinear::<V, CHECKED>(&places) };
+            if CHECKED {
+                active = _mm256_and_ps(active, is_data(number));
+            }
             let mut color = classify(&self.frame.table, number);
             if SHADED && let Some(shading) = &self.frame.shading {
                 let seen = _mm256_cmp_ps::<_CMP_GT_OQ>(color[3], _mm256_setzero_ps());
                 if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
                     // SAFETY: as above.
-                    let difference = unsafe { self.difference::<V>(&places) };
+                    let difference = unsafe { self.difference::<V, CHECKED>(&places) };
                     color = lit(shading, color, difference, packet.direction);
                 }
             }
@@ -327,7 +343,8 @@ impl<'a> Kernel<'a> {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn locate(&self, packet: &Packet, k: f32) -> Places {
-        let t = _mm256_set1_ps(k * packet.step);
+        let t = _mm256_add_ps(_mm256_set1_ps(k), packet.jitter);
+        let t = _mm256_mul_ps(t, _mm256_set1_ps(packet.step));
         let mut places = Places {
             position: [_mm256_setzero_ps(); 3],
             cell: [_mm256_setzero_ps(); 3],
@@ -426,13 +443,36 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// The stored number at the places.
+    /// What stored numbers stand for, as `VoxelNumbers::number`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn numbers<V: PacketVoxel, const CHECKED: bool>(&self, stored: __m256) -> __m256 {
+        let set = |v| _mm256_set1_ps(v);
+        let mut number = stored;
+        if V::IS_FLOAT {
+            let [unit, shift] = self.field.numbers.unit_and_shift();
+            number = _mm256_fmsub_ps(stored, set(unit), set(shift));
+        }
+        if CHECKED {
+            number = _mm256_max_ps(_mm256_min_ps(number, set(NUMBER_MAX)), set(-NUMBER_MAX));
+            let size = _mm256_andnot_ps(set(-0.0), stored);
+            let finite = _mm256_cmp_ps::<_CMP_LT_OQ>(size, set(f32::INFINITY));
+            // No voxel is NaN and finite: without a fill value none is it.
+            let fill = set(self.field.numbers.fill().unwrap_or(f32::NAN));
+            let filled = _mm256_cmp_ps::<_CMP_EQ_OQ>(stored, fill);
+            let data = _mm256_andnot_ps(filled, finite);
+            number = _mm256_blendv_ps(set(NO_DATA), number, data);
+        }
+        number
+    }
+
+    /// The number at the places.
     ///
     /// # Safety
     /// The places are in the stored box, and [`can_address`] holds.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn trilinear<V: PacketVoxel>(&self, places: &Places) -> __m256 {
+    unsafe fn trilinear<V: PacketVoxel, const CHECKED: bool>(&self, places: &Places) -> __m256 {
         let columns = self.columns(places);
         let row = self.row(places.cell[1], places.cell[2]);
         let [fx, fy, fz] = places.fraction;
@@ -443,6 +483,7 @@ impl<'a> Kernel<'a> {
                 let base = self.field.bytes.as_ptr().add(by * V::BYTES);
                 V::pair(base, row, columns)
             };
+            let (a, b) = (self.numbers::<V, CHECKED>(a), self.numbers::<V, CHECKED>(b));
             mix(a, b, fx)
         };
         let [_, dy, dz] = self.field.stride;
@@ -451,7 +492,7 @@ impl<'a> Kernel<'a> {
         mix(near, far, fz)
     }
 
-    /// Difference of the field a voxel above and a voxel below on each axis.
+    /// Difference of the field a voxel above and a voxel below on each axis; 0 beside what is no data.
     ///
     /// Away from the border, `f(p + 1) − f(p − 1)` interpolates the differences of the voxels
     /// two apart. Repeating border voxels gives just what clamping positions gives.
@@ -460,7 +501,10 @@ impl<'a> Kernel<'a> {
     /// As [`Self::trilinear`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn difference<V: PacketVoxel>(&self, places: &Places) -> [__m256; 3] {
+    unsafe fn difference<V: PacketVoxel, const CHECKED: bool>(
+        &self,
+        places: &Places,
+    ) -> [__m256; 3] {
         let columns = self.columns(places);
         let base = self.field.bytes.as_ptr();
         let [fx, fy, fz] = places.fraction;
@@ -471,12 +515,15 @@ impl<'a> Kernel<'a> {
         let line = |y: usize, z: usize| {
             // SAFETY: neighbours are clamped to the stored box.
             let [a, b] = unsafe { V::pair(base, row_at(y, z), columns) };
+            let (a, b) = (self.numbers::<V, CHECKED>(a), self.numbers::<V, CHECKED>(b));
             mix(a, b, fx)
         };
         // The same, with its difference along x.
         let line_and_difference = |y: usize, z: usize| {
             // SAFETY: neighbours are clamped to the stored box.
             let [a, b, c, d] = unsafe { V::quad(base, row_at(y, z), columns) };
+            let (a, b) = (self.numbers::<V, CHECKED>(a), self.numbers::<V, CHECKED>(b));
+            let (c, d) = (self.numbers::<V, CHECKED>(c), self.numbers::<V, CHECKED>(d));
             let slope = mix(_mm256_sub_ps(c, a), _mm256_sub_ps(d, b), fx);
             (mix(b, c, fx), slope)
         };
@@ -495,8 +542,19 @@ impl<'a> Kernel<'a> {
             mix(_mm256_sub_ps(v2, below), _mm256_sub_ps(above, v1), fz)
         };
         let along_z = mix(slope_z(v11, v12, 1), slope_z(v21, v22, 2), fy);
-        [along_x, along_y, along_z]
+        if !CHECKED {
+            return [along_x, along_y, along_z];
+        }
+        let of_data = |d| _mm256_and_ps(d, is_data(_mm256_andnot_ps(_mm256_set1_ps(-0.0), d)));
+        [of_data(along_x), of_data(along_y), of_data(along_z)]
     }
+}
+
+/// Whether what is no data has no part in a number.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn is_data(number: __m256) -> __m256 {
+    _mm256_cmp_ps::<_CMP_LT_OQ>(number, _mm256_set1_ps(NO_DATA_MIN))
 }
 
 /// The distances of macrocells.

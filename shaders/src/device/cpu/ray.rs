@@ -1,6 +1,6 @@
 //! Rays in grid space and the samples that a job owns on them.
 //!
-//! Invariant: who owns sample k is decided at `eye + k · step · direction` in f64, the same
+//! Invariant: who owns sample k is decided at `eye + (k + jitter) · step · direction` in f64, the same
 //! expression with the same inputs for every brick and job, so that neighbours agree, and so that
 //! the field ends where a float64 reference says. On each axis that is monotonic in k, so what a
 //! box owns is one interval. What is looked up there is looked up in f32.
@@ -26,6 +26,8 @@ pub(super) struct Ray {
     pub(super) direction: [f32; 3],
     /// World units between samples.
     pub(super) step: f32,
+    /// Part of a step by which all samples are moved away from the eye.
+    pub(super) jitter: f32,
     /// The same in f64, for ownership.
     pub(super) exact: ExactRay,
 }
@@ -39,13 +41,15 @@ pub(super) struct ExactRay {
     pub(super) direction: [f64; 3],
     /// World units between samples.
     pub(super) step: f64,
+    /// As the ray's.
+    pub(super) jitter: f64,
 }
 
 impl Ray {
     /// Position of sample `k`, in voxels.
     #[inline(always)]
     pub(super) fn position(&self, k: u32) -> [f32; 3] {
-        let t = k as f32 * self.step;
+        let t = (k as f32 + self.jitter) * self.step;
         std::array::from_fn(|a| t.mul_add(self.direction[a], self.eye[a]))
     }
 
@@ -59,7 +63,7 @@ impl Ray {
 impl ExactRay {
     #[inline(always)]
     fn position(&self, k: u32) -> [f64; 3] {
-        let t = f64::from(k) * self.step;
+        let t = (f64::from(k) + self.jitter) * self.step;
         std::array::from_fn(|a| self.eye[a] + t * self.direction[a])
     }
 
@@ -83,8 +87,8 @@ impl ExactRay {
         if near > far + 2.0 + far.abs() * 1e-6 {
             return (0, 0);
         }
-        let first = first_true(guess(near), |k| self.has_entered(lo, hi, k));
-        let end = first_true(guess(far), |k| self.has_left(lo, hi, k));
+        let first = first_true(guess(near - self.jitter), |k| self.has_entered(lo, hi, k));
+        let end = first_true(guess(far - self.jitter), |k| self.has_left(lo, hi, k));
         if first < end { (first, end) } else { (0, 0) }
     }
 
@@ -192,6 +196,7 @@ mod tests {
             eye in prop::array::uniform3(-30.0..40.0_f32),
             direction in prop::array::uniform3(prop_oneof![-1.0..1.0_f32, Just(0.0), Just(1e-7), Just(-1e-30)]),
             step in 0.1..2.0_f32,
+            jitter in prop_oneof![Just(0.0), 0.0..1.0_f64],
             lo in prop::array::uniform3(0..8_u8),
         ) {
             let lo = lo.map(f32::from);
@@ -200,6 +205,7 @@ mod tests {
                 eye: eye.map(f64::from),
                 direction: direction.map(f64::from),
                 step: f64::from(step),
+                jitter,
             };
             let (first, end) = ray.samples_inside(&bounds);
             for k in 0..3000 {

@@ -9,7 +9,7 @@ use super::{
     voxel::StoredVoxel,
 };
 use crate::{macrocells::SkipGrid, over::over, scene::OPAQUE, transfer_table::TransferTable};
-use brickmesh_topology::PixelRect;
+use brickmesh_topology::{PixelRect, voxel_numbers::NO_DATA_MIN};
 
 /// Where a position lies between voxels.
 struct Place {
@@ -44,7 +44,11 @@ fn march<V: StoredVoxel>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4
         if field.skip.is_some_and(|skip| is_hidden(skip, &place)) {
             continue;
         }
-        let mut color = classify(&frame.table, trilinear::<V>(field, &place));
+        let number = trilinear::<V>(field, &place);
+        if number >= NO_DATA_MIN {
+            continue;
+        }
+        let mut color = classify(&frame.table, number);
         if color[3] <= 0.0 {
             continue;
         }
@@ -90,14 +94,15 @@ fn trilinear<V: StoredVoxel>(field: &Field<'_>, place: &Place) -> f32 {
     let at = x + field.size[0] * (y + field.size[1] * z);
     let mix = |a: f32, b: f32, t: f32| a + (b - a) * t;
     let line = |start: usize| {
-        let voxel = |i: usize| V::read(&field.bytes[i * V::BYTES..]).number();
+        let voxel = |i: usize| V::read(&field.bytes[i * V::BYTES..]).number(&field.numbers);
         mix(voxel(start), voxel(start + field.stride[0]), fx)
     };
     let face = |start: usize| mix(line(start), line(start + field.stride[1]), fy);
     mix(face(at), face(at + field.stride[2]), fz)
 }
 
-/// Difference of the field a voxel above and a voxel below on each axis, clamped to the edge.
+/// Difference of the field a voxel above and a voxel below on each axis, clamped to the edge; 0 beside
+/// what is no data.
 fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32; 3] {
     std::array::from_fn(|a| {
         let beside = |by: f32| {
@@ -105,7 +110,12 @@ fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32; 3] {
             q[a] += by;
             trilinear::<V>(field, &locate(field, q))
         };
-        beside(1.0) - beside(-1.0)
+        let difference = beside(1.0) - beside(-1.0);
+        if difference.abs() < NO_DATA_MIN {
+            difference
+        } else {
+            0.0
+        }
     })
 }
 

@@ -100,6 +100,7 @@ impl Data {
         Scene {
             data_set: Digest::of(b"test"),
             volume: self.volume.clone(),
+            numbers: self.volume.voxel.into(),
             view: camera.view(37, 29).unwrap(),
             transfer: TransferFunction {
                 unit_distance: None,
@@ -107,6 +108,7 @@ impl Data {
             },
             step: 0.37 * self.volume.min_spacing(),
             shade: false,
+            jitter: false,
         }
     }
 }

@@ -2,10 +2,18 @@
 //!
 //! Not here: vectors of voxels (`packet_voxel`).
 
+use brickmesh_topology::VoxelNumbers;
+
 /// A stored voxel: little-endian in a brick's bytes, a number in f32 for the kernels.
 pub(crate) trait StoredVoxel: Copy + PartialOrd + Send + Sync + 'static {
     /// Size in bytes.
     const BYTES: usize;
+    /// Whether numbers are others than the stored ones.
+    const IS_FLOAT: bool;
+    /// No voxel is smaller.
+    const LOWEST: Self;
+    /// No voxel is larger.
+    const HIGHEST: Self;
 
     /// The voxel that `bytes` begins with.
     ///
@@ -19,14 +27,27 @@ pub(crate) trait StoredVoxel: Copy + PartialOrd + Send + Sync + 'static {
     /// Where fewer than [`Self::BYTES`] bytes are left.
     fn write(self, bytes: &mut [u8]);
 
-    /// The stored number.
-    fn number(self) -> f32;
+    /// What is stored, as a number.
+    fn stored(self) -> f32;
+
+    /// The number that it stands for.
+    #[inline(always)]
+    fn number(self, numbers: &VoxelNumbers) -> f32 {
+        if Self::IS_FLOAT || numbers.is_checked() {
+            numbers.number(self.stored())
+        } else {
+            self.stored()
+        }
+    }
 }
 
 macro_rules! stored_voxel {
-    ($($voxel:ty: $number:expr;)*) => {$(
+    ($($voxel:ty: $stored:expr, $is_float:expr, $lowest:expr, $highest:expr;)*) => {$(
         impl StoredVoxel for $voxel {
             const BYTES: usize = size_of::<$voxel>();
+            const IS_FLOAT: bool = $is_float;
+            const LOWEST: Self = $lowest;
+            const HIGHEST: Self = $highest;
 
             #[inline(always)]
             fn read(bytes: &[u8]) -> Self {
@@ -41,19 +62,19 @@ macro_rules! stored_voxel {
             }
 
             #[inline(always)]
-            fn number(self) -> f32 {
-                $number(self)
+            fn stored(self) -> f32 {
+                $stored(self)
             }
         }
     )*};
 }
 
 stored_voxel! {
-    u8: f32::from;
-    i8: f32::from;
-    u16: f32::from;
-    i16: f32::from;
-    f32: std::convert::identity;
+    u8: f32::from, false, u8::MIN, u8::MAX;
+    i8: f32::from, false, i8::MIN, i8::MAX;
+    u16: f32::from, false, u16::MIN, u16::MAX;
+    i16: f32::from, false, i16::MIN, i16::MAX;
+    f32: std::convert::identity, true, f32::NEG_INFINITY, f32::INFINITY;
 }
 
 /// Calls the generic function with the type of a [`brickmesh_topology::VoxelType`].

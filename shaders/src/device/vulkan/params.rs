@@ -24,7 +24,7 @@ pub(super) struct SceneParams {
     forward_in_world: [f32; 3],
     inverse_table_size: f32,
     right_in_world: [f32; 3],
-    pad_0: f32,
+    jitter: f32,
     down_in_world: [f32; 3],
     pad_1: f32,
     gradient_x: [f32; 3],
@@ -39,6 +39,7 @@ const _: () = assert!(
     size_of::<SceneParams>() == 160
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
+        && offset_of!(SceneParams, jitter) == 92
         && offset_of!(SceneParams, gradient_x) == 112
         && offset_of!(SceneParams, gradient_z) == 144
 );
@@ -82,11 +83,12 @@ impl SceneParams {
         let view = &scene.view;
         let world = |v: DVec3| v.as_vec3().to_array();
         let grid = |v: DVec3| (grid_from_world.matrix3 * v).as_vec3().to_array();
+        let [value_scale, _] = scene.numbers.value_scale_and_offset(&scene.volume);
         // The gradient of a field in the world is the inverse transpose of the map's linear part
         // times the gradient in the grid; a central difference spans two voxels.
         let world_from_grid: DMat3 = scene.volume.world_from_grid().matrix3;
-        let gradient = world_from_grid.inverse().transpose()
-            * (0.5 * scene.volume.value_scale / scene.gradient_floor());
+        let gradient =
+            world_from_grid.inverse().transpose() * (0.5 * value_scale / scene.gradient_floor());
         let count = table.entries.len() as f32;
         Self {
             eye_in_grid: grid_from_world
@@ -103,7 +105,7 @@ impl SceneParams {
             forward_in_world: world(view.forward),
             inverse_table_size: 1.0 / count,
             right_in_world: world(view.right),
-            pad_0: 0.0,
+            jitter: f32::from(u8::from(scene.jitter)),
             down_in_world: world(view.down),
             pad_1: 0.0,
             gradient_x: world(gradient.x_axis),

@@ -141,7 +141,7 @@ impl ResidentBrick {
             return Ok(Err(image_bytes));
         }
         upload(gpu, &image, kind.texel_bytes(), |first, out| {
-            kind.write(voxels.bytes(), first, out);
+            kind.write(voxels, first, out);
         })?;
         Ok(Ok(Self {
             owned: voxels.owned(),

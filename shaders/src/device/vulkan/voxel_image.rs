@@ -18,8 +18,8 @@ use super::{
     kernels,
     upload::upload,
 };
-use crate::device::DeviceError;
-use brickmesh_topology::VoxelType;
+use crate::{brick::BrickVoxels, device::DeviceError};
+use brickmesh_topology::{VoxelNumbers, VoxelType};
 use std::sync::Arc;
 use vulkano::{
     buffer::BufferUsage,
@@ -40,7 +40,7 @@ pub(super) struct VoxelImageKind {
     pub(super) format: Format,
     /// Whether the linear sampler is precise enough.
     pub(super) by_sampler: bool,
-    /// Stored number = what the image gives · scale + offset.
+    /// Number = what the image gives · scale + offset.
     pub(super) scale: f64,
     /// See `scale`.
     pub(super) offset: f64,
@@ -153,12 +153,21 @@ impl VoxelImageKind {
         texel_bytes(self.format)
     }
 
-    /// Writes as many texels as `texels` takes, from the voxel numbered `first` of `voxels`
-    /// (little-endian) on.
-    pub(super) fn write(&self, voxels: &[u8], first: usize, texels: &mut [u8]) {
+    /// This way for bricks of other numbers than the stored ones, which `of_floats` can hold.
+    pub(super) fn for_numbers(self, numbers: &VoxelNumbers, of_floats: &Self) -> Self {
+        if numbers.is_checked() {
+            of_floats.clone()
+        } else {
+            self
+        }
+    }
+
+    /// Writes as many texels as `texels` takes, from the voxel of `brick` numbered `first` on.
+    pub(super) fn write(&self, brick: &BrickVoxels, first: usize, texels: &mut [u8]) {
         let count = texels.len() / self.texel_bytes();
-        let bytes = self.voxel.bytes();
-        let from = &voxels[first * bytes..(first + count) * bytes];
+        let (voxel, numbers) = (brick.voxel(), brick.numbers());
+        let bytes = voxel.bytes();
+        let from = &brick.bytes()[first * bytes..(first + count) * bytes];
         // v · 257 is to 65535 what v is to 255.
         if bytes == 1 && self.texel_bytes() == 2 {
             let flip = if self.voxel == VoxelType::I8 { 0x80 } else { 0 };
@@ -167,9 +176,10 @@ impl VoxelImageKind {
             }
             return;
         }
-        if bytes != self.texel_bytes() {
-            for (texel, voxel) in texels.chunks_exact_mut(4).zip(from.chunks_exact(bytes)) {
-                texel.copy_from_slice(&self.voxel.read(voxel, 0).to_ne_bytes());
+        if self.format == Format::R32_SFLOAT {
+            for (texel, stored) in texels.chunks_exact_mut(4).zip(from.chunks_exact(bytes)) {
+                let number = numbers.number(voxel.read(stored, 0));
+                texel.copy_from_slice(&number.to_ne_bytes());
             }
             return;
         }

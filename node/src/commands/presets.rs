@@ -1,0 +1,32 @@
+//! `presets`: the transfer functions that have names.
+
+use super::CommandResult;
+use crate::{args::JsonArgs, transfer::short};
+use brickmesh_topology::presets::{PRESETS, PresetValues};
+
+pub(super) fn run(args: &JsonArgs) -> CommandResult {
+    if args.json {
+        let all = PRESETS.map(|p| {
+            let (unit, range) = match p.values {
+                PresetValues::Hounsfield => ("hounsfield", Some(p.range())),
+                PresetValues::Normalised => ("data", None),
+            };
+            let function = p.function();
+            serde_json::json!({"name": p.name, "what": p.what, "values": unit, "range": range, "points": function.points})
+        });
+        println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(());
+    }
+    for preset in PRESETS {
+        let values = match preset.values {
+            PresetValues::Hounsfield => {
+                let [low, high] = preset.range().map(short);
+                format!("{low} … {high} HU")
+            }
+            PresetValues::Normalised => "data".to_owned(),
+        };
+        println!("{:<12} {values:<17} {}", preset.name, preset.what);
+    }
+    println!("data: stretched over the values of interest, or over what --transfer-range says");
+    Ok(())
+}

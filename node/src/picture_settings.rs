@@ -1,0 +1,109 @@
+//! What the pictures of a command have in common, whatever the camera.
+
+use crate::{
+    args::{PictureArgs, Switch},
+    transfer::{self, TransferFileError, short},
+};
+use brickmesh_actors::requester::AskFrame;
+use brickmesh_topology::{Digest, Manifest, TransferFunction, View, frame_plan::PlanRules};
+
+/// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
+/// as distant eye.
+const SAMPLES_ACROSS_MAX: f64 = 2_097_152.0;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct PictureSettings {
+    /// Values to colours.
+    pub transfer: TransferFunction,
+    /// Sample distance, world units.
+    pub step: f64,
+    /// Headlight shading.
+    pub shade: bool,
+    /// Whether the samples of each pixel are moved by a part of a step.
+    pub jitter: bool,
+    /// Behind the volume.
+    pub background: [f32; 3],
+    /// How frames are planned.
+    pub rules: PlanRules,
+    /// What was decided for who did not say, in lines for people.
+    pub told: Vec<String>,
+}
+
+impl PictureSettings {
+    /// What the command line asks for, of a data set.
+    ///
+    /// # Errors
+    /// Where the transfer function cannot be loaded.
+    pub fn of(
+        args: &PictureArgs,
+        rules: PlanRules,
+        manifest: &Manifest,
+    ) -> Result<Self, TransferFileError> {
+        let volume = manifest.volume();
+        let chosen = transfer::choose(args.transfer.as_deref(), args.transfer_range, manifest)?;
+        let mut told = vec![chosen.told];
+        told.extend(no_data(manifest));
+        let asked = args.step * volume.min_spacing();
+        let least = volume.diagonal() / SAMPLES_ACROSS_MAX;
+        if least > asked {
+            told.push(format!(
+                "the step is {} in place of {}: the spacing of the shortest axis is too short beside the size of the volume",
+                short(least),
+                short(asked)
+            ));
+        }
+        // In a plane or a line there are no surfaces to be lit.
+        let shade = args.shade.map_or(!volume.is_thin(), |s| s == Switch::On);
+        Ok(Self {
+            transfer: chosen.function,
+            step: asked.max(least),
+            shade,
+            jitter: args.jitter == Switch::On,
+            background: args.background,
+            rules,
+            told,
+        })
+    }
+
+    /// Asks for a picture of a data set.
+    #[must_use]
+    pub fn ask(&self, data_set: Digest, view: View) -> AskFrame {
+        AskFrame {
+            data_set,
+            view,
+            transfer: self.transfer.clone(),
+            step: self.step,
+            shade: self.shade,
+            jitter: self.jitter,
+            rules: self.rules,
+        }
+    }
+
+    /// Says what was decided.
+    pub fn tell(&self) {
+        for line in &self.told {
+            eprintln!("brickmesh: {line}");
+        }
+    }
+}
+
+/// How many voxels are no data, if any are.
+fn no_data(manifest: &Manifest) -> Option<String> {
+    let statistics = manifest.statistics()?;
+    let counts = [
+        (statistics.nan, "NaN"),
+        (statistics.infinite, "infinite"),
+        (statistics.filled, "the fill value"),
+    ];
+    let some = counts.iter().filter(|(n, _)| *n > 0);
+    let words: Vec<String> = some.map(|(n, what)| format!("{n} {what}")).collect();
+    let all: u64 = manifest
+        .volume()
+        .dims
+        .iter()
+        .map(|&n| u64::from(n))
+        .product();
+    let words = words.join(", ");
+    (!words.is_empty()).then(|| format!("no data: of {all} voxels {words}; they are transparent"))
+}
