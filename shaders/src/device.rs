@@ -1,6 +1,7 @@
 //! The trait that every device implements, and what goes in and out of it.
 
 pub mod cpu;
+pub mod process_end;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;
 

@@ -12,7 +12,7 @@ use super::{
     explain::{Explain, device_error},
     memory::{WORKING_BLOCK_BYTES, allocator},
 };
-use crate::device::DeviceError;
+use crate::device::{DeviceError, process_end};
 use std::{
     sync::{
         Arc,
@@ -337,6 +337,7 @@ impl Gpu {
         // A lost device works on nothing, so all of it may go. In any other case the commands may
         // still run: what they use is never freed, nor the queue, whose end would wait for them.
         if error != VulkanError::DeviceLost {
+            process_end::leave_at_work();
             std::mem::forget((commands, fence, self.queue.clone()));
         }
         Err(DeviceError::Lost {
