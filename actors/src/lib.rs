@@ -10,6 +10,7 @@ pub mod bus;
 pub mod compositor;
 pub mod data_set;
 pub mod device_slot;
+mod device_thread;
 pub mod kept_images;
 pub mod local_bus;
 pub mod manifest_message;

@@ -5,6 +5,7 @@ use crate::{
     bus::{Bus, BusEvent},
     compositor::Compositor,
     device_slot::DeviceSupply,
+    device_thread::DeviceThread,
     outbox::Outbox,
     raycaster::{MeetOwner, Raycaster},
     render_queue::RenderQueue,
@@ -14,7 +15,7 @@ use crate::{
 };
 use actix::{Actor, Addr, SyncArbiter};
 use brickmesh_topology::keeper::Hello;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// What a peer is.
@@ -28,7 +29,8 @@ pub struct PeerConfig {
     pub keep_copies: bool,
 }
 
-/// A running peer; its actors end with the actix system.
+/// A running peer; its actors end with the actix system, its device's thread before that: by
+/// [`Peer::end`], or with the last clone of this.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Data sets, bricks, other peers.
@@ -37,6 +39,7 @@ pub struct Peer {
     pub requester: Addr<Requester>,
     /// Where this peer's messages come in.
     pub switchboard: Addr<Switchboard>,
+    device_thread: Arc<DeviceThread>,
 }
 
 impl Peer {
@@ -60,13 +63,13 @@ impl Peer {
             memory_bytes: config.memory_bytes.min(info.memory_bytes),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let mut lines = None;
+        let mut started = None;
         let switchboard = Switchboard::create(|ctx| {
             use actix::AsyncContext as _;
             let outbox = Outbox::new(bus, ctx.address());
             let local = outbox.local().clone();
             let queue = RenderQueue::default();
-            let raycaster = start_raycaster(supply, &outbox, &queue);
+            let (device_thread, raycaster) = start_raycaster(supply, &outbox, &queue);
             let compositor = {
                 let outbox = outbox.clone();
                 SyncArbiter::start(1, move || Compositor::new(outbox.clone()))
@@ -101,25 +104,33 @@ impl Peer {
                 compositor,
                 requester,
             };
-            lines = Some(all.clone());
+            started = Some((all.clone(), device_thread));
             Switchboard::new(local, events, all)
         });
-        let lines = lines.expect("the switchboard's constructor has run");
+        let (lines, device_thread) = started.expect("the switchboard's constructor has run");
         Self {
             owner: lines.owner,
             requester: lines.requester,
             switchboard,
+            device_thread: Arc::new(device_thread),
         }
+    }
+
+    /// Ends the thread of this peer's device, which is dropped there. Returns when that is done, or
+    /// took too long; frames that are under way do not come any more.
+    ///
+    /// To be awaited before the process ends: see [`brickmesh_shaders::device::process_end`].
+    pub async fn end(&self) {
+        self.device_thread.end().await;
     }
 }
 
 /// The raycaster on a thread of its own, with the one device.
-fn start_raycaster(supply: DeviceSupply, outbox: &Outbox, queue: &RenderQueue) -> Addr<Raycaster> {
-    let supply = Mutex::new(Some(supply));
-    let (outbox, queue) = (outbox.clone(), queue.clone());
-    SyncArbiter::start(1, move || {
-        let taken = supply.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let supply = taken.expect("one thread is started, once");
-        Raycaster::new(supply, outbox.clone(), queue.clone())
-    })
+fn start_raycaster(
+    supply: DeviceSupply,
+    outbox: &Outbox,
+    queue: &RenderQueue,
+) -> (DeviceThread, Addr<Raycaster>) {
+    let (outbox, jobs) = (outbox.clone(), queue.clone());
+    DeviceThread::start(queue.clone(), || Raycaster::new(supply, outbox, jobs))
 }

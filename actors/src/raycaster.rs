@@ -16,7 +16,7 @@ use crate::{
     render_queue::{ActiveFrame, FrameKey, RenderQueue},
     vital_thread::VitalThread,
 };
-use actix::{Actor, Handler, Recipient, SyncContext, dev::SendError};
+use actix::{Actor, Context, Handler, Recipient, dev::SendError};
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderedJob};
 use brickmesh_topology::BrickIndex;
 use std::{
@@ -358,7 +358,13 @@ fn send(outbox: &Outbox, frame: &ActiveFrame, parcels: Vec<(usize, Parcel)>) {
 }
 
 impl Actor for Raycaster {
-    type Context = SyncContext<Self>;
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // No bound of its own: loads and frames under way are bounded where they are asked for, and
+        // what is to be freed must be heard.
+        ctx.set_mailbox_capacity(0);
+    }
 }
 
 impl Handler<MeetOwner> for Raycaster {

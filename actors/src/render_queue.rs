@@ -189,6 +189,14 @@ impl RenderQueue {
         self.kept().forget(requester, number);
     }
 
+    /// All frames are over: nothing more is rendered here.
+    pub fn end(&self) {
+        let end = |frame: &Arc<ActiveFrame>| frame.is_over.store(true, Ordering::Relaxed);
+        self.frames().iter().for_each(end);
+        self.current().iter().for_each(end);
+        self.drop_frames(|_| true);
+    }
+
     /// Drops the frames that `drop_it` names: nobody needs them any more.
     pub fn drop_frames(&self, drop_it: impl Fn(&FrameKey) -> bool) {
         let mut frames = self.frames();

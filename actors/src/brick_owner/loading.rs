@@ -17,6 +17,8 @@ pub(super) enum LoadError {
     Damaged(String),
     #[error("{0}")]
     Device(DeviceError),
+    #[error("the device's thread has ended")]
+    Ended,
 }
 
 impl BrickOwner {
@@ -57,9 +59,7 @@ impl BrickOwner {
             match raycaster.send(load).await {
                 Ok(Ok(generation)) => Ok((copy, generation)),
                 Ok(Err(error)) => Err(LoadError::Device(error)),
-                Err(_) => Err(LoadError::Damaged(
-                    "the device's thread has ended".to_owned(),
-                )),
+                Err(_) => Err(LoadError::Ended),
             }
         };
         ctx.spawn(work.into_actor(self).map(move |result, owner, ctx| {
@@ -87,6 +87,11 @@ impl BrickOwner {
             }
             Err(LoadError::Device(error @ DeviceError::Unavailable { .. })) => {
                 tracing::debug!(brick = brick.0, %error, "a brick waits for a device");
+                LoadResult::Failed
+            }
+            // The peer is ending: nobody waits for the brick.
+            Err(error @ LoadError::Ended) => {
+                tracing::debug!(brick = brick.0, %error, "a brick was not loaded");
                 LoadResult::Failed
             }
             Err(error) => {

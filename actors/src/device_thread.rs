@@ -1,0 +1,99 @@
+//! The thread of a peer's device, and its end.
+//!
+//! Invariant: the device is used and dropped on this thread, and whoever ends the peer waits until
+//! the thread is gone. Dropping the last Vulkan device of a driver unloads the driver's libraries. A
+//! `main` that returned meanwhile was in one of their exit handlers when its code was unmapped: with
+//! Mesa's llvmpipe 2 of 100 runs of `render` ended with SIGSEGV on a busy machine, their pictures
+//! written.
+//! The bound on that wait is [`END_MAX`]; then the device is left at work (`process_end`).
+
+use crate::{raycaster::Raycaster, render_queue::RenderQueue};
+use actix::{Actor, Addr, Arbiter};
+use brickmesh_shaders::device::process_end;
+use std::{
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+/// How long its end may take: the device is called off between two bands of a picture, and then
+/// dropped, which takes tens of milliseconds. A driver that hangs would take for ever.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct DeviceThread {
+    queue: RenderQueue,
+    /// `None` once it is being ended.
+    arbiter: Mutex<Option<Arbiter>>,
+}
+
+impl DeviceThread {
+    /// Starts a raycaster that takes its jobs from `queue` on a thread of its own.
+    ///
+    /// # Panics
+    /// Outside of an actix system, or where the system starts no thread.
+    pub(crate) fn start(
+        queue: RenderQueue,
+        raycaster: impl FnOnce() -> Raycaster + Send + 'static,
+    ) -> (Self, Addr<Raycaster>) {
+        let arbiter = Arbiter::new();
+        let address = Raycaster::start_in_arbiter(&arbiter.handle(), |_| raycaster());
+        let started = Self {
+            queue,
+            arbiter: Mutex::new(Some(arbiter)),
+        };
+        (started, address)
+    }
+
+    /// Ends the thread and waits for that, while the other actors go on: they take what the
+    /// raycaster still has to send. Does nothing from the second time on.
+    pub(crate) async fn end(&self) {
+        let Some(arbiter) = self.stop() else {
+            return;
+        };
+        if let Err(error) = tokio::task::spawn_blocking(|| join(arbiter)).await {
+            tracing::debug!(%error, "nobody waits for the device's thread");
+        }
+    }
+
+    /// Calls the device off and asks the thread to end.
+    fn stop(&self) -> Option<Arbiter> {
+        let mut arbiter = self.arbiter.lock().unwrap_or_else(PoisonError::into_inner);
+        let arbiter = arbiter.take()?;
+        arbiter.stop();
+        self.queue.end();
+        Some(arbiter)
+    }
+}
+
+/// For whoever could not await [`DeviceThread::end`], after an error for instance.
+impl Drop for DeviceThread {
+    fn drop(&mut self) {
+        if let Some(arbiter) = self.stop() {
+            join(arbiter);
+        }
+    }
+}
+
+/// Waits until a thread is gone, or for too long.
+fn join(arbiter: Arbiter) {
+    let (ended, end) = mpsc::sync_channel(1);
+    // Nothing in the standard library waits for a thread with a bound.
+    let joining = thread::Builder::new().spawn(move || {
+        let ended_well = arbiter.join().is_ok();
+        ended.send(ended_well)
+    });
+    match joining.map(|_| end.recv_timeout(END_MAX)) {
+        Ok(Ok(true)) => {}
+        // A panic on it ends the process: see `VitalThread`.
+        Ok(Ok(false)) => tracing::error!("the device's thread ended by a panic"),
+        Ok(Err(_)) | Err(_) => {
+            tracing::warn!(
+                "the device did not end within {} s; the program ends without it",
+                END_MAX.as_secs()
+            );
+            process_end::leave_at_work();
+        }
+    }
+}
