@@ -7,7 +7,11 @@ use brickmesh_node::{
     config_folder::config_folder,
     stop::Stop,
 };
-use std::{io::IsTerminal as _, process::ExitCode};
+use brickmesh_shaders::device::process_end;
+use std::{
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -22,13 +26,24 @@ fn main() -> ExitCode {
         }
     };
     start_log(cli.verbose);
-    match commands::run(cli.command, Stop::on_signals()) {
-        Ok(()) => ExitCode::SUCCESS,
+    end(match commands::run(cli.command, Stop::on_signals()) {
+        Ok(()) => 0,
         Err(error) => {
             eprintln!("brickmesh: {error}");
-            ExitCode::from(commands::exit_status(&*error))
+            commands::exit_status(&*error)
         }
+    })
+}
+
+/// Ends the program; at once where a device did not end in time.
+fn end(status: u8) -> ExitCode {
+    if process_end::is_left_at_work() {
+        if let Err(error) = std::io::stdout().flush() {
+            tracing::debug!(%error, "standard output is closed");
+        }
+        process_end::end_at_once(status);
     }
+    ExitCode::from(status)
 }
 
 fn start_log(verbose: u8) {

@@ -276,7 +276,8 @@ impl Session {
         self.mesh.status().await
     }
 
-    /// Leaves the mesh politely. Frames that are under way do not come any more.
+    /// Leaves the mesh politely, and ends the devices of this process's peers. Frames that are under
+    /// way do not come any more.
     pub async fn close(&self) {
         self.mesh.leave().await;
     }

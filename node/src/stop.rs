@@ -1,5 +1,6 @@
 //! Ctrl-C and SIGTERM: said once, heard by everything that waits.
 
+use brickmesh_shaders::device::process_end::end_at_once;
 use tokio::sync::watch;
 
 /// Hears that the program is to stop. Clones hear the same.
@@ -7,7 +8,7 @@ use tokio::sync::watch;
 pub struct Stop(watch::Receiver<bool>);
 
 /// The second Ctrl-C ends the program at once, with the status that shells expect.
-const STATUS_INTERRUPTED: i32 = 130;
+const STATUS_INTERRUPTED: u8 = 130;
 
 impl Stop {
     /// Installs the handler of this process; the second signal ends it at once.
@@ -16,7 +17,8 @@ impl Stop {
         let (sender, receiver) = watch::channel(false);
         let installed = ctrlc::set_handler(move || {
             if sender.send_replace(true) {
-                std::process::exit(STATUS_INTERRUPTED);
+                // Whatever the device is doing: nobody waits for it any more.
+                end_at_once(STATUS_INTERRUPTED);
             }
         });
         if let Err(error) = installed {

@@ -76,6 +76,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
         let served = serving.await;
         leave(&peer, true).await;
         network.shutdown();
+        peer.end().await;
         served.map(drop)
     })
 }

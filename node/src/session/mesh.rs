@@ -22,6 +22,7 @@ use brickmesh_actors::{
 };
 use brickmesh_shaders::DeviceError;
 use brickmesh_topology::{Digest, Manifest, PeerId};
+use futures::future::join_all;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -69,12 +70,13 @@ impl Mesh {
         status.map_err(|_| SessionError::Ended)
     }
 
-    /// Says goodbye, and ends the network.
+    /// Says goodbye, ends the network, then the devices.
     pub(super) async fn leave(&self) {
         leave(&self.peers[0], false).await;
         if let Some(network) = &self.network {
             network.shutdown();
         }
+        join_all(self.peers.iter().map(Peer::end)).await;
     }
 
     /// The data set of this source, opened or found among the peers that are asked for.
