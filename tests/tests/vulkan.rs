@@ -6,7 +6,7 @@ use brickmesh_tests::{
     compare::compare,
     mesh::{cpu, picture},
     scenes::{fields, look, views},
-    skip::skip,
+    skip::vulkan_is_there,
     volumes::Bricks,
 };
 use std::sync::Arc;
@@ -18,25 +18,9 @@ fn vulkan() -> Box<dyn RenderDevice> {
     Box::new(VulkanDevice::new(None, Some(MEMORY_BYTES)).expect("it was there a moment ago"))
 }
 
-fn is_there(test: &str) -> bool {
-    let wish = std::env::var("BRICKMESH_GPU").unwrap_or_else(|_| "auto".to_owned());
-    if wish == "off" {
-        skip(test, "BRICKMESH_GPU=off");
-        return false;
-    }
-    match VulkanDevice::new(None, Some(MEMORY_BYTES)) {
-        Ok(_) => true,
-        Err(error) => {
-            assert!(wish != "require", "BRICKMESH_GPU=require, but {error}");
-            skip(test, &format!("no Vulkan device: {error}"));
-            false
-        }
-    }
-}
-
 #[test]
 fn on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1() {
-    if !is_there("on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1") {
+    if !vulkan_is_there("on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1") {
         return;
     }
     for (name, field) in fields() {
@@ -58,7 +42,7 @@ fn on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1() {
 
 #[test]
 fn cpu_and_vulkan_agree() {
-    if !is_there("cpu_and_vulkan_agree") {
+    if !vulkan_is_there("cpu_and_vulkan_agree") {
         return;
     }
     for (name, field) in fields() {
