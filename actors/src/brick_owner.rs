@@ -58,6 +58,8 @@ pub struct BrickOwner {
     sources: BTreeMap<Digest, Arc<dyn BrickSource>>,
     /// Host copies, to give to others.
     copies: BTreeMap<(Digest, BrickIndex), Bytes>,
+    /// Bricks that this peer's own source does not give, and why.
+    unreadable: BTreeMap<(Digest, BrickIndex), String>,
     peer_log: PeerLog,
     /// Who waits for the goodbye.
     waiting: Vec<oneshot::Sender<()>>,
@@ -103,6 +105,7 @@ impl BrickOwner {
             clock: Instant::now(),
             sources: BTreeMap::new(),
             copies: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             peer_log: PeerLog::default(),
             waiting: Vec::new(),
         }
@@ -224,6 +227,7 @@ impl BrickOwner {
     fn closed(&mut self, data_set: Digest) {
         self.sources.remove(&data_set);
         self.copies.retain(|(d, _), _| *d != data_set);
+        self.unreadable.retain(|(d, _), _| *d != data_set);
         let scheduler = self.scheduler.try_send(SchedulerInput::Closed(data_set));
         let requester = self.requester.try_send(RequesterInput::Closed(data_set));
         if scheduler.is_err() || requester.is_err() {
@@ -251,7 +255,10 @@ impl BrickOwner {
             let others = others.map(|(peer, a)| (peer.clone(), Announcement::clone(a)));
             let own = (local(), holding.announcement().clone());
             let residency = others.chain([own]).collect();
+            let of_set = self.unreadable.iter();
+            let of_set = of_set.filter(|((d, _), _)| *d == manifest.digest());
             DataSetStatus {
+                unreadable: of_set.map(|((_, b), why)| (*b, why.clone())).collect(),
                 manifest: Arc::clone(manifest),
                 residency,
                 redundancy: holding.redundancy(),

@@ -22,7 +22,7 @@ use actix::{Actor, Handler, SyncContext};
 use brickmesh_topology::{PeerId, frame_plan::FramePlan};
 use bytes::Bytes;
 use early::{Early, Sent};
-use open_tile::OpenTile;
+use open_tile::{BadPart, OpenTile};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -198,23 +198,44 @@ impl Frame {
             let Some(open) = self.tiles.get_mut(&part.tile) else {
                 continue;
             };
-            if let Err(why) = open.take(&self.plan, part, share) {
+            if let Err(bad) = open.take(&self.plan, part, share) {
                 tracing::warn!(
                     peer = sent.from.short(),
                     tile = part.tile,
-                    why,
+                    why = %bad,
                     "a partial was dropped"
                 );
-                continue;
-            }
-            if open.is_whole() {
-                let message = open.message(key.1, &self.plan, part.tile);
-                self.tiles.remove(&part.tile);
-                if let Err(error) = outbox.send_patiently(&key.0, Lane::Pixels, message) {
-                    tracing::warn!(peer = key.0.short(), %error, "a tile was not sent");
+                // It would be waited for; what came twice is there.
+                if bad != BadPart::Twice {
+                    let refused = Message::Refused {
+                        frame: key.1,
+                        peer: sent.from.as_str().to_owned(),
+                        why: bad.to_string(),
+                    };
+                    outbox.send_or_log(&key.0, Lane::Control, refused);
                 }
             }
         }
+        self.send_whole(key, outbox);
+    }
+
+    /// Sends the tiles that are whole; those that cannot be sent now are sent next time.
+    fn send_whole(&mut self, key: &(PeerId, FrameId), outbox: &Outbox) {
+        let plan = &self.plan;
+        let is_to_stay = |tile: u32, open: &OpenTile| {
+            if !open.is_whole() {
+                return true;
+            }
+            let message = open.message(key.1, plan, tile);
+            match outbox.send_patiently(&key.0, Lane::Pixels, message) {
+                Ok(_) => false,
+                Err(error) => {
+                    tracing::warn!(peer = key.0.short(), %error, "a tile was not sent yet");
+                    true
+                }
+            }
+        };
+        self.tiles.retain(|&tile, open| is_to_stay(tile, open));
     }
 }
 
@@ -275,9 +296,11 @@ impl Handler<TilesDue> for Compositor {
 
     fn handle(&mut self, due: TilesDue, _: &mut Self::Context) {
         // Whoever never heard of the frame, or is done with it, lacks nothing.
-        let Some(of_frame) = self.frames.get(&(due.requester.clone(), due.frame)) else {
+        let key = (due.requester.clone(), due.frame);
+        let Some(of_frame) = self.frames.get_mut(&key) else {
             return;
         };
+        of_frame.send_whole(&key, &self.outbox);
         let tiles = of_frame.tiles.iter();
         let lacking: BTreeSet<u32> = tiles
             .flat_map(|(&tile, open)| open.lacking(&of_frame.plan, tile))

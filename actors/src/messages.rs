@@ -216,6 +216,15 @@ pub enum Message {
         /// Who followed another plan.
         peer: String,
     },
+    /// The sender got pixels that cannot be blended, to the requester.
+    Refused {
+        /// The frame.
+        frame: FrameId,
+        /// Who sent them.
+        peer: String,
+        /// What was wrong with them, for people.
+        why: String,
+    },
     /// The sender cannot reach a peer that composites tiles of the frame, to the requester.
     Unreachable {
         /// The frame.
@@ -268,6 +277,7 @@ fn with_plain_texts(mut message: Message) -> Message {
             }
         }
         Message::FrameFailed { why, .. }
+        | Message::Refused { why, .. }
         | Message::Keeper(KeeperMessage::BrickRefused { why, .. }) => *why = plain_text(why),
         _ => {}
     }
@@ -285,12 +295,11 @@ pub fn is_partial(bytes: &[u8]) -> bool {
 }
 
 impl Message {
-    /// Bytes of pixels in it.
+    /// Bytes of pixels in it, if it is a partial.
     #[must_use]
-    pub fn pixel_bytes(&self) -> usize {
+    pub fn partial_bytes(&self) -> usize {
         match self {
             Self::Partial(partial) => partial.tiles.iter().map(|t| t.pixels.bytes.len()).sum(),
-            Self::Tile { pixels, .. } => pixels.bytes.len(),
             _ => 0,
         }
     }

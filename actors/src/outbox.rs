@@ -1,7 +1,8 @@
 //! Sends messages to peers, this one included, so that no actor treats itself as special.
 //!
-//! Invariant: the pixels that are under way inside of this peer are bounded by bytes, as those to
-//! others are by the bus: see [`OWN_BYTES_MAX`].
+//! Invariant: the partials that are under way inside of this peer are bounded by bytes, as those to
+//! others are by the bus: see [`OWN_BYTES_MAX`]. A tile to this peer's own requester waits for no
+//! room: who blends it has the partials in hand whose room it would wait for.
 
 use crate::{
     budget::{Budget, Held},
@@ -20,7 +21,7 @@ use std::{
 
 /// How long a full queue is waited for by threads that may wait.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of pixels that may be under way from this peer to itself.
+/// Bytes of partials that may be under way from this peer to itself.
 pub const OWN_BYTES_MAX: u32 = 64 << 20;
 /// Between two looks at a full queue.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -138,13 +139,17 @@ impl Outbox {
     }
 
     fn deliver(&self, message: Message) -> Result<(), Box<Message>> {
-        let Some(room) = self.own.try_take(message.pixel_bytes()) else {
-            return Err(Box::new(message));
+        let held = match message.partial_bytes() {
+            0 => Held::default(),
+            bytes => match self.own.try_take(bytes) {
+                Some(room) => Held::own(room),
+                None => return Err(Box::new(message)),
+            },
         };
         let delivery = Delivery {
             from: self.local().clone(),
             message,
-            held: Held::own(room),
+            held,
         };
         self.switchboard
             .try_send(delivery)

@@ -164,10 +164,10 @@ impl Requester {
                     }
                 }
                 FramesOutput::Wake { number, at } => self.wake(number, at, ctx),
-                FramesOutput::Prolonged(frame, why) => tracing::warn!(
+                FramesOutput::Prolonged(frame, why) => tracing::debug!(
                     frame_id = frame.number,
                     %why,
-                    "most peers are late: waiting on"
+                    "a frame takes longer than was expected; it is waited for"
                 ),
                 FramesOutput::AskedAgain(frame, without, why) => tracing::warn!(
                     frame_id = frame.number,
@@ -327,6 +327,10 @@ impl Requester {
             Message::Diverged { frame, peer } => {
                 let peer = PeerId::new(&peer);
                 (frame, FrameMessage::Diverged { peer })
+            }
+            Message::Refused { frame, peer, why } => {
+                let peer = PeerId::new(&peer);
+                (frame, FrameMessage::Refused { peer, why })
             }
             Message::Unreachable { frame, peer } => {
                 let peer = PeerId::new(&peer);

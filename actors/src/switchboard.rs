@@ -110,6 +110,7 @@ impl Switchboard {
             | Message::Lacking { .. }
             | Message::FrameFailed { .. }
             | Message::Diverged { .. }
+            | Message::Refused { .. }
             | Message::Unreachable { .. } => self
                 .lines
                 .requester

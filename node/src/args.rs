@@ -8,8 +8,8 @@ use crate::network::{MeshKey, MeshKeyError};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
-    parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_milliseconds,
-    parse_name, parse_size, parse_socket, parse_step, parse_transfer_range,
+    parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_listen_address,
+    parse_milliseconds, parse_name, parse_size, parse_socket, parse_step, parse_transfer_range,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -151,6 +151,9 @@ pub struct MeshArgs {
     /// Memory that the bricks of each peer of this process may take: bytes, or 512M, 4G [default: half of what is free]
     #[arg(long, value_parser = parse_bytes)]
     pub memory: Option<u64>,
+    /// End with an error where not every brick can be shown, rather than show what there is
+    #[arg(long)]
+    pub whole: bool,
     #[command(flatten)]
     /// How to find others.
     pub network: NetworkArgs,
@@ -212,11 +215,11 @@ pub enum PredictionChoice {
 /// How to find other peers.
 #[derive(Clone, Debug, Default, Args)]
 pub struct NetworkArgs {
-    /// Address of a peer to join, as it prints it: /ip4/A.B.C.D/tcp/PORT; may be repeated. Not needed where multicast works
+    /// Address of a peer to join: as it prints it, or HOST:PORT; may be repeated. Not needed where multicast works
     #[arg(long, value_parser = parse_address, value_name = "ADDR")]
     pub join: Vec<String>,
     /// Address to listen on; may be repeated. Connections from public addresses are let in only where one that is not private is given, such as 0.0.0.0:7070 [default: any port on all interfaces, private addresses only]
-    #[arg(long, value_parser = parse_address, value_name = "ADDR")]
+    #[arg(long, value_parser = parse_listen_address, value_name = "ADDR")]
     pub listen: Vec<String>,
     /// File with the mesh key: only peers with the same one are let in. `brickmesh peer` makes it if it is not there [default: ~/.config/brickmesh/mesh.key]
     #[arg(long, value_name = "FILE")]
@@ -367,7 +370,10 @@ pub struct SimArgs {
     /// placement, schedule, jobs, mesh or paper
     pub what: String,
     /// JSON input; - for standard input; for paper its name, frey-ertl-2011
-    pub file: PathBuf,
+    pub file: Option<PathBuf>,
+    /// Print an input that works
+    #[arg(long)]
+    pub example: bool,
     /// paper: frames of the camera path [default: 5000]
     #[arg(long)]
     pub frames: Option<usize>,
@@ -377,8 +383,8 @@ pub struct SimArgs {
     /// paper: folder to write the figures to, as SVG
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
-    /// paper: change a parameter that is listed in the answer; may be repeated
-    #[arg(long, value_name = "NAME=VALUE")]
+    /// paper: change a parameter; may be repeated. Without a value: list them
+    #[arg(long, value_name = "NAME=VALUE", num_args = 0..=1, default_missing_value = "")]
     pub vary: Vec<String>,
 }
 

@@ -4,7 +4,9 @@ use crate::{
     args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit},
     bounded_file,
 };
-use brickmesh_topology::{Camera, VolumeDescription, plain_text::shortened};
+use brickmesh_topology::{
+    Camera, Manifest, VolumeDescription, framing::default_camera, plain_text::shortened,
+};
 use glam::DVec3;
 use serde::Deserialize;
 use std::path::Path;
@@ -14,21 +16,13 @@ const CAMERAS_MAX: usize = 100_000;
 /// Largest file of cameras, in bytes: a hundred and sixty for each of the most.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The camera of `--camera` or `--orbit`; what was left out is as in `default`.
+/// The camera of `--camera` or `--orbit`; what was left out is as by default.
 #[must_use]
-pub fn camera(args: &PictureArgs, volume: &VolumeDescription, default: Camera) -> Camera {
+pub fn camera(args: &PictureArgs, manifest: &Manifest) -> Camera {
     match args.orbit {
-        Some(orbit) => orbiting(orbit, volume),
-        None => given(args.camera.unwrap_or_default(), default),
+        Some(orbit) => orbiting(orbit, manifest.volume()),
+        None => given(args.camera.unwrap_or_default(), manifest, args.size),
     }
-}
-
-/// Whether something was left out.
-#[must_use]
-pub fn needs_default(args: &PictureArgs) -> bool {
-    let camera = args.camera.unwrap_or_default();
-    let parts = [camera.eye, camera.at, camera.up];
-    args.orbit.is_none() && parts.iter().any(Option::is_none)
 }
 
 /// An entry of a `--cameras` file: the value of `--orbit`, or of `--camera`, and whether peers steal.
@@ -58,11 +52,11 @@ impl From<Camera> for Shot {
     }
 }
 
-/// The pictures of a `--cameras` file.
+/// The pictures of a `--cameras` file, of this width and height.
 ///
 /// # Errors
 /// Text that names the file, the entry and what is wrong with it.
-pub fn shots(path: &Path, volume: &VolumeDescription) -> Result<Vec<Shot>, String> {
+pub fn shots(path: &Path, manifest: &Manifest, size: (u32, u32)) -> Result<Vec<Shot>, String> {
     let wrong = |what: String| format!("cameras {}: {}", path.display(), shortened(&what));
     let text = bounded_file::read_text(path, FILE_BYTES_MAX).map_err(|e| wrong(e.to_string()))?;
     let entries: Vec<Entry> = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
@@ -74,8 +68,8 @@ pub fn shots(path: &Path, volume: &VolumeDescription) -> Result<Vec<Shot>, Strin
     }
     let one = |(index, entry): (usize, &Entry)| {
         let camera = match (&entry.orbit, &entry.camera) {
-            (Some(orbit), None) => parse_orbit(orbit).map(|o| orbiting(o, volume)),
-            (None, Some(camera)) => parse_camera(camera).map(|c| given(c, Camera::whole(volume))),
+            (Some(orbit), None) => parse_orbit(orbit).map(|o| orbiting(o, manifest.volume())),
+            (None, Some(camera)) => parse_camera(camera).map(|c| given(c, manifest, size)),
             _ => Err("it must have either \"orbit\" or \"camera\"".to_owned()),
         };
         let camera = camera.map_err(|e| wrong(format!("entry {index}: {e}")))?;
@@ -89,33 +83,37 @@ fn orbiting(orbit: Orbit, volume: &VolumeDescription) -> Camera {
     Camera::orbit(volume, orbit.azimuth, orbit.elevation, orbit.zoom)
 }
 
-fn given(given: CameraArg, default: Camera) -> Camera {
+fn given(given: CameraArg, manifest: &Manifest, size: (u32, u32)) -> Camera {
+    let default = default_camera(manifest, size, given.fov);
     let vector = |v: Option<[f64; 3]>, or| v.map_or(or, DVec3::from_array);
     Camera {
         eye: vector(given.eye, default.eye),
         at: vector(given.at, default.at),
         up: vector(given.up, default.up),
-        fov_degrees: given.fov.unwrap_or(default.fov_degrees),
+        fov_degrees: default.fov_degrees,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::VoxelType;
+    use crate::formula::FormulaVolume;
+    use brickmesh_actors::data_set::BrickSource as _;
 
     #[test]
     fn a_file_gives_a_camera_each_and_names_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cameras.json");
-        let volume = VolumeDescription::new([8; 3], VoxelType::U8);
+        let volume = FormulaVolume::new(8, 8).unwrap();
+        let manifest = volume.manifest();
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            shots(&path, &volume)
+            shots(&path, manifest, (64, 64))
         };
         let two = read(r#"[{"orbit": "30,20,2"}, {"camera": "eye=1,2,30", "steal": false}]"#);
         let two = two.unwrap();
-        assert_eq!(two[0], Camera::orbit(&volume, 30.0, 20.0, 2.0).into());
+        let orbit = Camera::orbit(manifest.volume(), 30.0, 20.0, 2.0);
+        assert_eq!(two[0], orbit.into());
         assert_eq!(two[1].camera.eye, DVec3::new(1.0, 2.0, 30.0));
         assert_eq!(two[1].steal, Some(false));
         for (text, word) in [

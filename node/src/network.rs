@@ -21,7 +21,7 @@
 //! `roster` whom to dial when, `directory` who announced what, `driver` the swarm's loop,
 //! `session` one peer, `lane` frames.
 //!
-//! Not here: what messages mean (actors), name look-ups (addresses are numbers), relays.
+//! Not here: what messages mean (actors), relays.
 
 pub mod address;
 mod admission;
@@ -88,7 +88,8 @@ pub struct NetworkConfig {
     /// networks and this host are refused, unless an address given here is not private:
     /// `0.0.0.0` and `::` are not.
     pub listen: Vec<Multiaddr>,
-    /// Addresses of peers to join, `/ip4/…/tcp/PORT`, with `/p2p/ID` if only that peer will do.
+    /// Addresses of peers to join, as [`address::parse`] gives them, with `/p2p/ID` if only that
+    /// peer will do.
     /// Dialled for ever. Empty by default: mDNS finds the peers of a local network.
     pub join: Vec<Multiaddr>,
     /// Find peers by mDNS; on by default. It sees no peer behind a router and none on loopback.
@@ -141,7 +142,9 @@ impl NetworkConfig {
 #[non_exhaustive]
 pub enum NetworkError {
     /// The text is not an address that can be listened on or dialled.
-    #[error("{text:?} is not an address like /ip4/192.168.1.5/tcp/4001 or 192.168.1.5:4001")]
+    #[error(
+        "{text:?} is not an address like 192.168.1.5:4001, lab-1:4001 or /ip4/192.168.1.5/tcp/4001"
+    )]
     BadAddress {
         /// What was given.
         text: String,
@@ -187,7 +190,7 @@ impl Network {
     /// # Errors
     /// [`NetworkError`]: addresses, the identity's file, or the system.
     pub fn start(config: NetworkConfig) -> Result<(Self, mpsc::Receiver<BusEvent>), NetworkError> {
-        for address in config.listen.iter().chain(&config.join) {
+        for address in &config.listen {
             address::check(address)?;
         }
         let key = identity::load(config.identity.as_deref())?;
@@ -243,6 +246,14 @@ impl Network {
     pub fn refusals(&self) -> Vec<Refusal> {
         let refusals = self.refusals.lock();
         refusals.unwrap_or_else(PoisonError::into_inner).list()
+    }
+
+    /// The same of those at joined addresses: each that does not answer, or not as a peer of this
+    /// mesh.
+    #[must_use]
+    pub fn refusals_of_joined(&self) -> Vec<Refusal> {
+        let refusals = self.refusals.lock();
+        refusals.unwrap_or_else(PoisonError::into_inner).of_joined()
     }
 
     /// Tells the network that this peer can give the content of `digest`. Returns at once; other

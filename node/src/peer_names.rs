@@ -1,16 +1,17 @@
 //! What peers are called where people read it: fit for a terminal, and never one name for two.
 
 use brickmesh_actors::brick_owner::MeshStatus;
-use brickmesh_topology::{PeerId, keeper::Hello, plain_text::plain_text};
+use brickmesh_topology::{PeerId, plain_text::plain_text};
 use std::collections::BTreeMap;
 
-/// Every peer's name, with the end of its id, or all of it, where another is called the same.
+/// Every peer's name of those that they call themselves, with the end of its id, or all of it, where
+/// another is called the same.
 #[must_use]
-pub fn distinct(status: &MeshStatus) -> BTreeMap<PeerId, String> {
+pub fn distinct(own: &BTreeMap<PeerId, String>) -> BTreeMap<PeerId, String> {
     let mut ids = BTreeMap::new();
     loop {
-        let told = |(peer, hello): (&PeerId, &Hello)| {
-            let name = plain_text(&hello.name);
+        let told = |(peer, name): (&PeerId, &String)| {
+            let name = plain_text(name);
             let told = match ids.get(peer) {
                 None => name,
                 Some(Id::End) => with_id(&name, peer),
@@ -18,7 +19,7 @@ pub fn distinct(status: &MeshStatus) -> BTreeMap<PeerId, String> {
             };
             (peer.clone(), told)
         };
-        let names: BTreeMap<PeerId, String> = status.peers.iter().map(told).collect();
+        let names: BTreeMap<PeerId, String> = own.iter().map(told).collect();
         let mut bearers = BTreeMap::<&String, Vec<&PeerId>>::new();
         for (peer, name) in &names {
             bearers.entry(name).or_default().push(peer);
@@ -68,7 +69,13 @@ mod tests {
     #[test]
     fn two_of_one_name_are_told_apart_and_nobody_drives_the_terminal() {
         let mut status = status();
-        let names = |status: &MeshStatus| distinct(status).into_values().collect::<Vec<_>>();
+        let names = |status: &MeshStatus| {
+            let own = status
+                .peers
+                .iter()
+                .map(|(p, h)| (p.clone(), h.name.clone()));
+            distinct(&own.collect()).into_values().collect::<Vec<_>>()
+        };
         assert_eq!(names(&status), ["eva's ?[31m \"box\"", "lab", "status"]);
         for hello in status.peers.values_mut() {
             hello.name = "lab".to_owned();

@@ -1,61 +1,63 @@
-//! Pictures as PNG files: 8-bit RGBA, no gamma, written whole or not at all.
+//! Pictures as PNG files: 8-bit RGBA, no gamma, written from the top as their rows come.
 
-use std::{io::BufWriter, path::Path, path::PathBuf};
+use crate::output_file::{OutputError, OutputFile};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-/// A picture that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("picture {}: {why}", path.display())]
-pub struct PictureError {
-    /// File.
-    pub path: PathBuf,
-    /// Why.
-    pub why: String,
-}
+/// Endings that a picture's name may have.
+const ENDING: &str = "png";
 
-/// Writes RGBA pixels, row by row from the top.
+/// Looks whether a picture can be written to a file.
 ///
 /// # Errors
-/// [`PictureError`] where the folder is not there or cannot be written to.
-pub fn write_png(path: &Path, width: u32, height: u32, rgba: &[u8]) -> Result<(), PictureError> {
-    let error = |why: String| PictureError {
-        path: path.to_owned(),
-        why,
-    };
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let file = tempfile::NamedTempFile::new_in(folder).map_err(|e| {
-        error(format!(
-            "the folder {} cannot be written to: {e}",
-            folder.display()
-        ))
-    })?;
-    let mut encoder = png::Encoder::new(BufWriter::new(&file), width, height);
-    encoder.set_color(png::ColorType::Rgba);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_compression(png::Compression::Fast);
-    let written = encoder.write_header().and_then(|mut w| {
-        w.write_image_data(rgba)?;
-        w.finish()
-    });
-    written.map_err(|e| error(e.to_string()))?;
-    readable_by_all(file.path());
-    file.persist(path).map_err(|e| error(e.to_string()))?;
-    Ok(())
+/// [`OutputError`]; also where its name says that it is to be of another format.
+pub fn check(path: &Path) -> Result<OutputFile, OutputError> {
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    let file = OutputFile::check("picture", path)?;
+    // A device has the name that it has.
+    if file.is_replaced() && !ending.eq_ignore_ascii_case(ENDING) {
+        return Err(OutputError {
+            what: "picture",
+            path: path.to_owned(),
+            why: "pictures are written as PNG; choose a name that ends in .png".to_owned(),
+        });
+    }
+    Ok(file)
 }
 
-/// Temporary files are private; a picture is not.
-#[cfg(unix)]
-fn readable_by_all(path: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    if let Err(error) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)) {
-        tracing::debug!(%error, "the picture stays private");
+/// Writes a picture of which whole rows of RGBA pixels come one after the other.
+///
+/// # Errors
+/// [`OutputError`]; also where the rows end before the picture does.
+pub fn write_png(
+    file: &OutputFile,
+    (width, height): (u32, u32),
+    bands: impl Iterator<Item = Vec<u8>>,
+) -> Result<(), OutputError> {
+    file.write(|writer| {
+        let mut encoder = png::Encoder::new(writer, width, height);
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_compression(png::Compression::Fast);
+        let mut png = encoder.write_header().map_err(io_error)?;
+        let mut rows = png.stream_writer().map_err(io_error)?;
+        for band in bands {
+            io::Write::write_all(&mut rows, &band)?;
+        }
+        rows.finish().map_err(io_error)?;
+        png.finish().map_err(io_error)
+    })
+}
+
+/// What the encoder says, as what the system said.
+fn io_error(error: png::EncodingError) -> io::Error {
+    match error {
+        png::EncodingError::IoError(error) => error,
+        other => io::Error::new(io::ErrorKind::UnexpectedEof, other.to_string()),
     }
 }
-
-#[cfg(not(unix))]
-fn readable_by_all(_: &Path) {}
 
 /// The path of frame `index` of several: P.png becomes P-0000.png.
 #[must_use]
@@ -77,8 +79,31 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_into_nowhere_names_the_folder() {
-        let error = write_png(Path::new("/nowhere/at/all.png"), 1, 1, &[0; 4]).unwrap_err();
-        assert!(error.to_string().contains("/nowhere/at"));
+    fn another_format_is_refused_with_what_is_possible() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = check(&dir.path().join("o.jpg")).unwrap_err().to_string();
+        assert!(error.contains("o.jpg") && error.contains(".png"), "{error}");
+        assert!(check(&dir.path().join("o.PNG")).is_ok());
+        assert!(check(Path::new("/dev/null")).is_ok());
+    }
+
+    #[test]
+    fn bands_are_one_picture_and_one_that_lacks_rows_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.png");
+        let file = check(&path).unwrap();
+        let bands = |rows: &[usize]| -> Vec<Vec<u8>> {
+            let band = |&n: &usize| (0..=250_u8).cycle().take(n * 5 * 4).collect();
+            rows.iter().map(band).collect()
+        };
+        assert!(write_png(&file, (5, 7), bands(&[3, 3]).into_iter()).is_err());
+        assert!(!path.exists());
+        let all = bands(&[3, 3, 1]);
+        write_png(&file, (5, 7), all.clone().into_iter()).unwrap();
+        let decoder = png::Decoder::new(io::BufReader::new(std::fs::File::open(&path).unwrap()));
+        let mut reader = decoder.read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        reader.next_frame(&mut pixels).unwrap();
+        assert_eq!(pixels, all.concat());
     }
 }

@@ -5,11 +5,16 @@ use crate::{
     transfer::{self, TransferFileError, short},
 };
 use brickmesh_actors::requester::AskFrame;
-use brickmesh_topology::{Digest, Manifest, TransferFunction, View, frame_plan::PlanRules};
+use brickmesh_topology::{
+    Digest, Manifest, TransferFunction, View, VoxelType, frame_plan::PlanRules,
+};
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
 /// as distant eye.
 const SAMPLES_ACROSS_MAX: f64 = 2_097_152.0;
+
+/// Fewer steps between dark and bright than these can be seen as bands.
+const FLOATS_MIN: u32 = 256;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -44,6 +49,7 @@ impl PictureSettings {
         let chosen = transfer::choose(args.transfer.as_deref(), args.transfer_range, manifest)?;
         let mut told = vec![chosen.told];
         told.extend(no_data(manifest));
+        told.extend(lost_in_floats(manifest));
         let asked = args.step * volume.min_spacing();
         let least = volume.diagonal() / SAMPLES_ACROSS_MAX;
         if least > asked {
@@ -86,6 +92,21 @@ impl PictureSettings {
             eprintln!("brickmesh: {line}");
         }
     }
+}
+
+/// What floats have lost of the values, if that can be seen.
+fn lost_in_floats(manifest: &Manifest) -> Option<String> {
+    let volume = manifest.volume();
+    let statistics = manifest
+        .statistics()
+        .filter(|_| volume.voxel == VoxelType::F32)?;
+    let [low, high] = statistics.robust_range()?.map(|v| volume.value(v));
+    let steps = statistics.floats_in_range().filter(|&n| n < FLOATS_MIN)?;
+    Some(format!(
+        "the values are large beside their differences: 32-bit floats tell only {steps} apart between {} and {}; subtract an offset before the volume is written",
+        short(low.min(high)),
+        short(low.max(high))
+    ))
 }
 
 /// How many voxels are no data, if any are.

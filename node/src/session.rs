@@ -3,14 +3,17 @@
 
 mod mesh;
 mod search;
+mod shortage;
 
 pub use mesh::DataSource;
 
-use self::mesh::Mesh;
+use self::{
+    mesh::Mesh,
+    shortage::{Arrival, Arriving},
+};
 use crate::{
     args::{MeshArgs, NetworkArgs},
     network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
-    peer_names,
     progress::Progress,
     stop::Stop,
 };
@@ -21,9 +24,9 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Digest, Manifest, PeerId, plain_text::plain_text};
+use brickmesh_topology::{Digest, Manifest, plain_text::plain_text};
+pub use shortage::Shortage;
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -34,14 +37,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub const LEAVE_MAX: Duration = Duration::from_secs(30);
 /// How long a goodbye of a peer that holds nothing may take.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
-/// A mesh that holds too little for so long, and gets nothing more, is too small; one that holds
-/// every brick, though not all copies, and gets nothing more, will do.
-const SETTLED: Duration = Duration::from_secs(5);
 /// Refusals that one error repeats.
 const REFUSALS_TOLD_MAX: usize = 2;
-/// How long bricks may make no progress.
-const STALL: Duration = Duration::from_secs(60);
-
 /// A session that cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -67,33 +64,23 @@ pub enum SessionError {
         /// What to do: about those that were refused, if any were.
         hint: String,
     },
-    /// The mesh is too small for the data set.
-    #[error(
-        "{missing} of {bricks} bricks have no place: the mesh offers too little memory ({rooms}); start more peers, or give more with --memory"
-    )]
-    TooSmall {
-        /// Bricks without a holder.
-        missing: u32,
-        /// Bricks of the data set.
-        bricks: u32,
-        /// Memory by peer, for people.
-        rooms: String,
+    /// Whoever answers is of another mesh, or of another version.
+    #[error("no peer of this mesh answers: {hint}")]
+    Refused {
+        /// Who was refused, and what to do about it.
+        hint: String,
     },
-    /// Bricks do not arrive.
-    #[error("no brick has arrived for {} s; {missing} of {bricks} are missing", STALL.as_secs())]
-    Stalled {
-        /// Bricks without a holder.
-        missing: u32,
-        /// Bricks of the data set.
-        bricks: u32,
-    },
+    /// Not all of the data set can be had, and all of it was asked for.
+    #[error("{0}; --whole was asked for")]
+    NotWhole(Shortage),
+    /// Nothing of the data set can be had.
+    #[error("{0}")]
+    Nothing(Shortage),
     /// A frame that did not come; why may be what another peer says.
     #[error("frame: {}", plain_text(&.0.to_string()))]
     Frame(#[from] FrameError),
     /// No peer knows the data set.
-    #[error(
-        "no data set {name:?} was found in the mesh within {} s; it has {known}{directory}", search::FIND_WAIT.as_secs()
-    )]
+    #[error("no data set {name:?} was found in the mesh; it has {known}{directory}")]
     NotFound {
         /// What was asked for.
         name: String,
@@ -123,7 +110,6 @@ pub enum SessionError {
 pub struct Session {
     mesh: Mesh,
     manifest: Arc<Manifest>,
-    names: BTreeMap<PeerId, String>,
 }
 
 /// Starts the peer of this process in the mesh with this key; returns it with its network.
@@ -206,12 +192,8 @@ impl Session {
                 return Err(error);
             }
         };
-        let mut session = Self {
-            mesh,
-            manifest,
-            names: BTreeMap::new(),
-        };
-        if let Err(error) = session.wait_for_bricks(is_own).await {
+        let mut session = Self { mesh, manifest };
+        if let Err(error) = session.wait_for_bricks(is_own, args.whole).await {
             session.close().await;
             return Err(error);
         }
@@ -246,15 +228,6 @@ impl Session {
         self.mesh.stop.clone()
     }
 
-    /// A peer's name for people; see [`peer_names::distinct`].
-    #[must_use]
-    pub fn name(&self, peer: &PeerId) -> String {
-        self.names
-            .get(peer)
-            .cloned()
-            .unwrap_or_else(|| peer.short().to_owned())
-    }
-
     /// Renders a frame.
     ///
     /// # Errors
@@ -282,54 +255,34 @@ impl Session {
         self.mesh.leave().await;
     }
 
-    /// Waits until every peer with memory holds what its placement asks for, or every brick is held
-    /// and nothing more comes. Of a data set that is not this machine's own, bricks may be missing:
-    /// frames say which.
-    async fn wait_for_bricks(&mut self, is_own: bool) -> Result<(), SessionError> {
+    /// Waits until every peer with memory holds what its placement asks for, or until it is clear
+    /// that no more comes. Where bricks are missing then, frames say which; with `whole` that is an
+    /// error.
+    async fn wait_for_bricks(&mut self, is_own: bool, whole: bool) -> Result<(), SessionError> {
         let mut progress = Progress::new("loading bricks");
-        let (mut last_change, mut last_held) = (Instant::now(), 0);
-        let mut full_since = None;
+        let mut arriving = Arriving::new(Instant::now());
         loop {
             let status = self.status().await?;
-            self.names = peer_names::distinct(&status);
-            let data_set = status
-                .data_sets
-                .iter()
-                .find(|d| d.manifest.digest() == self.data_set());
+            let of_set = |d: &&DataSetStatus| d.manifest.digest() == self.data_set();
+            let data_set = status.data_sets.iter().find(of_set);
             let data_set = data_set.ok_or(SessionError::Ended)?;
-            let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
-            let settled = holding
-                .clone()
-                .all(|(p, _)| data_set.residency.get(p).is_some_and(|r| r.settled));
-            let bricks = data_set.manifest.grid().brick_count();
-            let missing = data_set.safety.missing;
-            let held = held(data_set);
-            if held != last_held {
-                (last_change, last_held) = (Instant::now(), held);
-            }
-            // Whoever says that it will hold bricks and gets none is not waited for.
-            if missing == 0 && (settled || last_change.elapsed() > SETTLED) {
-                return Ok(());
-            }
-            if !settled {
-                full_since = None;
-            }
-            // Peers that learn of each other one by one are settled in between.
-            if settled && full_since.get_or_insert_with(Instant::now).elapsed() > SETTLED {
-                if !is_own {
-                    tracing::warn!(missing, bricks, "nobody holds some of the bricks");
+            match arriving.look(&status, data_set, is_own, Instant::now()) {
+                Arrival::UnderWay => {}
+                Arrival::Done => return Ok(()),
+                Arrival::Short(shortage) if whole => return Err(SessionError::NotWhole(shortage)),
+                Arrival::Short(shortage) if shortage.is_all() => {
+                    return Err(SessionError::Nothing(shortage));
+                }
+                Arrival::Short(shortage) => {
+                    tracing::warn!("{shortage}; what there is is shown");
                     return Ok(());
                 }
-                return Err(SessionError::TooSmall {
-                    missing,
-                    bricks,
-                    rooms: rooms(&status),
-                });
             }
-            if last_change.elapsed() > STALL {
-                return Err(SessionError::Stalled { missing, bricks });
-            }
-            progress.show(u64::from(bricks - missing), u64::from(bricks));
+            let bricks = data_set.manifest.grid().brick_count();
+            progress.show(
+                u64::from(bricks - data_set.safety.missing),
+                u64::from(bricks),
+            );
             self.mesh.pause().await?;
         }
     }
@@ -343,20 +296,4 @@ pub(crate) fn in_words(refusals: &[Refusal]) -> String {
         words.push(format!("{} more like this", refusals.len() - told));
     }
     words.join("; ")
-}
-
-fn held(data_set: &DataSetStatus) -> u64 {
-    data_set
-        .residency
-        .values()
-        .map(|r| u64::from(r.held.len()))
-        .sum()
-}
-
-fn rooms(status: &MeshStatus) -> String {
-    let each = status
-        .peers
-        .values()
-        .map(|h| format!("{} {} MiB", plain_text(&h.name), h.memory_bytes >> 20));
-    each.collect::<Vec<_>>().join(", ")
 }

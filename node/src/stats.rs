@@ -1,17 +1,46 @@
-//! `--stats`: who rendered what and how long it took, as JSON.
+//! `--stats`: who rendered what and how long it took, as JSON, and the table that people see.
+//!
+//! Invariants: peers are told apart by their ids, and rows add up: whoever rendered a job has one, also
+//! who joined later or is gone. The file is written as pictures come.
 
-use crate::session::Session;
-use brickmesh_actors::{brick_owner::MeshStatus, requester::FrameStats};
-use brickmesh_topology::{BrickIndex, Manifest, VoxelBox, plain_text::plain_text};
+use crate::{
+    output_file::{OutputError, OutputFile},
+    peer_names,
+};
+use brickmesh_actors::{
+    brick_owner::MeshStatus,
+    requester::{FrameStats, JobStats},
+};
+use brickmesh_topology::{
+    BrickIndex, Manifest, PeerId, VoxelBox,
+    plain_text::{counted, plain_text},
+};
 use serde::Serialize;
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-/// The file: volume, peers, frames.
-#[derive(Debug, Serialize)]
+/// Shortest time between two writes of the file.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// The file is written for one part in so many of the time.
+const WRITE_SHARE: u32 = 20;
+
+/// Statistics of a command's pictures.
+#[derive(Debug)]
 pub struct Stats {
     volume: VolumeStats,
-    peers: Vec<PeerStats>,
+    peers: BTreeMap<PeerId, KnownPeer>,
     frames: Vec<FrameEntry>,
+}
+
+/// What was last heard of a peer.
+#[derive(Debug, Default)]
+struct KnownPeer {
+    name: String,
+    device: String,
+    bricks: Vec<u32>,
 }
 
 /// What a volume is, in the words of `info --json`.
@@ -40,34 +69,57 @@ pub struct VolumeStats {
     pub brick_counts: [u32; 3],
 }
 
-#[derive(Debug, Serialize)]
-struct PeerStats {
-    name: String,
-    device: String,
-    bricks: Vec<u32>,
+/// The file: volume, peers, frames.
+#[derive(Serialize)]
+struct Written<'a> {
+    volume: &'a VolumeStats,
+    peers: Vec<WrittenPeer<'a>>,
+    frames: Vec<WrittenFrame<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenPeer<'a> {
+    name: &'a str,
+    id: &'a str,
+    device: &'a str,
+    bricks: &'a [u32],
+}
+
+#[derive(Serialize)]
+struct WrittenFrame<'a> {
+    frame: usize,
+    #[serde(flatten)]
+    times: &'a FrameTimes,
+    missing: &'a [VoxelBox],
+    jobs: Vec<WrittenJob<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenJob<'a> {
+    brick: BrickIndex,
+    #[serde(rename = "box")]
+    owned: VoxelBox,
+    peer: &'a str,
+    estimate_us: u64,
+    measured_us: Option<u64>,
+    stolen_from: Option<&'a str>,
+}
+
+/// A picture.
+#[derive(Debug)]
+struct FrameEntry {
+    times: FrameTimes,
+    missing: Vec<VoxelBox>,
+    jobs: Vec<JobStats>,
 }
 
 #[derive(Debug, Serialize)]
-struct FrameEntry {
-    frame: u64,
+struct FrameTimes {
     total_us: u64,
     schedule_us: u64,
     composite_us: u64,
     bytes_sent: u64,
     failed_attempts: u32,
-    missing: Vec<VoxelBox>,
-    jobs: Vec<JobEntry>,
-}
-
-#[derive(Debug, Serialize)]
-struct JobEntry {
-    brick: BrickIndex,
-    #[serde(rename = "box")]
-    owned: VoxelBox,
-    peer: String,
-    estimate_us: u64,
-    measured_us: Option<u64>,
-    stolen_from: Option<String>,
 }
 
 impl VolumeStats {
@@ -91,69 +143,126 @@ impl VolumeStats {
 }
 
 impl Stats {
-    /// Statistics of a session, without frames.
+    /// Statistics of a data set in a mesh, without pictures.
     #[must_use]
-    pub fn new(session: &Session, status: &MeshStatus) -> Self {
-        let manifest = session.manifest();
-        let data_set = status
-            .data_sets
-            .iter()
-            .find(|d| d.manifest.digest() == manifest.digest());
-        let bricks = |peer| {
-            let residency = data_set.and_then(|d| d.residency.get(peer));
-            residency.map_or_else(Vec::new, |r| r.held.iter().map(|b| b.0).collect())
-        };
-        let peers = status.peers.iter().map(|(peer, hello)| PeerStats {
-            name: session.name(peer),
-            device: hello.device.clone(),
-            bricks: bricks(peer),
-        });
-        Self {
+    pub fn new(manifest: &Manifest, status: &MeshStatus) -> Self {
+        let mut stats = Self {
             volume: VolumeStats::of(manifest),
-            peers: peers.collect(),
+            peers: BTreeMap::new(),
             frames: Vec::new(),
+        };
+        stats.learn(status);
+        stats
+    }
+
+    /// Who is there now, and what each holds. Who is gone stays as it was.
+    pub fn learn(&mut self, status: &MeshStatus) {
+        let is_ours = |m: &Manifest| m.digest().to_string() == self.volume.data_set;
+        let data_set = status.data_sets.iter().find(|d| is_ours(&d.manifest));
+        for (peer, hello) in &status.peers {
+            let held = data_set.and_then(|d| d.residency.get(peer));
+            let bricks = held.map_or_else(Vec::new, |r| r.held.iter().map(|b| b.0).collect());
+            let known = KnownPeer {
+                name: hello.name.clone(),
+                device: plain_text(&hello.device),
+                bricks,
+            };
+            self.peers.insert(peer.clone(), known);
         }
     }
 
-    /// Adds a frame.
-    pub fn add(&mut self, session: &Session, stats: &FrameStats) {
-        let job = |j: &brickmesh_actors::requester::JobStats| JobEntry {
-            brick: j.brick,
-            owned: j.owned,
-            peer: session.name(&j.peer),
-            estimate_us: j.estimate_micros,
-            measured_us: j.measured_micros,
-            stolen_from: j.stolen_from.as_ref().map(|p| session.name(p)),
+    /// Whether somebody who is not known has rendered a part of a picture.
+    #[must_use]
+    pub fn lacks_some_of(&self, bands: &[FrameStats]) -> bool {
+        let mut jobs = bands.iter().flat_map(|b| &b.jobs);
+        jobs.any(|j| !self.peers.contains_key(&j.peer))
+    }
+
+    /// Adds a picture that came in bands, and took so long in all.
+    pub fn add(&mut self, bands: &[FrameStats], took: Duration) {
+        let sum = |of: fn(&FrameStats) -> u64| bands.iter().map(of).fold(0, u64::saturating_add);
+        let total_us = match bands {
+            [one] => one.total_micros,
+            _ => u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         };
+        let mut missing: Vec<VoxelBox> = bands.iter().flat_map(|b| b.missing.clone()).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let jobs: Vec<JobStats> = bands.iter().flat_map(|b| b.jobs.clone()).collect();
+        // Who came and went between two looks has a row, too.
+        let planned = jobs.iter().filter_map(|j| j.stolen_from.as_ref());
+        for peer in jobs.iter().map(|j| &j.peer).chain(planned) {
+            let unknown = || KnownPeer {
+                name: peer.short().to_owned(),
+                ..KnownPeer::default()
+            };
+            self.peers.entry(peer.clone()).or_insert_with(unknown);
+        }
         self.frames.push(FrameEntry {
-            frame: stats.number,
-            total_us: stats.total_micros,
-            schedule_us: stats.schedule_micros,
-            composite_us: stats.composite_micros,
-            bytes_sent: stats.bytes_sent,
-            failed_attempts: stats.failed_attempts,
-            missing: stats.missing.clone(),
-            jobs: stats.jobs.iter().map(job).collect(),
+            times: FrameTimes {
+                total_us,
+                schedule_us: sum(|b| b.schedule_micros),
+                composite_us: sum(|b| b.composite_micros),
+                bytes_sent: sum(|b| b.bytes_sent),
+                failed_attempts: bands.iter().map(|b| b.failed_attempts).sum(),
+            },
+            missing,
+            jobs,
         });
     }
 
-    /// Writes the file, whole or not at all.
-    ///
-    /// # Errors
-    /// Text that names the file and what is wrong.
-    pub fn write(&self, path: &Path) -> Result<(), String> {
-        let text = serde_json::to_string(self).map_err(|e| e.to_string())?;
-        let temporary = path.with_extension("json.part");
-        fs::write(&temporary, text)
-            .and_then(|()| fs::rename(&temporary, path))
-            .map_err(|e| format!("statistics {}: {e}", path.display()))
+    /// Pictures so far.
+    #[must_use]
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
     }
 
-    /// A table for people: per peer, its bricks, jobs and milliseconds in the last frame.
+    /// Boxes that nobody held for the last picture.
+    #[must_use]
+    pub fn missing(&self) -> &[VoxelBox] {
+        self.frames.last().map_or(&[], |f| &f.missing)
+    }
+
+    fn names(&self) -> BTreeMap<PeerId, String> {
+        let own = self
+            .peers
+            .iter()
+            .map(|(p, known)| (p.clone(), known.name.clone()));
+        peer_names::distinct(&own.collect())
+    }
+
+    /// The file's text.
+    fn json(&self) -> serde_json::Result<Vec<u8>> {
+        let names = self.names();
+        let peers = self.peers.iter().map(|(peer, known)| WrittenPeer {
+            name: name_in(&names, peer),
+            id: peer.as_str(),
+            device: &known.device,
+            bricks: &known.bricks,
+        });
+        let frames = self
+            .frames
+            .iter()
+            .enumerate()
+            .map(|(frame, entry)| WrittenFrame {
+                frame,
+                times: &entry.times,
+                missing: &entry.missing,
+                jobs: entry.jobs.iter().map(|j| written_job(j, &names)).collect(),
+            });
+        serde_json::to_vec(&Written {
+            volume: &self.volume,
+            peers: peers.collect(),
+            frames: frames.collect(),
+        })
+    }
+
+    /// A table for people: per peer, its bricks, jobs and milliseconds in the last picture.
     #[must_use]
     pub fn table(&self) -> String {
-        let names = self.peers.iter().map(|p| p.name.chars().count());
-        let width = names.max().unwrap_or(0).max(16);
+        let names = self.names();
+        let width = names.values().map(|n| n.chars().count());
+        let width = width.max().unwrap_or(0).max(16);
         let mut out = format!(
             "{:<width$} {:>7} {:>6} {:>10}  device\n",
             "peer", "bricks", "jobs", "ms"
@@ -161,24 +270,202 @@ impl Stats {
         let Some(frame) = self.frames.last() else {
             return out;
         };
-        for peer in &self.peers {
-            let jobs: Vec<_> = frame.jobs.iter().filter(|j| j.peer == peer.name).collect();
-            let micros: u64 = jobs.iter().filter_map(|j| j.measured_us).sum();
+        for (peer, known) in &self.peers {
+            let jobs: Vec<_> = frame.jobs.iter().filter(|j| j.peer == *peer).collect();
+            let micros: u64 = jobs.iter().filter_map(|j| j.measured_micros).sum();
+            // Who only looks on, as the one who asks may, needs no row.
+            if jobs.is_empty() && known.bricks.is_empty() && self.peers.len() > 1 {
+                continue;
+            }
             out += &format!(
                 "{:<width$} {:>7} {:>6} {:>10.1}  {}\n",
-                peer.name,
-                peer.bricks.len(),
+                name_in(&names, peer),
+                known.bricks.len(),
                 jobs.len(),
                 micros as f64 / 1000.0,
-                plain_text(&peer.device)
+                known.device
             );
         }
         out += &format!(
-            "frame: {:.1} ms, {} jobs, {:.1} KiB between peers",
-            frame.total_us as f64 / 1000.0,
-            frame.jobs.len(),
-            frame.bytes_sent as f64 / 1024.0
+            "frame: {:.1} ms, {}, {:.1} KiB between peers",
+            frame.times.total_us as f64 / 1000.0,
+            counted(frame.jobs.len(), "job"),
+            frame.times.bytes_sent as f64 / 1024.0
         );
         out
+    }
+}
+
+/// The name of a peer that has one.
+fn name_in<'a>(names: &'a BTreeMap<PeerId, String>, peer: &PeerId) -> &'a str {
+    names.get(peer).map_or("", String::as_str)
+}
+
+fn written_job<'a>(job: &JobStats, names: &'a BTreeMap<PeerId, String>) -> WrittenJob<'a> {
+    WrittenJob {
+        brick: job.brick,
+        owned: job.owned,
+        peer: name_in(names, &job.peer),
+        estimate_us: job.estimate_micros,
+        measured_us: job.measured_micros,
+        stolen_from: job.stolen_from.as_ref().map(|p| name_in(names, p)),
+    }
+}
+
+/// The file that statistics are written to.
+#[derive(Debug)]
+pub struct StatsFile {
+    file: OutputFile,
+    /// When it was written last, and how long that took.
+    last: Option<(Instant, Duration)>,
+}
+
+impl StatsFile {
+    /// Looks whether it can be written.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn check(path: &Path) -> Result<Self, OutputError> {
+        let file = OutputFile::check("statistics", path)?;
+        Ok(Self { file, last: None })
+    }
+
+    /// Writes what there is so far, if that is not too often; what is no regular file is written once,
+    /// at the end.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn write_if_due(&mut self, stats: &Stats) -> Result<(), OutputError> {
+        let is_due = self
+            .last
+            .is_none_or(|(at, took)| at.elapsed() >= WRITE_EVERY.max(took * WRITE_SHARE));
+        if self.file.is_replaced() && is_due {
+            return self.write(stats);
+        }
+        Ok(())
+    }
+
+    /// Writes what there is.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn write(&mut self, stats: &Stats) -> Result<(), OutputError> {
+        let start = Instant::now();
+        self.file.write(|w| w.write_all(&stats.json()?))?;
+        self.last = Some((Instant::now(), start.elapsed()));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::status;
+
+    fn band(peers: &[&str], missing: &[VoxelBox]) -> FrameStats {
+        let job = |peer: &&str| JobStats {
+            brick: BrickIndex(0),
+            owned: VoxelBox::new([0; 3], [8, 8, 8]),
+            peer: PeerId::new(peer),
+            stolen_from: (*peer == "b").then(|| PeerId::new("a")),
+            estimate_micros: 5,
+            measured_micros: Some(1500),
+        };
+        FrameStats {
+            number: 7,
+            failed_attempts: 0,
+            total_micros: 4000,
+            schedule_micros: 1,
+            composite_micros: 2,
+            bytes_sent: 1024,
+            missing: missing.to_vec(),
+            jobs: peers.iter().map(job).collect(),
+        }
+    }
+
+    fn stats() -> Stats {
+        let status = status();
+        Stats::new(&status.data_sets[0].manifest.clone(), &status)
+    }
+
+    #[test]
+    fn rows_add_up_whoever_rendered_and_whatever_they_are_called() {
+        let mut stats = stats();
+        for peer in stats.peers.values_mut() {
+            peer.name = "lab".to_owned();
+        }
+        let late = band(&["a", "a", "b", "newcomer-1234"], &[]);
+        assert!(stats.lacks_some_of(std::slice::from_ref(&late)));
+        stats.add(&[late], Duration::ZERO);
+        let table = stats.table();
+        let rows = table.lines().skip(1).filter(|l| !l.starts_with("frame"));
+        let jobs = rows.map(|l| {
+            l.split_whitespace()
+                .filter_map(|w| w.parse::<u64>().ok())
+                .nth(1)
+                .unwrap()
+        });
+        assert_eq!(jobs.sum::<u64>(), 4, "{table}");
+        assert!(
+            table.contains("lab (a)") && table.contains("lab (b)"),
+            "{table}"
+        );
+        assert!(table.contains("4 jobs"), "{table}");
+        let json: serde_json::Value = serde_json::from_slice(&stats.json().unwrap()).unwrap();
+        let names: Vec<&str> = json["peers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|p| p["name"].as_str().unwrap())
+            .collect();
+        let jobs = json["frames"][0]["jobs"].as_array().unwrap();
+        assert!(
+            jobs.iter()
+                .all(|j| names.contains(&j["peer"].as_str().unwrap()))
+        );
+        assert_eq!(jobs[2]["stolen_from"], "lab (a)");
+        assert_eq!(
+            (&json["frames"][0]["frame"], &json["frames"][0]["total_us"]),
+            (&0.into(), &4000.into())
+        );
+    }
+
+    #[test]
+    fn bands_are_one_picture() {
+        let mut stats = stats();
+        let hole = VoxelBox::new([0; 3], [8, 8, 8]);
+        let bands = [band(&["a"], &[hole]), band(&["b"], &[hole]), band(&[], &[])];
+        stats.add(&bands, Duration::from_millis(9));
+        assert_eq!((stats.frame_count(), stats.missing()), (1, &[hole][..]));
+        let entry = &stats.frames[0];
+        assert_eq!(
+            (
+                entry.times.total_us,
+                entry.times.bytes_sent,
+                entry.jobs.len()
+            ),
+            (9000, 3072, 2)
+        );
+    }
+
+    #[test]
+    fn the_file_is_there_after_the_first_picture() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.json");
+        let mut file = StatsFile::check(&path).unwrap();
+        let mut stats = stats();
+        stats.add(&[band(&["a"], &[])], Duration::ZERO);
+        file.write_if_due(&stats).unwrap();
+        let frames = || {
+            let json: serde_json::Value =
+                serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            json["frames"].as_array().unwrap().len()
+        };
+        assert_eq!(frames(), 1);
+        stats.add(&[band(&["b"], &[])], Duration::ZERO);
+        file.write_if_due(&stats).unwrap();
+        assert_eq!(frames(), 1, "not again at once");
+        file.write(&stats).unwrap();
+        assert_eq!(frames(), 2);
     }
 }

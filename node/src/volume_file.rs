@@ -7,6 +7,7 @@
 //! Formats: NRRD, MetaImage, NIfTI-1, VTK ImageData (.vti), raw with its Open SciVis name.
 //! Not here: cutting into bricks (`brick_store`), several components, time series.
 
+mod foreign;
 mod header;
 #[cfg(test)]
 mod layouts;
@@ -17,6 +18,7 @@ mod raw;
 mod stream;
 mod vti;
 
+pub use foreign::Foreign;
 pub use stream::VoxelStream;
 
 use brickmesh_topology::{
@@ -69,10 +71,16 @@ pub enum Problem {
     )]
     NoStore,
     /// There is a folder where a file must be.
-    #[error(
-        "it is a folder; expected a volume file, or a .brickmesh folder with a manifest.json. Where an import was cut short, or copied in part, remove the folder and import the volume again"
-    )]
+    #[error("it is a folder; expected a volume file, or a .brickmesh folder with a manifest.json")]
     Folder,
+    /// A `.brickmesh` folder that lacks its manifest.
+    #[error(
+        "it has bricks and no manifest.json: it was copied in part, or an import was cut short; copy it again, or remove the folder and import the volume again"
+    )]
+    CutShort,
+    /// A format that is not read.
+    #[error("it is {}; that is not read here: {}", .0.what, .0.advice)]
+    Foreign(Foreign),
     /// There is a pipe or a device where a file must be: it has no size, and need not end.
     #[error("it is no regular file; write the volume to a file first")]
     NotAFile,
@@ -231,6 +239,15 @@ fn read_header(path: &Path) -> Result<Header, Problem> {
         }
         opened => opened?,
     };
+    let known = [
+        ".nrrd", ".nhdr", ".mha", ".mhd", ".nii", ".nii.gz", ".vti", ".raw", ".raw.gz",
+    ];
+    // Raw voxels may begin with anything.
+    if !is(&[".raw", ".raw.gz"])
+        && let Some(foreign) = foreign::of_file(path, is(&known))
+    {
+        return Err(Problem::Foreign(foreign));
+    }
     if is(&[".nrrd", ".nhdr"]) {
         nrrd::read(path, file)
     } else if is(&[".mha", ".mhd"]) {
@@ -250,7 +267,11 @@ fn read_header(path: &Path) -> Result<Header, Problem> {
 pub(crate) fn open_regular(path: &Path) -> Result<File, Problem> {
     let kind = std::fs::metadata(path)?.file_type();
     if kind.is_dir() {
-        Err(Problem::Folder)
+        Err(match foreign::of_folder(path) {
+            _ if foreign::is_cut_short(path) => Problem::CutShort,
+            Some(foreign) => Problem::Foreign(foreign),
+            None => Problem::Folder,
+        })
     } else if kind.is_file() {
         Ok(File::open(path)?)
     } else {

@@ -10,14 +10,14 @@ mod orbit_control;
 
 use crate::{
     args::ViewArgs,
-    camera_choice::{camera, needs_default},
+    camera_choice::camera,
     commands::{CommandResult, open_source},
-    framing::framed,
     picture_settings::PictureSettings,
     session::{Session, SessionError},
     stop::Stop,
+    transfer::TransferFileError,
 };
-use brickmesh_topology::{Camera, plain_text::plain_text};
+use brickmesh_topology::{Camera, Manifest, plain_text::plain_text};
 use orbit_control::OrbitControl;
 use softbuffer::{Context, Surface};
 use std::{
@@ -98,7 +98,7 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
         async move {
             let session = Session::open(source, &mesh, stop).await?;
             let result = async {
-                let (settings, start) = prepare(&session, &args).await?;
+                let (settings, start) = prepare(session.manifest(), &args)?;
                 if let (Ok(()), Ok(wanted)) = (opened.send(start), shown.await) {
                     show_frames(&session, &settings, wanted, &slot, &proxy).await?;
                 }
@@ -143,22 +143,13 @@ pub fn view(args: &ViewArgs, stop: Stop) -> CommandResult {
 }
 
 /// What all frames have in common, and the camera of the first.
-async fn prepare(
-    session: &Session,
+fn prepare(
+    manifest: &Manifest,
     args: &ViewArgs,
-) -> Result<(PictureSettings, Camera), PeerError> {
-    let picture = &args.picture;
-    let manifest = session.manifest();
-    let settings = PictureSettings::of(picture, args.mesh.rules.rules(), manifest)?;
+) -> Result<(PictureSettings, Camera), TransferFileError> {
+    let settings = PictureSettings::of(&args.picture, args.mesh.rules.rules(), manifest)?;
     settings.tell();
-    let default = if needs_default(picture) {
-        let fov = picture.camera.and_then(|c| c.fov);
-        framed(session, &settings, picture.size, fov).await?
-    } else {
-        Camera::whole(manifest.volume())
-    };
-    let start = camera(picture, manifest.volume(), default);
-    Ok((settings, start))
+    Ok((settings, camera(&args.picture, manifest)))
 }
 
 /// Why the peer's work ended.

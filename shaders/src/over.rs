@@ -55,10 +55,11 @@ impl SubImage {
         })
     }
 
-    /// The part that holds every pixel that is not wholly 0; empty where all are.
+    /// The part that holds every pixel that is not wholly 0; empty where all are. What is no number
+    /// is not 0: whoever blends it must see it.
     #[must_use]
     pub fn trimmed(&self) -> Self {
-        let seen = |p: &[f32; 4]| p.iter().any(|c| c.abs() > 0.0);
+        let seen = |p: &[f32; 4]| p.iter().any(|c| c.abs() > 0.0 || c.is_nan());
         let (mut left, mut right, mut top, mut bottom) = (u32::MAX, 0, u32::MAX, 0);
         let width = self.rect.width.max(1) as usize;
         for (row, y) in self.pixels.chunks_exact(width).zip(self.rect.y..) {
@@ -191,6 +192,19 @@ mod tests {
     fn pixel() -> impl Strategy<Value = [f32; 4]> {
         (0.0..1.0f32, prop::array::uniform3(0.0..1.0f32))
             .prop_map(|(a, c)| [c[0] * a, c[1] * a, c[2] * a, a])
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_trimmed_away() {
+        let rect = PixelRect {
+            x: 4,
+            y: 2,
+            width: 3,
+            height: 1,
+        };
+        let pixels = vec![[0.0; 4], [0.0, f32::NAN, 0.0, 0.0], [-0.0; 4]];
+        let trimmed = SubImage::new(rect, pixels).unwrap().trimmed();
+        assert_eq!((trimmed.rect().x, trimmed.rect().width), (5, 1));
     }
 
     proptest! {

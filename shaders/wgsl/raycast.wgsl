@@ -47,9 +47,10 @@ struct SceneParams {
     // Columns of the map from a grid difference of stored values over two voxels to a gradient in
     // the world whose length is 1 at the gradient floor.
     gradient_x: vec3<f32>,
-    pad_2: f32,
+    // Which pixel of the whole picture pixel (0,0) is.
+    picture_x: u32,
     gradient_y: vec3<f32>,
-    pad_3: f32,
+    picture_y: u32,
     gradient_z: vec3<f32>,
     pad_4: f32,
 }
@@ -218,15 +219,16 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x >= job.width || id.y >= job.height) {
         return;
     }
-    // Pixel centres of the whole picture, never of the job: every job sees the same ray.
-    let u = (f32(job.first_x + id.x) + 0.5) * scene.pixel_x - 1.0;
-    let v = (f32(job.first_y + id.y) + 0.5) * scene.pixel_y - 1.0;
+    let pixel = vec2<u32>(job.first_x, job.first_y) + id.xy;
+    // Pixel centres of the view, never of the job: every job sees the same ray.
+    let u = (f32(pixel.x) + 0.5) * scene.pixel_x - 1.0;
+    let v = (f32(pixel.y) + 0.5) * scene.pixel_y - 1.0;
     let through = scene.forward_in_world + scene.right_in_world * u + scene.down_in_world * v;
     let inverse_length = 1.0 / length(through);
     let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
     let toward = through * inverse_length;
 
-    let fraction = scene.jitter * jitter(job.first_x + id.x, job.first_y + id.y);
+    let fraction = scene.jitter * jitter(scene.picture_x + pixel.x, scene.picture_y + pixel.y);
     let interval = owned_interval(d, fraction);
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
     let still = abs(d) < vec3<f32>(1e-20);

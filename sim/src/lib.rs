@@ -9,7 +9,7 @@ mod paper;
 mod placement;
 mod schedule;
 
-pub use paper::{PaperAnswer, PaperOptions, Plot, paper};
+pub use paper::{PaperAnswer, PaperOptions, Plot, paper, paper_parameters};
 
 /// What cannot be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +53,23 @@ pub enum SimError {
         /// What it must be.
         expected: String,
     },
+}
+
+/// An input of the simulation `what` that works; for `paper`, its name.
+///
+/// # Errors
+/// [`SimError::What`].
+pub fn example(what: &str) -> Result<&'static str, SimError> {
+    match what {
+        "placement" => Ok(include_str!("examples/placement.json")),
+        "schedule" => Ok(include_str!("examples/schedule.json")),
+        "jobs" => Ok(include_str!("examples/jobs.json")),
+        "mesh" => Ok(include_str!("examples/mesh.json")),
+        "paper" => Ok(paper::FREY_ERTL),
+        _ => Err(SimError::What {
+            found: shortened(what),
+        }),
+    }
 }
 
 /// Runs the simulation `what` on a JSON text; returns JSON.
@@ -119,7 +136,20 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::run;
+    use super::{example, run};
+
+    #[test]
+    fn the_examples_work() {
+        for what in ["placement", "schedule", "jobs", "mesh"] {
+            let answer = run(what, example(what).unwrap());
+            assert!(answer.is_ok(), "{what}: {answer:?}");
+        }
+        let unknown = example("frob").unwrap_err().to_string();
+        assert!(
+            unknown.contains("placement, schedule, jobs, mesh, paper"),
+            "{unknown}"
+        );
+    }
 
     #[test]
     fn errors_are_short_however_long_the_names_of_an_input_are() {

@@ -27,7 +27,7 @@ use parameters::Parameters;
 const EDGE: u32 = 1024;
 
 /// The paper whose evaluation there is.
-const FREY_ERTL: &str = "frey-ertl-2011";
+pub(crate) const FREY_ERTL: &str = "frey-ertl-2011";
 
 /// What to evaluate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,12 @@ impl Default for PaperOptions {
             plots: false,
         }
     }
+}
+
+/// Names and defaults of the parameters that [`PaperOptions::vary`] changes, a line each.
+#[must_use]
+pub fn paper_parameters() -> String {
+    Parameters::listed()
 }
 
 /// Runs a paper's evaluation. With 5000 frames it takes minutes.

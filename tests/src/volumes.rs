@@ -104,11 +104,10 @@ impl Bricks {
                 .for_each(|&v| volume.voxel.append(v, &mut bytes));
             gathering.row(row % ny, row / ny, &bytes);
         }
-        let found = gathering.finish();
-        let mut parts = ManifestParts::new(volume, edge, "test", records);
-        (parts.statistics, parts.histogram) = (Some(found.statistics), found.histogram);
+        let parts = ManifestParts::new(volume, edge, "test", records);
+        let manifest = parts.with_values(gathering.finish());
         Self {
-            manifest: Manifest::try_from(parts).expect("a manifest"),
+            manifest: manifest.expect("a manifest"),
             bricks,
         }
     }

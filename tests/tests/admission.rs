@@ -246,7 +246,7 @@ fn the_program_makes_a_key_invites_others_and_says_what_is_wrong_with_theirs() {
     assert!(join.contains(right.to_str().unwrap()), "{join}");
 
     let (well, text) = status(&right, &address);
-    assert!(well && text.contains("1 peers"), "{text}");
+    assert!(well && text.contains("1 peer\n"), "{text}");
     let (well, text) = status(&wrong, &address);
     assert!(!well && text.contains("there is no mesh key"), "{text}");
     MeshKey::load_or_make(&wrong).unwrap();

@@ -55,6 +55,7 @@ fn scene() -> (Field, View, Look) {
         transfer: TransferFunction::ramp(20_000.0, 60_000.0),
         step: 0.5,
         shade: false,
+        jitter: false,
     };
     (field, view, look)
 }

@@ -19,7 +19,9 @@ use brickmesh_tests::{
 use brickmesh_topology::{
     Camera, TransferFunction, View, VolumeDescription, VoxelType,
     default_transfer::{default_transfer, stretched},
+    value_statistics::ValueStatistics,
 };
+use proptest::prelude::*;
 use std::sync::Arc;
 
 const EDGE: u32 = 30;
@@ -346,5 +348,130 @@ fn constant_volumes_are_seen() {
         let of = float_field(vec![as_float(value); (EDGE * EDGE * EDGE) as usize]);
         let picture = rendered(&of, default_of(&of), cpu);
         assert!(brightest(&picture) > 20, "{value}: {}", brightest(&picture));
+    }
+}
+
+/// A volume, and how the same one is written otherwise.
+#[derive(Clone, Debug)]
+struct Written {
+    dims: [u32; 3],
+    voxel: VoxelType,
+    /// Mapped values are `scale · (value + offset)`.
+    scale: f64,
+    offset: f64,
+    spacing: f64,
+    origin: f64,
+    /// What is outside of the object where it is not 0.
+    around: Option<f64>,
+    outlier: Option<f64>,
+    nan: bool,
+    device: usize,
+}
+
+fn written() -> impl Strategy<Value = Written> {
+    let dim = prop_oneof![1 => Just(1_u32), 1 => Just(2), 4 => 20..28_u32];
+    let voxel = prop_oneof![
+        1 => Just(VoxelType::U8),
+        1 => Just(VoxelType::I8),
+        1 => Just(VoxelType::U16),
+        1 => Just(VoxelType::I16),
+        4 => Just(VoxelType::F32),
+    ];
+    let scale = (-30..=30_i32, any::<bool>()).prop_map(|(e, minus)| {
+        let size = 10_f64.powi(e);
+        if minus { -size } else { size }
+    });
+    let offset = prop_oneof![1 => Just(0.0), 3 => -1e5..1e5_f64, 1 => -3e7..3e7_f64];
+    let around = prop::option::weighted(0.3, prop_oneof![Just(-50.0), Just(77.0)]);
+    let outlier = prop::option::weighted(0.3, prop_oneof![Just(-40.0), Just(1000.0)]);
+    let place = (-20..=20_i32, -1e4..1e4_f64);
+    let rest = (around, outlier, any::<bool>(), 0..99_usize);
+    (
+        prop::array::uniform3(dim),
+        voxel,
+        scale,
+        offset,
+        place,
+        rest,
+    )
+        .prop_map(
+            |(dims, voxel, scale, offset, (e, origin), (around, outlier, nan, device))| Written {
+                dims,
+                voxel,
+                scale,
+                offset,
+                spacing: 10_f64.powi(e),
+                origin,
+                around,
+                outlier,
+                nan,
+                device,
+            },
+        )
+}
+
+impl Written {
+    /// The volume as it is, as far as the mapped floats have it; and the mapped one. Integers are mapped
+    /// by their header.
+    fn fields(&self) -> [Field; 2] {
+        let mut plain = blob(self.dims, 0.0);
+        let last = plain.len() - 1;
+        let is_float = self.voxel == VoxelType::F32;
+        if is_float {
+            let around = self.around.unwrap_or(0.0);
+            plain
+                .iter_mut()
+                .filter(|v| **v <= 0.0)
+                .for_each(|v| *v = around);
+            if let Some(outlier) = self.outlier {
+                plain[last / 3] = outlier;
+            }
+            if self.nan {
+                plain[last / 2] = f64::NAN;
+            }
+        } else {
+            plain.iter_mut().for_each(|v| *v = (*v * 127.0).round());
+        }
+        let mapped = plain
+            .iter()
+            .map(|v| as_float(self.scale * (v + self.offset)));
+        let (left, mapped) = if is_float {
+            let mapped: Vec<f64> = mapped.collect();
+            let left = mapped
+                .iter()
+                .map(|v| as_float(v / self.scale - self.offset));
+            (left.collect(), mapped)
+        } else {
+            (plain.clone(), plain)
+        };
+        let [left, mut mapped] = [left, mapped].map(|stored| field(self.dims, self.voxel, stored));
+        if !is_float {
+            mapped.volume.value_scale = self.scale;
+            mapped.volume.value_offset = self.scale * self.offset;
+        }
+        mapped.volume.spacing = [self.spacing; 3];
+        mapped.volume.origin = [self.origin * self.spacing; 3];
+        [left, mapped]
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However a volume is written, its picture is the same; where floats lost too much of it for that,
+    /// the statistics say so.
+    #[test]
+    fn however_a_volume_is_written_its_picture_is_the_same(written in written()) {
+        let devices = devices("however_a_volume_is_written");
+        let (name, device) = devices[written.device % devices.len()];
+        let [plain, mapped] = written.fields();
+        let pictures = [&plain, &mapped].map(|of| rendered(of, default_of(of), device));
+        let difference = compare(&pictures[0], &pictures[1]);
+        let manifest = Bricks::cut(&mapped, 16).manifest().clone();
+        let floats = manifest.statistics().and_then(ValueStatistics::floats_in_range);
+        let is_said = written.voxel == VoxelType::F32 && floats.is_some_and(|n| n < 256);
+        prop_assert!(difference.max <= 1 || is_said, "{name}: {difference:?}, {floats:?} floats");
+        let seen = brightest(&pictures[1]);
+        prop_assert!(seen > 10, "{name}: brightest {seen}");
     }
 }

@@ -34,7 +34,7 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    BrickIndex, Camera, Digest, Manifest, PeerId, TransferFunction, VolumeDescription, VoxelType,
+    BrickIndex, Camera, Digest, Manifest, PeerId, TransferFunction, VoxelType,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
     default_transfer::default_transfer,
@@ -248,11 +248,12 @@ fn transfer_functions() {
 #[test]
 fn lists_of_cameras() {
     let samples = files::cameras();
-    let volume = VolumeDescription::new([8, 9, 10], VoxelType::U8);
+    let field = waves([8, 9, 10], VoxelType::U8, false);
+    let manifest = Bricks::cut(&field, 8).manifest().clone();
     of_lists("lists_of_cameras").attack(
         |draws| written(draws, &samples),
         |(_folder, path)| {
-            let shots = camera_choice::shots(&path, &volume);
+            let shots = camera_choice::shots(&path, &manifest, (64, 48));
             let views = shots.and_then(|all| {
                 let view =
                     |s: &camera_choice::Shot| s.camera.view(64, 48).map_err(|e| e.to_string());

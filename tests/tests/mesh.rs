@@ -3,10 +3,11 @@
 use brickmesh_actors::{
     brick_owner::AskStatus,
     bus::{Bus, BusError, Lane},
+    device_slot::DeviceSupply,
     messages::{Message, decode},
     requester::FrameError,
 };
-use brickmesh_shaders::{DeviceError, Job, RenderDevice};
+use brickmesh_shaders::{DeviceError, Job, RenderDevice, RenderedJob, SubImage};
 use brickmesh_tests::{
     compare::compare,
     hooked_device::{IsWanted, hooked},
@@ -94,6 +95,77 @@ fn a_frame_whose_times_are_lost_ends_with_its_picture_whole() {
         assert!(timed(0) > 0 && timed(1) == 0);
         let alone = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
         let expected = alone.picture(view, &look).await;
+        assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
+    });
+}
+
+/// An opaque volume, which is rendered quickly however large the picture is.
+fn solid() -> (brickmesh_tests::reference::Field, Look) {
+    let mut field = waves([20; 3], VoxelType::U8, false);
+    field.stored.fill(200.0);
+    let mut transfer = TransferFunction::ramp(0.0, 100.0);
+    transfer.points.iter_mut().for_each(|p| p.opacity = 1.0);
+    let look = Look {
+        transfer,
+        step: 0.5,
+        shade: false,
+        jitter: false,
+    };
+    (field, look)
+}
+
+#[test]
+fn a_picture_larger_than_a_peers_own_queue_comes() {
+    let (field, look) = solid();
+    for peers in [1, 3] {
+        // Four tiles of 32 MiB, one of which alone is half of what may be under way inside of a peer.
+        let view = Camera::whole(&field.volume).view(4096, 4096).unwrap();
+        actix::System::new().block_on(async {
+            let mesh = Mesh::start(peers, 1, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
+            let asked = mesh.frame_from(0, view, &look);
+            let frame = tokio::time::timeout(Duration::from_secs(120), asked).await;
+            let frame = frame.expect("the wait has an end").unwrap();
+            let opaque = frame.image.pixels().iter().filter(|p| p[3] > 0.99).count();
+            assert!(opaque > 4096 * 4096 / 8, "{peers} peers: {opaque} pixels");
+        });
+    }
+}
+
+/// A device that renders pixels which are no numbers.
+fn no_numbers() -> Box<dyn RenderDevice> {
+    hooked(cpu(), |inner, job, is_wanted| {
+        let rendered = inner.render_while(job, is_wanted)?;
+        let pixels = vec![[f32::NAN; 4]; rendered.image.pixels().len()];
+        let image = SubImage::new(rendered.image.rect(), pixels);
+        Ok(RenderedJob {
+            image: image.expect("as many pixels as before"),
+            ..rendered
+        })
+    })
+}
+
+#[test]
+fn pixels_that_are_no_numbers_end_a_frame_with_the_cause_or_are_rendered_by_others() {
+    let (field, look) = field_and_look();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    let bricks = Arc::new(Bricks::cut(&field, 16));
+    actix::System::new().block_on(async {
+        let alone = Mesh::start(1, 1, bricks.clone(), &no_numbers).await;
+        let asked = alone.frame_from(0, view, &look);
+        let frame = tokio::time::timeout(Duration::from_secs(20), asked).await;
+        let error = frame.expect("the wait has an end").unwrap_err().to_string();
+        assert!(error.contains("not finite"), "{error}");
+        let supply = |n: usize| -> DeviceSupply {
+            let device = if n == 2 { no_numbers() } else { cpu() };
+            device.into()
+        };
+        let mesh = Mesh::start_supplied(3, 2, bricks.clone(), &supply, &|bus| bus).await;
+        let asked = mesh.frame_from(0, view, &look);
+        let frame = tokio::time::timeout(Duration::from_secs(20), asked).await;
+        let frame = frame.expect("the wait has an end").unwrap();
+        assert!(frame.stats.failed_attempts > 0 && frame.stats.missing.is_empty());
+        let well = Mesh::start(1, 1, bricks, &cpu).await;
+        let expected = well.picture(view, &look).await;
         assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
     });
 }

@@ -249,8 +249,8 @@ async fn an_address_that_is_taken_is_named() {
 
 #[test]
 fn a_bad_address_is_refused_with_its_text() {
-    let error = NetworkConfig::from_texts(key(), None, &[], &["example.org:1".into()]).unwrap_err();
-    assert!(error.to_string().contains("example.org:1"), "{error}");
+    let error = NetworkConfig::from_texts(key(), None, &[], &["example org:1".into()]).unwrap_err();
+    assert!(error.to_string().contains("example org:1"), "{error}");
 }
 
 #[tokio::test]

@@ -21,13 +21,13 @@ pub struct Camera {
     pub fov_degrees: f64,
 }
 
-/// The rays of a picture: pixel (x,y)'s ray starts at `eye` and goes along
+/// The rays of a picture, or of a part of one: pixel (x,y)'s ray starts at `eye` and goes along
 /// `forward + right · (2(x+½)/width − 1) + down · (2(y+½)/height − 1)`, normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
     /// Eye in world units.
     pub eye: DVec3,
-    /// Unit view direction.
+    /// Direction of the middle of the picture; of length 1 where this is a whole picture.
     pub forward: DVec3,
     /// From the middle to the right border of the picture, at distance 1.
     pub right: DVec3,
@@ -37,6 +37,8 @@ pub struct View {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
+    /// Which pixel of the whole picture pixel (0,0) is.
+    pub first: [u32; 2],
 }
 
 /// A half-open rectangle of pixels.
@@ -50,6 +52,21 @@ pub struct PixelRect {
     pub width: u32,
     /// Rows.
     pub height: u32,
+}
+
+/// A picture in bands of whole rows, from the top, of so many pixels at most, unless a row has more.
+#[must_use]
+pub fn bands(picture: PixelRect, pixels_max: u64) -> Vec<PixelRect> {
+    let rows_max = (pixels_max / u64::from(picture.width.max(1))).max(1);
+    let count = u64::from(picture.height).div_ceil(rows_max).max(1);
+    let edge =
+        |n: u64| u32::try_from(u64::from(picture.height) * n / count).unwrap_or(picture.height);
+    let band = |n: u64| PixelRect {
+        y: picture.y + edge(n),
+        height: edge(n + 1) - edge(n),
+        ..picture
+    };
+    (0..count).map(band).collect()
 }
 
 /// Largest width or height of a picture in pixels.
@@ -161,6 +178,7 @@ impl Camera {
             down: forward.cross(side) * tangent,
             width,
             height,
+            first: [0; 2],
         };
         view.validate()?;
         Ok(view)
@@ -182,6 +200,10 @@ impl View {
                 height: self.height,
             });
         }
+        if self.first.iter().any(|&at| at >= PICTURE_EDGE_MAX) {
+            let [width, height] = self.first.map(|at| at.saturating_add(1));
+            return Err(CameraError::Size { width, height });
+        }
         let axes = [
             ("eye", self.eye),
             ("forward", self.forward),
@@ -200,7 +222,31 @@ impl View {
         Ok(())
     }
 
-    /// The whole picture.
+    /// The same rays of a part of the picture alone.
+    #[must_use]
+    pub fn part(&self, part: PixelRect) -> Self {
+        let [width, height] = [self.width, self.height].map(f64::from);
+        let share = [
+            f64::from(part.width) / width,
+            f64::from(part.height) / height,
+        ];
+        // The middle of the part, −1 to 1.
+        let middle = [
+            2.0 * f64::from(part.x) / width + share[0] - 1.0,
+            2.0 * f64::from(part.y) / height + share[1] - 1.0,
+        ];
+        Self {
+            eye: self.eye,
+            forward: self.forward + self.right * middle[0] + self.down * middle[1],
+            right: self.right * share[0],
+            down: self.down * share[1],
+            width: part.width,
+            height: part.height,
+            first: [self.first[0] + part.x, self.first[1] + part.y],
+        }
+    }
+
+    /// All pixels of it.
     #[must_use]
     pub fn rect(&self) -> PixelRect {
         PixelRect {
@@ -411,6 +457,34 @@ mod tests {
         for aside in [1e3, -1e3, 1e30] {
             view.eye = camera.eye + view.right * aside;
             assert_eq!(view.rect_of(&volume(), &all), None, "{aside}");
+        }
+    }
+
+    #[test]
+    fn bands_cover_a_picture_once_and_see_what_it_sees() {
+        for (width, height) in [(1, 1), (7, 5), (100, 1), (1, 16_384), (16_384, 300)] {
+            let view = Camera::whole(&volume()).view(width, height).unwrap();
+            let bands = bands(view.rect(), 2000);
+            let mut next = 0;
+            for band in &bands {
+                assert_eq!((band.x, band.y, band.width), (0, next, width));
+                assert!(band.pixel_count() <= 2000 || band.height == 1);
+                next += band.height;
+                let part = view.part(*band);
+                assert_eq!(part.validate(), Ok(()));
+                assert_eq!(part.first, [0, band.y]);
+                for at in [
+                    [0.5, 0.5],
+                    [f64::from(width) - 0.5, f64::from(band.height) - 0.5],
+                ] {
+                    let [of_part, of_all] = [
+                        part.direction_through(at[0], at[1]),
+                        view.direction_through(at[0], at[1] + f64::from(band.y)),
+                    ];
+                    assert!(of_part.abs_diff_eq(of_all, 1e-12), "{of_part} {of_all}");
+                }
+            }
+            assert_eq!(next, height);
         }
     }
 

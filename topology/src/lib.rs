@@ -38,6 +38,7 @@ pub mod sample_count;
 pub mod schedule;
 pub mod seeded;
 pub mod stealing;
+pub mod subject;
 pub mod taking_part;
 pub mod tile_runs;
 pub mod tiles;

@@ -7,7 +7,10 @@
 use crate::{
     brick_grid::{BrickGrid, BrickGridError, BrickIndex},
     cell_ranges::CellRanges,
+    default_transfer::default_transfer,
     digest::Digest,
+    subject::Subject,
+    value_gathering::GatheredValues,
     value_statistics::ValueStatistics,
     volume::{VolumeDescription, VolumeError},
     voxel_box::VoxelBox,
@@ -76,6 +79,9 @@ pub struct ManifestParts {
     /// What the values are like; `None`: an older program has written this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<ValueStatistics>,
+    /// What the default transfer function shows; `None`: nothing, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
     /// Name of the file that it came from, for people.
     pub source: String,
     /// One record a brick, in index order.
@@ -122,9 +128,22 @@ impl ManifestParts {
             range: ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]),
             histogram: vec![0; HISTOGRAM_BINS],
             statistics: None,
+            subject: None,
             source: source.to_owned(),
             bricks,
         }
+    }
+
+    /// The same, checked, with what was found in the volume's values.
+    ///
+    /// # Errors
+    /// [`ManifestError`].
+    pub fn with_values(mut self, found: GatheredValues) -> Result<Manifest, ManifestError> {
+        (self.statistics, self.histogram) = (Some(found.statistics), found.histogram);
+        let mut manifest = Manifest::try_from(self)?;
+        let shown = default_transfer(&manifest).function;
+        manifest.parts.subject = found.overview.subject(manifest.volume(), &shown);
+        Ok(manifest)
     }
 }
 
@@ -176,6 +195,9 @@ pub enum ManifestError {
     /// Statistics that no values have.
     #[error("statistics have numbers that no voxels have, too few of them, or in a wrong order")]
     Statistics,
+    /// A subject that is not in the volume.
+    #[error("subject has points outside of the volume, none, or too many")]
+    Subject,
     /// A histogram of far more voxels than the volume has.
     #[error("histogram counts {found} voxels; with all ghosts there are {expected} at most")]
     Histogram {
@@ -233,6 +255,10 @@ impl TryFrom<ManifestParts> for Manifest {
         }
         if parts.statistics.as_ref().is_some_and(|s| !s.is_valid()) {
             return Err(ManifestError::Statistics);
+        }
+        let subject = parts.subject.as_ref();
+        if subject.is_some_and(|s| !s.is_valid(&parts.volume)) {
+            return Err(ManifestError::Subject);
         }
         let digest = digest(&parts);
         Ok(Self {
@@ -305,6 +331,13 @@ impl Manifest {
     #[must_use]
     pub fn statistics(&self) -> Option<&ValueStatistics> {
         self.parts.statistics.as_ref()
+    }
+
+    /// What the default transfer function shows; all of the volume where that is not known.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        let known = self.parts.subject.clone();
+        known.unwrap_or_else(|| Subject::whole(self.volume()))
     }
 
     /// The numbers that devices compute with.

@@ -1,5 +1,7 @@
 //! Texts of others, files and peers, made fit for errors, logs, terminals and titles of windows.
 
+use std::fmt::Display;
+
 /// Longest text of others that is repeated, in characters, and what of it is its end: there a decoder
 /// says where it was.
 const CHARACTERS_MAX: (usize, usize) = (200, 60);
@@ -27,9 +29,22 @@ pub fn plain_text(text: &str) -> String {
     shortened(text).chars().map(shown).collect()
 }
 
+/// So many of these, in words: `1 peer`, `3 peers`. For nouns that take an `s`.
+#[must_use]
+pub fn counted<N: Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
+    let end = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{end}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let words = [0_u32, 1, 2].map(|n| counted(n, "peer"));
+        assert_eq!(words, ["0 peers", "1 peer", "2 peers"]);
+    }
 
     #[test]
     fn texts_of_others_are_short_and_drive_nothing() {

@@ -1,4 +1,4 @@
-//! Statistics and histogram of a volume whose rows pass by once, in bounded memory.
+//! Statistics, histogram and overview of a volume whose rows pass by once, in bounded memory.
 //!
 //! Integers are counted exactly. Of floats one voxel of every few is looked at, at a place that
 //! depends on nothing but the volume's size: an affine map of the values maps what is found.
@@ -6,6 +6,7 @@
 
 use crate::{
     manifest::HISTOGRAM_BINS,
+    subject::Overview,
     value_statistics::{NoDataCounts, ValueStatistics},
     volume::{VolumeDescription, VoxelType},
 };
@@ -26,10 +27,11 @@ pub struct ValueGathering {
     range: [f32; 2],
     all: Values,
     border: Values,
+    overview: Overview,
 }
 
 /// What was found in a volume.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct GatheredValues {
     /// Smallest and largest stored number; `None`: all is no data.
     pub range: Option<[f64; 2]>,
@@ -37,6 +39,8 @@ pub struct GatheredValues {
     pub statistics: ValueStatistics,
     /// Voxels by value, in equal bins over [`ValueStatistics::histogram_range`].
     pub histogram: Vec<u64>,
+    /// Where which values are.
+    pub overview: Overview,
 }
 
 /// Values of voxels, some of them or all.
@@ -66,6 +70,7 @@ impl ValueGathering {
             range: [f32::INFINITY, f32::NEG_INFINITY],
             all: Values::new(volume.voxel, x * y * z),
             border: Values::new(volume.voxel, on_border.iter().sum()),
+            overview: Overview::new(volume.dims),
             volume: volume.clone(),
         }
     }
@@ -77,8 +82,17 @@ impl ValueGathering {
         let [nx, ny, nz] = self.volume.dims;
         let is_end = |at: u32, n: u32| n > 1 && (at == 0 || at + 1 == n);
         let whole_row = is_end(y, ny) || is_end(z, nz);
+        let stored = |i: usize| voxel.read(bytes, i * voxel.bytes());
+        let data = |v: f32| {
+            if self.volume.is_no_data(v) {
+                f32::NAN
+            } else {
+                v
+            }
+        };
+        self.overview.row(y, z, (0..count).map(|i| data(stored(i))));
         for i in 0..count {
-            let stored = voxel.read(bytes, i * voxel.bytes());
+            let stored = stored(i);
             let is_data = !self.volume.is_no_data(stored);
             if is_data {
                 let [low, high] = self.range;
@@ -116,6 +130,7 @@ impl ValueGathering {
             range: has_data.then(|| self.range.map(f64::from)),
             histogram: histogram(&all, statistics.histogram_range),
             statistics,
+            overview: self.overview,
         }
     }
 }

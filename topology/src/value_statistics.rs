@@ -118,6 +118,21 @@ impl ValueStatistics {
         Some([self.quantile(1)?, self.quantile(999)?])
     }
 
+    /// How many floats there are in the robust range: what lies between two of them was lost when the
+    /// volume was written. `None`: there are no values, or all are one.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "they were floats")]
+    pub fn floats_in_range(&self) -> Option<u32> {
+        let [low, high] = self.robust_range()?.map(|v| v as f32);
+        // Bits of floats ascend with their size.
+        let ordered = |v: f32| {
+            let size = i64::from(v.abs().to_bits());
+            if v < 0.0 { -size } else { size }
+        };
+        let between = ordered(high) - ordered(low);
+        u32::try_from(between).ok().filter(|&n| n > 0)
+    }
+
     /// The whole range of `values`, but as far as outliers and fill values would stretch it.
     fn range_for_histogram(&self, values: &Counted) -> [f64; 2] {
         let (Some(first), Some(last)) = (values.first(), values.last()) else {
@@ -178,6 +193,14 @@ mod tests {
     fn of(values: &[f32], border: &[f32]) -> ValueStatistics {
         let none = NoDataCounts::default();
         ValueStatistics::of(none, &counted(values.to_vec()), &counted(border.to_vec()))
+    }
+
+    #[test]
+    fn floats_are_counted_between_the_ends() {
+        let between = |low: f32, high: f32| of(&[low, high], &[]).floats_in_range();
+        assert_eq!(between(1.0, 1.0 + 5.0 * f32::EPSILON), Some(5));
+        assert_eq!(between(1e8, 1e8 + 64.0), Some(8));
+        assert!(between(-1.0, 1.0) > Some(1 << 30) && between(2.0, 2.0).is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! side. `value = stored · value_scale + value_offset` (data units).
 //! NaN, infinities and the declared fill value are no data: transparent, and in no range.
 
-use crate::brick_grid::DIM_MAX;
+use crate::{brick_grid::DIM_MAX, voxel_box::VoxelBox};
 use glam::{DAffine3, DMat3, DVec3};
 use serde::{Deserialize, Serialize};
 
@@ -325,6 +325,12 @@ impl VolumeDescription {
     pub fn center_in_world(&self) -> DVec3 {
         let middle = DVec3::from_array(self.dims.map(|n| f64::from(n - 1) * 0.5));
         self.world_from_grid().transform_point3(middle)
+    }
+
+    /// Where the field begins and ends, in grid space.
+    #[must_use]
+    pub fn field_in_grid(&self) -> [DVec3; 2] {
+        VoxelBox::new([0; 3], self.dims).field_corners(self.dims)
     }
 
     /// Size of the field along each of its axes in world units; an axis of one voxel is as long as

@@ -2,7 +2,7 @@
 
 use crate::{budget::Held, data_set::BrickSource, messages::Message, raycaster::DeviceNews};
 use brickmesh_topology::{
-    Digest, Manifest, PeerId,
+    BrickIndex, Digest, Manifest, PeerId,
     holding::Announcement,
     keeper::{FrameTimes, Hello, Vitals},
     upkeep::Safety,
@@ -91,4 +91,6 @@ pub struct DataSetStatus {
     pub redundancy: u32,
     /// How safe its copies are.
     pub safety: Safety,
+    /// Bricks that this peer's own source does not give, and why.
+    pub unreadable: BTreeMap<BrickIndex, String>,
 }

@@ -13,8 +13,12 @@ use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoadError {
+    /// What another peer has sent, or a bug.
     #[error("{0}")]
     Damaged(String),
+    /// This peer's own source has not got it as it should be.
+    #[error("{0}")]
+    Source(String),
     #[error("{0}")]
     Device(DeviceError),
     #[error("the device's thread has ended")]
@@ -36,17 +40,14 @@ impl BrickOwner {
         let source = self.sources.get(&data_set).cloned();
         let raycaster = self.raycaster.clone();
         let work = async move {
-            let checked = tokio::task::spawn_blocking(move || {
-                let bytes = match (bytes, source) {
-                    (Some(bytes), _) => bytes,
-                    (None, Some(source)) => source
-                        .read(brick)
-                        .map_err(|e| LoadError::Damaged(e.to_string()))?,
-                    (None, None) => {
-                        return Err(LoadError::Damaged("there is no source".to_owned()));
-                    }
-                };
-                check(&manifest, brick, bytes)
+            let checked = tokio::task::spawn_blocking(move || match (bytes, source) {
+                (Some(bytes), _) => check(&manifest, brick, bytes).map_err(LoadError::Damaged),
+                (None, Some(source)) => {
+                    let read = source.read(brick).map_err(|e| e.to_string());
+                    read.and_then(|bytes| check(&manifest, brick, bytes))
+                        .map_err(LoadError::Source)
+                }
+                (None, None) => Err(LoadError::Damaged("there is no source".to_owned())),
             });
             let voxels = checked
                 .await
@@ -78,6 +79,7 @@ impl BrickOwner {
             // On a device that was lost since.
             Ok((_, generation)) if generation < self.device_generation => LoadResult::Failed,
             Ok((copy, _)) => {
+                self.unreadable.remove(&(data_set, brick));
                 self.keep(data_set, brick, copy);
                 LoadResult::Done
             }
@@ -92,6 +94,13 @@ impl BrickOwner {
             // The peer is ending: nobody waits for the brick.
             Err(error @ LoadError::Ended) => {
                 tracing::debug!(brick = brick.0, %error, "a brick was not loaded");
+                LoadResult::Failed
+            }
+            Err(LoadError::Source(why)) => {
+                let known = self.unreadable.insert((data_set, brick), why.clone());
+                if known.as_ref() != Some(&why) {
+                    tracing::warn!("{why}; it is tried again");
+                }
                 LoadResult::Failed
             }
             Err(error) => {
@@ -128,18 +137,18 @@ impl BrickOwner {
 }
 
 /// Checks a brick against its manifest.
-fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, LoadError> {
+fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, String> {
     let (expected, found) = (manifest.brick_digest(brick), Digest::of(&bytes));
     if expected != found {
-        let why = format!(
-            "its digest is {}, expected {}",
+        return Err(format!(
+            "brick {} is damaged: its digest is {}, expected {}",
+            brick.0,
             found.short(),
             expected.short()
-        );
-        return Err(LoadError::Damaged(why));
+        ));
     }
     let grid = manifest.grid();
     let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
     BrickVoxels::new(owned, stored, manifest.numbers(), bytes)
-        .map_err(|e| LoadError::Damaged(e.to_string()))
+        .map_err(|e| format!("brick {}: {e}", brick.0))
 }

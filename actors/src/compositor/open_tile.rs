@@ -8,6 +8,19 @@ use std::{collections::BTreeMap, time::Instant};
 /// Bytes of a pixel while it is blended.
 const PIXEL_BYTES: usize = size_of::<[f32; 4]>();
 
+/// Why a part cannot be blended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadPart {
+    #[error("there are no such jobs in their tile")]
+    Jobs,
+    #[error("they came twice")]
+    Twice,
+    #[error("they lie outside of their jobs")]
+    Place,
+    #[error("they are of a wrong length, or not finite")]
+    Pixels,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct OpenTile {
@@ -61,25 +74,23 @@ impl OpenTile {
         plan: &FramePlan,
         part: &TilePart,
         bytes: u64,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), BadPart> {
         let (first, count) = (part.first as usize, part.count as usize);
         let end = first.saturating_add(count);
         let jobs = plan.tile_jobs.of_tile(part.tile as usize);
-        let jobs = jobs.get(first..end).ok_or("no such jobs in this tile")?;
+        let jobs = jobs.get(first..end).ok_or(BadPart::Jobs)?;
         let around = jobs.iter().map(|j| j.1).reduce(|a, b| a.around(&b));
-        let around = around.ok_or("no jobs")?;
+        let around = around.ok_or(BadPart::Jobs)?;
         let before = self.waiting.range(..end).next_back();
         if first < self.blended || before.is_some_and(|(&f, w)| f + w.0 > first) {
-            return Err("came twice");
+            return Err(BadPart::Twice);
         }
         let pixels = &part.pixels;
         let empty = pixels.rect.pixel_count() == 0;
         if !empty && around.intersection(&pixels.rect) != Some(pixels.rect) {
-            return Err("pixels outside of its jobs");
+            return Err(BadPart::Place);
         }
-        let image = pixels
-            .image()
-            .ok_or("pixels of a wrong length, or not finite")?;
+        let image = pixels.image().ok_or(BadPart::Pixels)?;
         let start = Instant::now();
         self.waiting_bytes += size_of_val(image.pixels());
         self.waiting.insert(first, (count, image));

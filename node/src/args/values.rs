@@ -69,8 +69,18 @@ pub fn parse_camera(text: &str) -> Result<CameraArg, String> {
 /// # Errors
 /// What is wrong with it.
 pub fn parse_orbit(text: &str) -> Result<Orbit, String> {
-    let [azimuth, elevation, zoom] =
-        numbers::<3>(text).or_else(|_| numbers::<2>(text).map(|[a, e]| [a, e, 1.0]))?;
+    let two_or_three = |why: String| {
+        format!("{why}; it must be AZIMUTH,ELEVATION in degrees, or AZIMUTH,ELEVATION,ZOOM")
+    };
+    let [azimuth, elevation, zoom] = match text.split(',').count() {
+        2 => numbers::<2>(text).map(|[a, e]| [a, e, 1.0]),
+        3 => numbers::<3>(text),
+        n => Err(format!(
+            "{text:?}: {n} {}",
+            if n == 1 { "number" } else { "numbers" }
+        )),
+    }
+    .map_err(two_or_three)?;
     if zoom > 0.0 {
         Ok(Orbit {
             azimuth,
@@ -115,6 +125,15 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
 pub(super) fn parse_address(text: &str) -> Result<String, String> {
     let parsed = address::parse(text).map_err(|error| error.to_string());
     parsed.map(|_| text.to_owned())
+}
+
+pub(super) fn parse_listen_address(text: &str) -> Result<String, String> {
+    let parsed = address::parse(text).map_err(|error| error.to_string())?;
+    let is_number = address::check(&parsed).is_ok();
+    is_number.then(|| text.to_owned()).ok_or_else(|| {
+        "it names a host; listen on a number, such as 192.168.1.5:4001, or 0.0.0.0:4001 for all"
+            .to_owned()
+    })
 }
 
 pub(super) fn parse_socket(text: &str) -> Result<SocketAddr, String> {

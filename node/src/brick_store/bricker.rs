@@ -224,10 +224,8 @@ impl<'a> Cutter<'a> {
 
     fn manifest(self, source: &str) -> Result<Manifest, ManifestError> {
         let edge = self.grid.edge();
-        let mut parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
-        let found = self.values.finish();
-        (parts.statistics, parts.histogram) = (Some(found.statistics), found.histogram);
-        Manifest::try_from(parts)
+        let parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
+        parts.with_values(self.values.finish())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     value_report::ValueReport,
     volume_file,
 };
-use brickmesh_topology::{BrickIndex, value_gathering::ValueGathering};
+use brickmesh_topology::{BrickIndex, plain_text::counted, value_gathering::ValueGathering};
 
 /// Damaged bricks that are told one by one.
 const DAMAGED_SHOWN_MAX: usize = 20;
@@ -25,9 +25,9 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     progress.end();
     let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
     println!(
-        "wrote {}: {} bricks of {}³, data set {}",
+        "wrote {}: {} of {}³, data set {}",
         args.out.display(),
-        manifest.grid().brick_count(),
+        counted(manifest.grid().brick_count(), "brick"),
         manifest.grid().edge(),
         manifest.digest()
     );

@@ -1,25 +1,26 @@
 //! `render` and `demo`: pictures without a window.
 
+mod turn;
+
+use self::turn::Turn;
 use super::CommandResult;
 use crate::{
     args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs, VolumeArgs},
     brick_store,
-    camera_choice::{Shot, camera, needs_default, shots},
+    camera_choice::{Shot, camera, shots},
     formula::FormulaVolume,
-    framing::framed,
     free_memory::free_memory_bytes,
     network::MeshKey,
-    picture::{PictureError, numbered, write_png},
+    picture::{self, numbered},
     picture_settings::PictureSettings,
     progress::Progress,
-    session::{DataSource, Session, SessionError},
-    stats::Stats,
+    session::{DataSource, Session},
+    stats::StatsFile,
     stop::Stop,
 };
-use brickmesh_actors::{data_set::BrickSource, requester::Frame};
-use brickmesh_topology::{Camera, Manifest, VolumeDescription, VoxelBox, frame_plan::PlanRules};
-use std::{collections::VecDeque, path::Path, sync::Arc};
-use tokio::task::JoinHandle;
+use brickmesh_actors::data_set::BrickSource;
+use brickmesh_topology::{Camera, Manifest, frame_plan::PlanRules, plain_text::counted};
+use std::{error::Error, sync::Arc};
 
 /// Voxels on an axis of the demo's volume.
 const DEMO_EDGE: u32 = 128;
@@ -27,30 +28,17 @@ const DEMO_EDGE: u32 = 128;
 const DEMO_BRICK: u32 = 32;
 /// Frames of the demo that are asked for before the first of them is awaited.
 const FRAMES_AHEAD: u8 = 2;
-/// Missing boxes that a line of the log names; `--stats` has all of them.
-const BOXES_TOLD_MAX: usize = 4;
 /// Edge of a brick where one peer renders alone: few jobs, little overhead.
 pub(crate) const BRICK_ALONE: u32 = 256;
 /// Edge of a brick where several share the work.
 pub(crate) const BRICK_SHARED: u32 = 64;
 
-/// The pictures of a turn.
-struct Turn<'a> {
-    shots: Vec<Shot>,
-    /// Whose default camera the shots are to have, once it is known.
-    to_frame: Option<&'a RenderArgs>,
-    size: (u32, u32),
-    settings: PictureSettings,
-    ahead: usize,
-    out: &'a Path,
-}
-
 pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
     let source = Arc::new(FormulaVolume::new(DEMO_EDGE, DEMO_BRICK)?);
     let volume = source.manifest().volume().clone();
+    picture::check(&args.out)?;
     let turn = Turn {
         shots: vec![Camera::orbit(&volume, 45.0, 35.0, 1.5).into()],
-        to_frame: None,
         size: (512, 512),
         settings: PictureSettings {
             transfer: FormulaVolume::transfer(),
@@ -63,6 +51,8 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         },
         ahead: FRAMES_AHEAD.into(),
         out: &args.out,
+        stats: None,
+        whole: true,
     };
     let mesh = MeshArgs {
         device: args.device,
@@ -72,66 +62,87 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         redundancy: None,
         brick: None,
         memory: None,
+        whole: true,
         network: NetworkArgs::default(),
         rules: RulesArgs::default(),
     };
     println!(
-        "a mesh of {} peers in this process renders a built-in volume of {DEMO_EDGE}³ voxels",
-        args.peers
+        "a mesh of {} in this process renders a built-in volume of {DEMO_EDGE}³ voxels",
+        counted(args.peers, "peer")
     );
-    let stats = run_session(DataSource::Own(source), &mesh, |_| Ok(turn), stop)?;
+    let stats = run_session(DataSource::Own(source), &mesh, stop, async |session| {
+        let mut turn = turn;
+        turn.render(&session).await
+    })?;
     println!("{}\nwrote {}", stats.table(), args.out.display());
     Ok(())
 }
 
 pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
+    // Before anything is read or rendered: it would be for nothing.
+    let first = if args.cameras.is_some() || args.frames > 1 {
+        numbered(&args.out, 0)
+    } else {
+        args.out.clone()
+    };
+    picture::check(&first)?;
+    let stats_file = args.stats.as_deref().map(StatsFile::check).transpose()?;
     let mut mesh = args.mesh.clone();
     let source = open_source(&args.source, &mut mesh, &stop)?;
     if let DataSource::Own(source) = &source {
         // Before anybody is asked for anything.
-        turn_of(args, source.manifest())?;
+        settings_and_shots(args, source.manifest())?;
     }
-    let stats = run_session(source, &mesh, |manifest| turn_of(args, manifest), stop)?;
-    if let Some(path) = &args.stats {
-        stats.write(path)?;
-    }
-    println!("{}", stats.table());
+    let stats = run_session(source, &mesh, stop, async |session| {
+        let (settings, shots) = settings_and_shots(args, session.manifest())?;
+        settings.tell();
+        let mut turn = Turn {
+            shots,
+            size: args.picture.size,
+            settings,
+            ahead: args.ahead.into(),
+            out: &args.out,
+            stats: stats_file,
+            whole: args.mesh.whole,
+        };
+        turn.render(&session).await
+    })?;
+    println!("{}\n{}", stats.table(), written(args, stats.frame_count()));
     Ok(())
 }
 
-/// The pictures asked for, of a data set.
-fn turn_of<'a>(
-    args: &'a RenderArgs,
-    manifest: &Manifest,
-) -> Result<Turn<'a>, Box<dyn std::error::Error>> {
-    let picture = &args.picture;
-    let volume = manifest.volume();
-    let to_frame = args.cameras.is_none() && needs_default(picture);
-    let turn = Turn {
-        shots: path_of(args, volume, Camera::whole(volume))?,
-        to_frame: to_frame.then_some(args),
-        size: picture.size,
-        settings: PictureSettings::of(picture, args.mesh.rules.rules(), manifest)?,
-        ahead: args.ahead.into(),
-        out: &args.out,
-    };
-    for shot in &turn.shots {
-        shot.camera.view(turn.size.0, turn.size.1)?;
+/// What was written, for people.
+fn written(args: &RenderArgs, pictures: usize) -> String {
+    let stats = args.stats.as_ref();
+    let stats = stats.map_or_else(String::new, |path| format!(" and {}", path.display()));
+    if args.cameras.is_none() && args.frames == 1 {
+        return format!("wrote {}{stats}", args.out.display());
     }
-    Ok(turn)
+    let last = u32::try_from(pictures.saturating_sub(1)).unwrap_or(u32::MAX);
+    let [first, last] = [0, last].map(|n| numbered(&args.out, n));
+    format!("wrote {} … {}{stats}", first.display(), last.display())
 }
 
-/// All pictures: a file's, or a turn around the volume that begins at the camera asked for; what is
-/// left out of that is as in `default`.
-fn path_of(
+/// What the pictures have in common, and from where they are.
+fn settings_and_shots(
     args: &RenderArgs,
-    volume: &VolumeDescription,
-    default: Camera,
-) -> Result<Vec<Shot>, String> {
-    if let Some(path) = &args.cameras {
-        return shots(path, volume);
+    manifest: &Manifest,
+) -> Result<(PictureSettings, Vec<Shot>), Box<dyn Error>> {
+    let picture = &args.picture;
+    let shots = path_of(args, manifest)?;
+    for shot in &shots {
+        shot.camera.view(picture.size.0, picture.size.1)?;
     }
-    let first = camera(&args.picture, volume, default);
+    let settings = PictureSettings::of(picture, args.mesh.rules.rules(), manifest)?;
+    Ok((settings, shots))
+}
+
+/// All pictures: a file's, or a turn around the volume that begins at the camera asked for.
+fn path_of(args: &RenderArgs, manifest: &Manifest) -> Result<Vec<Shot>, String> {
+    if let Some(path) = &args.cameras {
+        return shots(path, manifest, args.picture.size);
+    }
+    let first = camera(&args.picture, manifest);
     let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
     Ok((0..args.frames)
         .map(|n| first.spun(spin * f64::from(n)).into())
@@ -144,7 +155,7 @@ pub(crate) fn open_source(
     args: &VolumeArgs,
     mesh: &mut MeshArgs,
     stop: &Stop,
-) -> Result<DataSource, Box<dyn std::error::Error>> {
+) -> Result<DataSource, Box<dyn Error>> {
     let volume = args.volume.as_path();
     if let Some(name) = volume.to_str().filter(|_| !volume.exists())
         && (mesh.mesh || DataSource::is_digest(name))
@@ -178,128 +189,17 @@ pub(crate) fn open_source(
     Ok(DataSource::Own(source))
 }
 
-fn run_session<'a>(
+/// Runs something in a session, and leaves it politely however that ends.
+fn run_session<T>(
     source: DataSource,
     mesh: &MeshArgs,
-    turn: impl FnOnce(&Manifest) -> Result<Turn<'a>, Box<dyn std::error::Error>>,
     stop: Stop,
-) -> Result<Stats, Box<dyn std::error::Error>> {
+    work: impl AsyncFnOnce(Arc<Session>) -> Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
     actix::System::new().block_on(async {
         let session = Arc::new(Session::open(source, mesh, stop).await?);
-        let rendered = match turn(session.manifest()) {
-            Ok(turn) => render_turn(&session, turn).await,
-            Err(error) => Err(error),
-        };
+        let result = work(Arc::clone(&session)).await;
         session.close().await;
-        rendered
+        result
     })
-}
-
-/// Frames that are asked for and not yet awaited, the next one first. Nobody waits for them once
-/// this is gone.
-#[derive(Default)]
-struct Ahead(VecDeque<JoinHandle<Result<Frame, SessionError>>>);
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
-    }
-}
-
-type Writing = JoinHandle<Result<(), PictureError>>;
-
-/// Waits until a picture is on disk.
-async fn written(writing: Option<Writing>) -> CommandResult {
-    if let Some(writing) = writing {
-        writing.await??;
-    }
-    Ok(())
-}
-
-/// Boxes that are missing, in one line, as `--stats` writes them.
-fn in_words(missing: &[VoxelBox]) -> String {
-    let told = missing.iter().take(BOXES_TOLD_MAX);
-    let mut words: Vec<String> = told
-        .map(|b| format!("{:?}", <[[u32; 3]; 2]>::from(*b)))
-        .collect();
-    if missing.len() > BOXES_TOLD_MAX {
-        words.push(format!("{} boxes more", missing.len() - BOXES_TOLD_MAX));
-    }
-    words.join(", ")
-}
-
-/// Renders all frames, a few of them under way at a time.
-async fn render_turn(
-    session: &Arc<Session>,
-    mut turn: Turn<'_>,
-) -> Result<Stats, Box<dyn std::error::Error>> {
-    let settings = &turn.settings;
-    settings.tell();
-    if let Some(args) = turn.to_frame {
-        let fov = args.picture.camera.and_then(|c| c.fov);
-        let default = framed(session, settings, turn.size, fov).await?;
-        turn.shots = path_of(args, session.manifest().volume(), default)?;
-    }
-    let mut stats = Stats::new(session, &session.status().await?);
-    let mut progress = Progress::new("rendering");
-    let total = turn.shots.len() as u64;
-    let mut ahead = Ahead::default();
-    let mut shots = turn.shots.iter();
-    let mut done = 0_u32;
-    let mut writing: Option<Writing> = None;
-    loop {
-        while ahead.0.len() < turn.ahead
-            && let Some(shot) = shots.next()
-        {
-            let view = shot.camera.view(turn.size.0, turn.size.1)?;
-            let mut ask = settings.ask(session.data_set(), view);
-            ask.rules.steal = shot.steal.unwrap_or(ask.rules.steal);
-            let session = Arc::clone(session);
-            ahead
-                .0
-                .push_back(actix::spawn(async move { session.frame(ask).await }));
-        }
-        let Some(asked) = ahead.0.pop_front() else {
-            written(writing.take()).await?;
-            return Ok(stats);
-        };
-        let frame = asked.await.map_err(|_| SessionError::Ended)??;
-        stats.add(session, &frame.stats);
-        if !frame.stats.missing.is_empty() {
-            let missing = &frame.stats.missing;
-            eprintln!(
-                "brickmesh: frame {done}: {} boxes are missing, nobody holds them: {}",
-                missing.len(),
-                in_words(missing)
-            );
-        }
-        let rect = frame.image.rect();
-        let path = if total == 1 {
-            turn.out.to_owned()
-        } else {
-            numbered(turn.out, done)
-        };
-        // Encoding takes longer than many a frame: the requester must not wait for it.
-        written(writing.take()).await?;
-        let (image, background) = (frame.image, settings.background);
-        writing = Some(tokio::task::spawn_blocking(move || {
-            write_png(&path, rect.width, rect.height, &image.to_rgba8(background))
-        }));
-        done += 1;
-        progress.show(u64::from(done), total);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_the_log_names_the_missing_boxes_up_to_a_bound() {
-        let missing = [VoxelBox::new([0, 16, 32], [16, 32, 40]); 6];
-        assert_eq!(in_words(&missing[..1]), "[[0, 16, 32], [16, 32, 40]]");
-        let words = in_words(&missing);
-        assert!(words.ends_with("[16, 32, 40]], 2 boxes more"), "{words}");
-        assert_eq!(words.matches("[[").count(), BOXES_TOLD_MAX);
-    }
 }

@@ -1,7 +1,7 @@
 //! `brickmesh sim`: reads the input, runs the simulation, prints its answer.
 
 use super::CommandResult;
-use crate::args::SimArgs;
+use crate::{args::SimArgs, output_file::OutputFile};
 use brickmesh_sim::PaperOptions;
 use std::{io::Read as _, path::Path};
 
@@ -10,14 +10,30 @@ const BYTES_MAX: u64 = 256 << 20;
 
 /// Runs the command.
 pub(super) fn run(args: &SimArgs) -> CommandResult {
+    let example = brickmesh_sim::example(&args.what)?;
+    if args.example {
+        println!("{}", example.trim_end());
+        return Ok(());
+    }
+    if args.vary.iter().any(String::is_empty) {
+        print!("{}", brickmesh_sim::paper_parameters());
+        return Ok(());
+    }
+    let Some(file) = &args.file else {
+        return Err(format!(
+            "sim {} needs an input: a file, or - for standard input; --example prints one",
+            args.what
+        )
+        .into());
+    };
     if args.what == "paper" {
-        return paper(args);
+        return paper(args, file);
     }
     let of_paper = args.frames.is_some() || args.seed.is_some() || args.plots.is_some();
     if of_paper || !args.vary.is_empty() {
         return Err("--frames, --seed, --plots and --vary belong to sim paper alone".into());
     }
-    println!("{}", brickmesh_sim::run(&args.what, &read(&args.file)?)?);
+    println!("{}", brickmesh_sim::run(&args.what, &read(file)?)?);
     Ok(())
 }
 
@@ -39,10 +55,10 @@ fn read(file: &Path) -> Result<String, Box<dyn std::error::Error>> {
     Ok(input)
 }
 
-fn paper(args: &SimArgs) -> CommandResult {
+fn paper(args: &SimArgs, name: &Path) -> CommandResult {
     let defaults = PaperOptions::default();
     let answer = brickmesh_sim::paper(&PaperOptions {
-        paper: args.file.to_string_lossy().into_owned(),
+        paper: name.to_string_lossy().into_owned(),
         frames: args.frames.unwrap_or(defaults.frames),
         seed: args.seed.unwrap_or(defaults.seed),
         vary: args.vary.clone(),
@@ -53,7 +69,8 @@ fn paper(args: &SimArgs) -> CommandResult {
         std::fs::create_dir_all(folder).map_err(error)?;
         for plot in &answer.plots {
             let file = folder.join(&plot.name);
-            std::fs::write(&file, &plot.svg).map_err(|e| format!("{}: {e}", file.display()))?;
+            let out = OutputFile::check("figure", &file)?;
+            out.write(|to| to.write_all(plot.svg.as_bytes()))?;
         }
     }
     println!("{}", answer.json);

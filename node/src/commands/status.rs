@@ -14,7 +14,10 @@ use brickmesh_actors::{
 };
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
 use brickmesh_topology::{
-    PeerId, holding::Announcement, keeper::FrameTimes, plain_text::plain_text,
+    PeerId,
+    holding::Announcement,
+    keeper::FrameTimes,
+    plain_text::{counted, plain_text},
 };
 use serde_json::{Value, json};
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
@@ -42,13 +45,16 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
             () = stop.said() => {}
         }
         let status = peer.owner.send(AskStatus).await?;
-        let refusals = network.refusals();
+        let (refusals, of_joined) = (network.refusals(), network.refusals_of_joined());
         say_goodbye(&peer).await;
         network.shutdown();
         if args.json {
             println!("{}", serde_json::to_string_pretty(&to_json(&status))?);
         } else {
             print!("{}", to_text(&status)?);
+        }
+        if !of_joined.is_empty() {
+            return Err(in_words(&of_joined).into());
         }
         let nobody = status.peers.values().all(|h| h.memory_bytes == 0);
         if nobody && !refusals.is_empty() {
@@ -130,16 +136,16 @@ fn data_set_json(d: &DataSetStatus) -> Value {
 fn to_text(status: &MeshStatus) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
-    writeln!(text, "{} peers", holding.clone().count())?;
+    writeln!(text, "{}", counted(holding.clone().count(), "peer"))?;
     for (peer, hello) in holding {
         writeln!(
             text,
-            "  {:<16} {:>8} MiB  {}  {}, {} bricks{}",
+            "  {:<16} {:>8} MiB  {}  {}, {}{}",
             plain_text(&hello.name),
             hello.memory_bytes >> 20,
             plain_text(&hello.device),
             peer.as_str(),
-            bricks_held(status, peer),
+            counted(bricks_held(status, peer), "brick"),
             doing(status, peer),
         )?;
     }
@@ -184,14 +190,18 @@ fn doing(status: &MeshStatus, peer: &PeerId) -> String {
 fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
     writeln!(
         text,
-        "data set {} ({}): {} bricks, {} copies wanted, at least {}, on average {:.2}; {} bricks endangered, {} missing",
+        "data set {} ({}): {}, {} wanted, at least {}, on average {:.2}; {} endangered, {} missing",
         d.manifest.digest(),
         plain_text(d.manifest.source()),
-        d.manifest.grid().brick_count(),
-        d.redundancy,
+        counted(d.manifest.grid().brick_count(), "brick"),
+        if d.redundancy == 1 {
+            "1 copy".to_owned()
+        } else {
+            format!("{} copies", d.redundancy)
+        },
         d.safety.copies_min,
         redundancy_mean(d),
-        d.safety.endangered,
+        counted(d.safety.endangered, "brick"),
         d.safety.missing
     )?;
     for (peer, r) in &d.residency {
@@ -201,9 +211,9 @@ fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> s
         }
         writeln!(
             text,
-            "  {} holds {} bricks, {coming} on their way{}",
+            "  {} holds {}, {coming} on their way{}",
             name_with_id(status, peer),
-            r.held.len(),
+            counted(r.held.len(), "brick"),
             if r.leaving { ", about to leave" } else { "" }
         )?;
     }
@@ -222,9 +232,9 @@ mod tests {
             "2 peers\n",
             "eva's ?[31m \"box\"",
             "2 bricks, speed 1.25, rendering, does not hear lab (b)",
-            "1 bricks, fetching 1, silent or late",
-            "2 copies wanted, at least 1, on average 1.50; 1 bricks endangered, 0 missing",
-            "lab (b) holds 1 bricks, 1 on their way",
+            "1 brick, fetching 1, silent or late",
+            "2 copies wanted, at least 1, on average 1.50; 1 brick endangered, 0 missing",
+            "lab (b) holds 1 brick, 1 on their way",
             "last frame of eva's ?[31m \"box\" (a): 43.2 ms; schedule 0.5 ms, blending 3.0 ms in all",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");

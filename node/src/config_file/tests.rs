@@ -224,7 +224,7 @@ fn a_value_out_of_range_is_named_with_the_reason() {
         ),
         (
             "join = [\"10.0.0.1:1\", \"somewhere\"]",
-            "join is \"somewhere\": \"somewhere\" is not an address like /ip4/192.168.1.5/tcp/4001 or 192.168.1.5:4001",
+            "join is \"somewhere\": \"somewhere\" is not an address like 192.168.1.5:4001, lab-1:4001 or /ip4/192.168.1.5/tcp/4001",
         ),
         (
             "metrics = \"9464\"",

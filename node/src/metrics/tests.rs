@@ -31,6 +31,7 @@ pub(crate) fn data_set(source: &str, content: u8) -> DataSetStatus {
         safety: Safety::of(2, [], 2),
         residency: [].into(),
         redundancy: 2,
+        unreadable: [].into(),
     }
 }
 

@@ -1,28 +1,102 @@
 //! Addresses: how people write them, which can be dialled, which are private.
 //!
-//! Shape of a usable address: `/ip4/A/tcp/PORT` or `/ip6/A/tcp/PORT`, then perhaps `/p2p/ID`.
-//! Not here: names (no DNS), other transports.
+//! Shape of a usable address: `/ip4/A/tcp/PORT` or `/ip6/A/tcp/PORT`, then perhaps `/p2p/ID`. What
+//! is dialled because a person asked for it may name a host in place of the number: `/dns/HOST`,
+//! `/dns4/HOST`, `/dns6/HOST`; the system looks names up, as it does for every other program.
+//! Not here: other transports.
 
 use super::NetworkError;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+};
 
-/// The address in `text`: a multiaddress, or `IP:PORT` for short.
+/// The address in `text`: a multiaddress, or `IP:PORT` or `HOST:PORT` for short.
 ///
 /// # Errors
 /// [`NetworkError::BadAddress`].
 pub fn parse(text: &str) -> Result<Multiaddr, NetworkError> {
     let parsed = match text.parse::<SocketAddr>() {
         Ok(socket) => Ok(Multiaddr::from(socket.ip()).with(Protocol::Tcp(socket.port()))),
-        Err(_) => text.parse::<Multiaddr>(),
+        Err(_) => match host_and_port(text) {
+            Some((host, port)) => {
+                Ok(Multiaddr::from(Protocol::Dns(host.into())).with(Protocol::Tcp(port)))
+            }
+            None => text.parse::<Multiaddr>(),
+        },
     };
-    let address = parsed.map_err(|_| NetworkError::BadAddress { text: text.into() })?;
-    check(&address)?;
+    let bad = || NetworkError::BadAddress { text: text.into() };
+    let address = parsed.map_err(|_| bad())?;
+    if name_of(&address).is_none() {
+        check(&address)?;
+    } else if check(&with_host(&address, Ipv6Addr::UNSPECIFIED.into())).is_err() {
+        return Err(bad());
+    }
     Ok(address)
 }
 
+/// The two halves of `HOST:PORT`, if the host may be a name: letters, digits, `-`, `_` and dots.
+fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_name = |label: &str| {
+        let mut bytes = label.bytes();
+        !label.is_empty() && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    let all = host
+        .strip_suffix('.')
+        .unwrap_or(host)
+        .split('.')
+        .all(is_name);
+    // Four numbers are an address, and a wrong one, or it would have been read as one.
+    let is_number = host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    (all && !is_number).then_some(host).zip(port.parse().ok())
+}
+
+/// The host's name, where it has none but that.
+pub(super) fn name_of(address: &Multiaddr) -> Option<String> {
+    match address.iter().next() {
+        Some(Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name)) => {
+            Some(name.into_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The same with this host.
+fn with_host(address: &Multiaddr, ip: IpAddr) -> Multiaddr {
+    std::iter::once(Protocol::from(ip))
+        .chain(address.iter().skip(1))
+        .collect()
+}
+
+/// The addresses that the system knows for the name in `address`, those of IPv4 first, where peers
+/// listen unless they are told otherwise; `address` itself where it has no name.
+///
+/// # Errors
+/// The system's.
+pub(super) async fn resolve(address: &Multiaddr) -> io::Result<Vec<Multiaddr>> {
+    let Some(name) = name_of(address) else {
+        return Ok(vec![address.clone()]);
+    };
+    let kind = address.iter().next();
+    let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+    let mut hosts: Vec<IpAddr> = found.map(|socket| socket.ip()).collect();
+    hosts.retain(|ip| match kind {
+        Some(Protocol::Dns4(_)) => ip.is_ipv4(),
+        Some(Protocol::Dns6(_)) => ip.is_ipv6(),
+        _ => true,
+    });
+    hosts.sort_by_key(IpAddr::is_ipv6);
+    hosts.dedup();
+    if hosts.is_empty() {
+        return Err(io::Error::other("the name has no such address"));
+    }
+    Ok(hosts.into_iter().map(|ip| with_host(address, ip)).collect())
+}
+
 /// Refuses addresses that this peer's transport cannot use.
-pub(super) fn check(address: &Multiaddr) -> Result<(), NetworkError> {
+pub(crate) fn check(address: &Multiaddr) -> Result<(), NetworkError> {
     let mut parts = address.iter();
     let ip = matches!(parts.next(), Some(Protocol::Ip4(_) | Protocol::Ip6(_)));
     let tcp = matches!(parts.next(), Some(Protocol::Tcp(_)));
@@ -144,11 +218,38 @@ mod tests {
     }
 
     #[test]
+    fn hosts_may_be_named() {
+        assert_eq!(address("lab-1:7070"), address("/dns/lab-1/tcp/7070"));
+        assert_eq!(
+            address("gpu_2.lab.org.:1"),
+            address("/dns/gpu_2.lab.org./tcp/1")
+        );
+        assert!(check(&address("lab-1:1")).is_err() && !may_dial(&address("lab-1:1"), None));
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_by_kind() {
+        let local = resolve(&address("/dns4/localhost/tcp/7")).await.unwrap();
+        assert_eq!(local, [address("127.0.0.1:7")]);
+        let any = resolve(&address("localhost:7")).await.unwrap();
+        assert_eq!(any[0], address("127.0.0.1:7"));
+        assert!(resolve(&address("no-such-host.invalid:7")).await.is_err());
+        let number = address("[::1]:7");
+        assert_eq!(resolve(&number).await.unwrap(), [number]);
+    }
+
+    #[test]
     fn addresses_without_a_transport_are_refused_with_their_text() {
         for text in [
             "",
-            "host:1",
-            "/dns4/a/tcp/1",
+            "host",
+            "host:",
+            "host:70000",
+            "1.2.3:1",
+            "1.2.3.400:1",
+            "a..b:1",
+            "/dns4/a/udp/1",
+            "/dns4/a",
             "/ip4/1.2.3.4",
             "/ip4/1.2.3.4/udp/1/quic-v1",
         ] {

@@ -59,22 +59,27 @@ impl Admission {
     }
 }
 
-/// Whether a failed connection failed because of the mesh key. libp2p wraps errors in errors.
+/// Whether a failed connection failed because of the mesh key.
 pub(super) fn is_another_key(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(AdmissionError::AnotherKey) = error.downcast_ref() {
-            return true;
-        }
+    chain(error).any(|e| matches!(e.downcast_ref(), Some(AdmissionError::AnotherKey)))
+}
+
+/// What the first cause of a failed connection says.
+pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
+    chain(error).last().unwrap_or(error).to_string()
+}
+
+/// The error and what caused it. libp2p wraps errors in errors.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error: &&'a (dyn Error + 'static)| {
         // The source of an I/O error leaves out the error right inside of it.
-        next = match error.downcast_ref::<io::Error>() {
+        match error.downcast_ref::<io::Error>() {
             Some(wrapper) => wrapper
                 .get_ref()
                 .map(|inner| inner as &(dyn Error + 'static)),
             None => error.source(),
-        };
-    }
-    false
+        }
+    })
 }
 
 impl From<noise::Error> for AdmissionError {

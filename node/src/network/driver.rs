@@ -34,7 +34,7 @@ use libp2p::{
     swarm::{ConnectionId, SwarmEvent, dial_opts::DialOpts},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     net::TcpListener,
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -49,6 +49,8 @@ use tokio::{
 const TICK: Duration = Duration::from_millis(200);
 /// Sessions that may wait to have their connection closed.
 const ENDED_MAX: usize = 64;
+/// Names that may wait to be dialled after they were looked up.
+const RESOLVED_MAX: usize = 64;
 /// After the first address, others of the same listener follow within this.
 const ADDRESSES_GRACE: Duration = Duration::from_millis(50);
 /// How long connections and sessions may take to end at shutdown.
@@ -77,6 +79,18 @@ pub(super) struct Links {
     pub(super) stopped: watch::Receiver<bool>,
 }
 
+/// The dial of a joined address; a name has several numbers, which are tried one after the other.
+#[derive(Debug)]
+struct JoinDial {
+    /// Number of the joined address.
+    index: usize,
+    /// What to dial next.
+    rest: VecDeque<Multiaddr>,
+}
+
+/// Joined address number so much, and what the system says of its name.
+type Resolved = (usize, std::io::Result<Vec<Multiaddr>>);
+
 /// Where streams that peers open are handed to their sessions.
 type Doors = Arc<Mutex<BTreeMap<PeerId, mpsc::Sender<(Lane, Stream)>>>>;
 
@@ -90,7 +104,9 @@ pub(super) struct Driver {
     session_count: u64,
     ended: (mpsc::Sender<SessionId>, mpsc::Receiver<SessionId>),
     /// Dials of joined addresses under way.
-    joining: BTreeMap<ConnectionId, usize>,
+    joining: BTreeMap<ConnectionId, JoinDial>,
+    /// Joined addresses whose names were looked up.
+    resolved: (mpsc::Sender<Resolved>, mpsc::Receiver<Resolved>),
     /// Where each connected peer was seen.
     seen_at: BTreeMap<PeerId, Multiaddr>,
     /// Connected peers of another version, and until when they are.
@@ -136,6 +152,7 @@ impl Driver {
             session_count: 0,
             ended: mpsc::channel(ENDED_MAX),
             joining: BTreeMap::new(),
+            resolved: mpsc::channel(RESOLVED_MAX),
             seen_at: BTreeMap::new(),
             leaving: BTreeMap::new(),
             queries: Vec::new(),
@@ -175,6 +192,9 @@ impl Driver {
             tokio::select! {
                 event = self.swarm.select_next_some() => self.on_swarm(event),
                 Some(id) = self.ended.1.recv() => self.on_session_ended(id),
+                Some((index, found)) = self.resolved.1.recv() => {
+                    self.on_resolved(index, found, Instant::now());
+                }
                 request = self.links.requests.recv() => match request {
                     Some(command) => self.on_command(command),
                     None => break,
@@ -252,8 +272,9 @@ impl Driver {
                 ..
             } => {
                 let remote = endpoint.get_remote_address().clone();
-                if let Some(index) = self.joining.remove(&connection_id) {
-                    self.roster.joined(index, peer_id);
+                if let Some(dial) = self.joining.remove(&connection_id) {
+                    self.roster.joined(dial.index, peer_id);
+                    self.refusals(|refusals| refusals.answered(dial.index));
                 }
                 self.on_connected(peer_id, connection_id, num_established.get(), remote, now);
             }
@@ -401,6 +422,7 @@ impl Driver {
         for dial in self.roster.due(now) {
             self.dial(dial, now);
         }
+        self.report_late(now);
         for peer in self.roster.forget(now) {
             tracing::debug!(%peer, "forgotten");
             self.swarm.behaviour_mut().kad.remove_peer(&peer);
@@ -416,16 +438,52 @@ impl Driver {
     }
 
     fn dial(&mut self, dial: Dial, now: Instant) {
-        let (options, join) = match dial {
+        match dial {
             Dial::Peer(peer, addresses) => {
                 let options = DialOpts::peer_id(peer).addresses(addresses);
-                (options.allocate_new_port().build(), None)
+                self.dial_with(options.allocate_new_port().build(), None, now);
             }
-            Dial::Join(index, address) => (join_options(address), Some(index)),
-        };
+            // A look-up may take seconds, which the loop has not.
+            Dial::Join(index, address) if address::name_of(&address).is_some() => {
+                let resolved = self.resolved.0.clone();
+                tokio::spawn(async move {
+                    let found = address::resolve(&address).await;
+                    if resolved.send((index, found)).await.is_err() {
+                        tracing::debug!("the network has ended before a name was looked up");
+                    }
+                });
+            }
+            Dial::Join(index, address) => {
+                let rest = VecDeque::from([address]);
+                self.dial_join(JoinDial { index, rest }, now);
+            }
+        }
+    }
+
+    fn on_resolved(&mut self, index: usize, found: std::io::Result<Vec<Multiaddr>>, now: Instant) {
+        match found {
+            Ok(found) => {
+                let rest = found.into();
+                self.dial_join(JoinDial { index, rest }, now);
+            }
+            Err(error) => {
+                self.roster.join_failed(index, false);
+                self.no_answer(index, error.to_string(), now);
+            }
+        }
+    }
+
+    /// Dials the next number of a joined address.
+    fn dial_join(&mut self, mut dial: JoinDial, now: Instant) {
+        if let Some(address) = dial.rest.pop_front() {
+            self.dial_with(join_options(address), Some(dial), now);
+        }
+    }
+
+    fn dial_with(&mut self, options: DialOpts, join: Option<JoinDial>, now: Instant) {
         let connection = options.connection_id();
-        if let Some(index) = join {
-            self.joining.insert(connection, index);
+        if let Some(dial) = join {
+            self.joining.insert(connection, dial);
         }
         if let Err(error) = self.swarm.dial(options) {
             self.on_dial_error(connection, None, &error, now);

@@ -39,6 +39,16 @@ pub enum Refusal {
         /// Its version.
         theirs: String,
     },
+    /// Nothing answers where a peer was said to be.
+    #[error(
+        "{address} does not answer as a peer: {cause}; is `brickmesh peer` running there, and is this the address that it prints? It is tried again until it answers"
+    )]
+    NoAnswer {
+        /// The address as it was given.
+        address: Multiaddr,
+        /// What the system said.
+        cause: String,
+    },
 }
 
 impl Refusal {
@@ -66,26 +76,56 @@ impl Refusal {
     }
 }
 
+/// A refusal that is remembered.
+#[derive(Debug)]
+struct Noted {
+    at: Instant,
+    refusal: Refusal,
+    /// The joined address that it is about.
+    join: Option<usize>,
+}
+
 /// The refusals of late.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Vec<(Instant, Refusal)>);
+pub(super) struct Refusals(Vec<Noted>);
 
 impl Refusals {
-    /// Notes a refusal. Returns whether it is news.
-    pub(super) fn note(&mut self, refusal: &Refusal, now: Instant) -> bool {
+    /// Notes a refusal, about joined address number `join` if it is about one. Returns whether it is
+    /// news.
+    pub(super) fn note(&mut self, refusal: &Refusal, join: Option<usize>, now: Instant) -> bool {
         self.0
-            .retain(|(at, _)| now.duration_since(*at) < AGAIN_AFTER);
-        let known = self.0.iter().any(|(_, known)| known == refusal);
+            .retain(|noted| now.duration_since(noted.at) < AGAIN_AFTER);
+        let known = self.0.iter().any(|noted| noted.refusal == *refusal);
         let is_news = !known && self.0.len() < REFUSALS_MAX;
         if is_news {
-            self.0.push((now, refusal.clone()));
+            self.0.push(Noted {
+                at: now,
+                refusal: refusal.clone(),
+                join,
+            });
         }
         is_news
     }
 
+    /// Joined address number `join` answers.
+    pub(super) fn answered(&mut self, join: usize) {
+        self.0.retain(|noted| noted.join != Some(join));
+    }
+
+    /// Whether something is remembered about joined address number `join`.
+    pub(super) fn is_known(&self, join: usize) -> bool {
+        self.0.iter().any(|noted| noted.join == Some(join))
+    }
+
     /// What is remembered, the oldest first.
     pub(super) fn list(&self) -> Vec<Refusal> {
-        self.0.iter().map(|(_, refusal)| refusal.clone()).collect()
+        self.0.iter().map(|noted| noted.refusal.clone()).collect()
+    }
+
+    /// What of it is about joined addresses.
+    pub(super) fn of_joined(&self) -> Vec<Refusal> {
+        let joined = self.0.iter().filter(|noted| noted.join.is_some());
+        joined.map(|noted| noted.refusal.clone()).collect()
     }
 }
 
@@ -103,11 +143,26 @@ mod tests {
         let mut news = 0;
         for second in 0..180 {
             let refusal = Refusal::of_visitor(&at(&format!("10.0.0.7:{}", 1000 + second)));
-            news += usize::from(refusals.note(&refusal, now + Duration::from_secs(second)));
+            news += usize::from(refusals.note(&refusal, None, now + Duration::from_secs(second)));
         }
         assert_eq!(news, 3);
         let other = Refusal::of_visitor(&at("10.0.0.8:1"));
-        assert!(refusals.note(&other, now + Duration::from_secs(180)));
+        assert!(refusals.note(&other, None, now + Duration::from_secs(180)));
+    }
+
+    #[test]
+    fn what_was_said_of_a_joined_address_is_forgotten_when_it_answers() {
+        let (now, mut refusals) = (Instant::now(), Refusals::default());
+        let dead = Refusal::NoAnswer {
+            address: at("lab-1:7070"),
+            cause: "connection refused".to_owned(),
+        };
+        assert!(refusals.note(&dead, Some(1), now) && !refusals.note(&dead, Some(1), now));
+        assert!(refusals.note(&Refusal::of_visitor(&at("10.0.0.8:1")), None, now));
+        assert!(refusals.is_known(1) && !refusals.is_known(0));
+        assert_eq!(refusals.of_joined(), [dead]);
+        refusals.answered(1);
+        assert_eq!((refusals.of_joined().len(), refusals.list().len()), (0, 1));
     }
 
     #[test]
@@ -115,7 +170,7 @@ mod tests {
         let (now, mut refusals) = (Instant::now(), Refusals::default());
         let news = (1..1000).filter(|port| {
             let refusal = Refusal::of_dialled(&at(&format!("10.0.0.7:{port}")));
-            refusals.note(&refusal, now)
+            refusals.note(&refusal, None, now)
         });
         assert_eq!(news.count(), REFUSALS_MAX);
         assert_eq!(refusals.list().len(), REFUSALS_MAX);

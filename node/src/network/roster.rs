@@ -19,6 +19,8 @@ use std::{
 pub(super) const PEERS_MAX: usize = 256;
 /// Addresses of one peer: a few interfaces, two families.
 const ADDRESSES_MAX: usize = 8;
+/// A joined address that has not answered for so long is reported.
+const LATE: Duration = Duration::from_millis(700);
 /// How long the higher id waits for the lower one to dial.
 const YIELD: Duration = Duration::from_secs(3);
 /// First and last wait between two dials.
@@ -96,7 +98,8 @@ struct Candidate {
 struct Join {
     address: Multiaddr,
     peer: Option<PeerId>,
-    dialling: bool,
+    /// Since when it is being dialled.
+    dialling: Option<Instant>,
     is_self: bool,
     retry: Retry,
 }
@@ -114,7 +117,7 @@ impl Roster {
         let joins = joins.iter().map(|address| Join {
             address: address.clone(),
             peer: address::peer_of(address),
-            dialling: false,
+            dialling: None,
             is_self: address::peer_of(address) == Some(local),
             retry: Retry::new(now),
         });
@@ -204,7 +207,7 @@ impl Roster {
     /// The dial of a joined address reached this peer.
     pub(super) fn joined(&mut self, index: usize, peer: PeerId) {
         if let Some(join) = self.joins.get_mut(index) {
-            join.dialling = false;
+            join.dialling = None;
             join.peer = Some(peer);
         }
     }
@@ -212,9 +215,33 @@ impl Roster {
     /// The dial of a joined address failed; `is_self`: it is this peer's own address.
     pub(super) fn join_failed(&mut self, index: usize, is_self: bool) {
         if let Some(join) = self.joins.get_mut(index) {
-            join.dialling = false;
+            join.dialling = None;
             join.is_self |= is_self;
         }
+    }
+
+    /// The joined address that this peer was reached at.
+    pub(super) fn join_of(&self, peer: &PeerId) -> Option<usize> {
+        self.joins.iter().position(|join| join.peer == Some(*peer))
+    }
+
+    /// Joined address number `index`, as it was given.
+    pub(super) fn join_address(&self, index: usize) -> Option<&Multiaddr> {
+        self.joins.get(index).map(|join| &join.address)
+    }
+
+    /// The joined addresses that have been dialled for [`LATE`] and have not answered.
+    pub(super) fn late(&self, now: Instant) -> Vec<usize> {
+        let is_late = |join: &Join| {
+            join.dialling
+                .is_some_and(|at| now.duration_since(at) >= LATE)
+        };
+        let late = self
+            .joins
+            .iter()
+            .enumerate()
+            .filter(|(_, join)| is_late(join));
+        late.map(|(index, _)| index).collect()
     }
 
     /// What to dial at `now`, joined addresses first, then peers in order of id.
@@ -223,8 +250,8 @@ impl Roster {
         for (index, join) in self.joins.iter_mut().enumerate() {
             let peer = join.peer.and_then(|peer| self.peers.get(&peer));
             let connected = peer.is_some_and(|peer| peer.connected.is_some());
-            if !connected && !join.dialling && !join.is_self && join.retry.take(now) {
-                join.dialling = true;
+            if !connected && join.dialling.is_none() && !join.is_self && join.retry.take(now) {
+                join.dialling = Some(now);
                 dials.push(Dial::Join(index, join.address.clone()));
             }
         }
@@ -286,6 +313,21 @@ mod tests {
         assert!((120..130).contains(&dials), "{dials}");
         roster.join_failed(0, true);
         assert_eq!(roster.due(now + FORGET_AFTER * 99), []);
+    }
+
+    #[test]
+    fn a_joined_address_that_does_not_answer_is_late_within_its_first_second() {
+        let now = Instant::now();
+        let mut roster = Roster::new(PeerId::random(), &[at("10.0.0.1:1")], now);
+        assert!(roster.due(now).len() == 1 && roster.late(now).is_empty());
+        assert_eq!(roster.late(now + LATE), [0]);
+        let peer = PeerId::random();
+        roster.joined(0, peer);
+        assert!(roster.late(now + LATE).is_empty());
+        assert_eq!(
+            (roster.join_of(&peer), roster.join_of(&PeerId::random())),
+            (Some(0), None)
+        );
     }
 
     #[test]

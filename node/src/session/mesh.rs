@@ -9,7 +9,7 @@ use super::{
 use crate::{
     args::MeshArgs,
     device_choice::{self, Chosen},
-    network::{MeshKey, Network},
+    network::{MeshKey, Network, Refusal},
     progress::Progress,
     stop::Stop,
 };
@@ -30,6 +30,8 @@ use std::{
 
 /// How long peers are waited for with `--mesh`.
 const PEERS_WAIT: Duration = Duration::from_secs(30);
+/// Peers in the room are found within this, if there are any.
+const ROOM_WAIT: Duration = Duration::from_secs(3);
 /// How long the mesh's directory may take to say who had a data set.
 const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
 
@@ -49,6 +51,8 @@ pub(super) struct Mesh {
     pub(super) peers: Vec<Peer>,
     pub(super) network: Option<Network>,
     pub(super) stop: Stop,
+    /// Addresses that were given to join.
+    given: usize,
 }
 
 impl Mesh {
@@ -58,6 +62,7 @@ impl Mesh {
             peers,
             network,
             stop,
+            given: args.network.join.len(),
         })
     }
 
@@ -133,6 +138,7 @@ impl Mesh {
                     });
                 }
             }
+            self.end_if_refused(&status, start)?;
             progress.show(start.elapsed().as_secs(), FIND_WAIT.as_secs());
             self.pause().await?;
         }
@@ -177,6 +183,7 @@ impl Mesh {
             if others >= wanted as usize {
                 return Ok(());
             }
+            self.end_if_refused(&status, start)?;
             if start.elapsed() > PEERS_WAIT {
                 return Err(SessionError::Peers {
                     found: others,
@@ -188,6 +195,23 @@ impl Mesh {
             progress.show(others as u64, u64::from(wanted));
             self.pause().await?;
         }
+    }
+
+    /// An error where nobody answers but those that are refused: at once where the addresses that
+    /// were given are theirs, otherwise when those of this mesh in the room would have answered.
+    fn end_if_refused(&self, status: &MeshStatus, start: Instant) -> Result<(), SessionError> {
+        let Some(network) = &self.network else {
+            return Ok(());
+        };
+        let is_other = |refusal: &Refusal| !matches!(refusal, Refusal::NoAnswer { .. });
+        let given = network.refusals_of_joined();
+        let at_given = given.len() >= self.given.max(1) && given.iter().all(is_other);
+        let in_room = start.elapsed() > ROOM_WAIT && network.refusals().iter().any(is_other);
+        if status.peers.len() <= 1 && (at_given || in_room) {
+            let hint = self.hint();
+            return Err(SessionError::Refused { hint });
+        }
+        Ok(())
     }
 
     /// What to do where peers are missing.

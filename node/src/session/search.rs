@@ -20,6 +20,9 @@ pub(super) const FIND_WAIT: Duration = Duration::from_secs(20);
 /// No peer and no data set has come or gone for so long, and none is on its way: what a name means is
 /// clear. Peers tell a new one of their data sets at once, the large ones take a while.
 const QUIET: Duration = Duration::from_secs(1);
+/// Whoever is in the mesh has been met by then: what none of them knows after being quiet for so long,
+/// the mesh has not.
+const QUIET_WITHOUT: Duration = Duration::from_secs(3);
 /// Fewer digits of a digest than these name nothing.
 const DIGITS_MIN: usize = 8;
 /// Digits of a whole digest.
@@ -80,11 +83,13 @@ impl Search {
             return Found::One(Arc::clone(manifest));
         }
         let is_over = now.duration_since(self.start) > FIND_WAIT;
-        let is_quiet = now.duration_since(self.quiet_since) >= QUIET;
+        let quiet = now.duration_since(self.quiet_since);
+        let is_quiet = quiet >= QUIET;
+        let is_listed = quiet >= QUIET_WITHOUT && status.peers.len() > 1;
         let named = sets.clone().filter(|m| self.may_mean(m)).cloned();
         let mut named: Vec<_> = named.collect();
         match named.len() {
-            0 if is_over => Found::Nothing(sets.cloned().collect()),
+            0 if is_over || is_listed => Found::Nothing(sets.cloned().collect()),
             0 => Found::NotYet,
             _ if !is_quiet && !is_over => Found::NotYet,
             1 => Found::One(named.remove(0)),
@@ -191,6 +196,22 @@ mod tests {
         let mut search = Search::new(whole[..DIGITS_MIN].to_owned(), now);
         assert_eq!(search.look(&mesh, now), Found::NotYet);
         assert_eq!(search.look(&mesh, now + QUIET), Found::One(manifest));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_not_waited_for_once_the_list_is_known() {
+        let (now, mesh) = (Instant::now(), with(&["other"]));
+        let mut search = Search::new("head".to_owned(), now);
+        assert_eq!(search.look(&mesh, now), Found::NotYet);
+        assert_eq!(search.look(&mesh, now + QUIET * 2), Found::NotYet);
+        let found = search.look(&mesh, now + QUIET_WITHOUT);
+        assert!(matches!(found, Found::Nothing(sets) if sets.len() == 1));
+        // Alone, others may come.
+        let mut alone = with(&[]);
+        alone.peers.retain(|p, _| p.as_str() == "a");
+        let mut search = Search::new("head".to_owned(), now);
+        assert_eq!(search.look(&alone, now), Found::NotYet);
+        assert_eq!(search.look(&alone, now + FIND_WAIT), Found::NotYet);
     }
 
     #[test]

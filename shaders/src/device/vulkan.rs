@@ -38,7 +38,7 @@ use kernels::RaycastVariant;
 use params::{JobParams, SceneParams};
 use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
 use resident::{ResidentSet, Visibility, no_leaps};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use upload::upload;
 use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
 use vulkano::{
@@ -405,10 +405,13 @@ impl RenderDevice for VulkanDevice {
                 height: band_rows.min(job.rect.height - row),
                 ..job.rect
             };
+            let start = Instant::now();
             match self.render_band(job, key, &visibility, band, &mut pixels) {
                 Ok(micros) => {
                     elapsed_micros += micros;
                     row += band.height;
+                    let pixels = band.pixel_count() as u64;
+                    self.pictures.took(pixels, start.elapsed());
                 }
                 Err(DeviceError::OutOfMemory { .. }) if self.pictures.halve_bands() => {}
                 Err(error) => return Err(error),

@@ -54,6 +54,7 @@ impl Pose {
             down: forward.cross(side) * tangent,
             width: pixels,
             height: pixels,
+            first: [0; 2],
         }
     }
 }

@@ -83,6 +83,23 @@ impl Parameters {
         Ok(all)
     }
 
+    /// Names and defaults of all that can be varied, a line each.
+    pub(super) fn listed() -> String {
+        let all = serde_json::to_value(Self::default()).unwrap_or_default();
+        let mut lines = String::new();
+        for (name, value) in all.as_object().into_iter().flatten() {
+            match value.as_object() {
+                Some(inner) => {
+                    for (of, value) in inner {
+                        lines += &format!("{name}.{of} = {value}\n");
+                    }
+                }
+                None => lines += &format!("{name} = {value}\n"),
+            }
+        }
+        lines + "cost = gtx-285 or cpu: all of its prices\n"
+    }
+
     fn varied(self, change: &str) -> Result<Self, SimError> {
         let wrong = |expected: String| field("vary", change, &expected);
         let (name, value) = change
@@ -110,7 +127,9 @@ impl Parameters {
             Some((outer, inner)) => json.get_mut(outer).and_then(|o| o.get_mut(inner)),
             None => json.get_mut(name),
         };
-        *slot.ok_or_else(|| wrong("there is no such parameter".to_owned()))? = number;
+        *slot.ok_or_else(|| {
+            wrong("there is no such parameter; --vary without a value lists them".to_owned())
+        })? = number;
         serde_json::from_value(json).map_err(|e| wrong(e.to_string()))
     }
 

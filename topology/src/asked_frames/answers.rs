@@ -56,6 +56,10 @@ impl AskedFrames {
             FrameMessage::Diverged { peer } => {
                 self.complained(&from, &peer, frame, Why::AnotherPlan, out);
             }
+            FrameMessage::Refused { peer, why } => {
+                let why = Why::Refused(peer.clone(), why);
+                self.complained(&from, &peer, frame, why, out);
+            }
             FrameMessage::Unreachable { peer } => {
                 self.complained(&from, &peer, frame, Why::Unreachable, out);
             }

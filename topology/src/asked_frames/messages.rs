@@ -157,6 +157,13 @@ pub enum FrameMessage {
         /// Who followed that.
         peer: PeerId,
     },
+    /// The sender got pixels that cannot be blended.
+    Refused {
+        /// From whom.
+        peer: PeerId,
+        /// What was wrong with them, for people.
+        why: String,
+    },
     /// The sender cannot reach a compositor.
     Unreachable {
         /// The compositor.
@@ -260,6 +267,8 @@ pub enum Why {
     BadTile,
     /// A peer followed another plan than the requester, or than another peer.
     AnotherPlan,
+    /// A peer sent pixels that cannot be blended.
+    Refused(PeerId, String),
     /// A peer cannot be reached by another.
     Unreachable,
     /// All jobs are said to be done, and tiles are missing.
@@ -277,6 +286,9 @@ impl fmt::Display for Why {
             Self::Lost => f.write_str("a peer was lost"),
             Self::BadTile => f.write_str("a tile of a wrong length, or not finite"),
             Self::AnotherPlan => f.write_str("a peer followed another plan"),
+            Self::Refused(peer, why) => {
+                write!(f, "pixels of {} cannot be blended: {why}", peer.short())
+            }
             Self::Unreachable => f.write_str("a peer cannot be reached by another"),
             Self::TilesMissing => {
                 f.write_str("tiles are missing though all jobs are said to be done")

@@ -24,11 +24,10 @@ fn manifest(volume: VolumeDescription, stored: &[f64]) -> Manifest {
         gathering.row(at % EDGE, at / EDGE, bytes);
     }
     let all = rows.concat();
-    let mut parts = ManifestParts::cut(volume, EDGE, "test", |_| all.clone()).unwrap();
+    let parts = ManifestParts::cut(volume, EDGE, "test", |_| all.clone()).unwrap();
     let found = gathering.finish();
     assert_eq!(parts.range, found.range);
-    (parts.statistics, parts.histogram) = (Some(found.statistics), found.histogram);
-    Manifest::try_from(parts).unwrap()
+    parts.with_values(found).unwrap()
 }
 
 /// A float as a voxel has it.

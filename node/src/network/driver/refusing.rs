@@ -4,8 +4,13 @@
 //! has had the time to tell the other its version, and no longer. No lane of one version is a lane
 //! of another, so nothing else can be said on it.
 
-use super::{Driver, lock};
-use crate::network::{address, admission::is_another_key, protocol, refusals::Refusal};
+use super::{Driver, JoinDial, lock};
+use crate::network::{
+    address,
+    admission::{innermost, is_another_key},
+    protocol,
+    refusals::{Refusal, Refusals},
+};
 use libp2p::{
     Multiaddr, PeerId, identify,
     swarm::{ConnectionId, DialError, ListenError},
@@ -28,21 +33,64 @@ impl Driver {
         now: Instant,
     ) {
         tracing::debug!(%error, "dial failed");
-        if let Some(index) = self.joining.remove(&connection) {
-            let is_self = matches!(error, DialError::LocalPeerId { .. });
-            self.roster.join_failed(index, is_self);
-        }
-        let DialError::Transport(tried) = error else {
-            return;
+        let dial = self.joining.remove(&connection);
+        let join = dial.as_ref().map(|dial| dial.index);
+        let nothing = Vec::new();
+        let tried = match error {
+            DialError::Transport(tried) => tried,
+            _ => &nothing,
         };
+        let another_key = tried.iter().any(|(_, error)| is_another_key(error));
+        match dial {
+            Some(dial) if !dial.rest.is_empty() => self.dial_join(dial, now),
+            Some(dial) if another_key => self.roster.join_failed(dial.index, false),
+            Some(dial) => self.on_no_answer(&dial, error, now),
+            None => {}
+        }
         for (address, error) in tried {
             if is_another_key(error) {
-                self.refuse(&Refusal::of_dialled(address), now);
+                self.refuse(&Refusal::of_dialled(address), join, now);
                 if let Some(peer) = peer {
                     self.roster.refused(&peer, now);
                     // Or it would be dialled at every look-up.
                     self.swarm.behaviour_mut().kad.remove_peer(&peer);
                 }
+            }
+        }
+    }
+
+    /// No address of a joined one answers as a peer.
+    fn on_no_answer(&mut self, dial: &JoinDial, error: &DialError, now: Instant) {
+        let is_self = matches!(error, DialError::LocalPeerId { .. });
+        self.roster.join_failed(dial.index, is_self);
+        if is_self {
+            tracing::warn!("an address to join is this peer's own; it is not dialled again");
+        } else {
+            let cause = match error {
+                DialError::WrongPeerId { obtained, .. } => format!("peer {obtained} is there"),
+                DialError::Transport(tried) => tried
+                    .first()
+                    .map_or_else(|| error.to_string(), |(_, error)| innermost(error)),
+                error => innermost(error),
+            };
+            self.no_answer(dial.index, cause, now);
+        }
+    }
+
+    /// Notes why joined address number `index` could not be reached.
+    pub(super) fn no_answer(&self, index: usize, cause: String, now: Instant) {
+        if let Some(address) = self.roster.join_address(index) {
+            let address = address.clone();
+            self.refuse(&Refusal::NoAnswer { address, cause }, Some(index), now);
+        }
+    }
+
+    /// Reports the joined addresses whose dials take long, each once.
+    pub(super) fn report_late(&self, now: Instant) {
+        for index in self.roster.late(now) {
+            if !self.refusals(|refusals| refusals.is_known(index)) {
+                let cause = "there is no answer so far".to_owned();
+                self.no_answer(index, cause, now);
             }
         }
     }
@@ -53,7 +101,7 @@ impl Driver {
         if let ListenError::Transport(error) = error
             && is_another_key(error)
         {
-            self.refuse(&Refusal::of_visitor(from), now);
+            self.refuse(&Refusal::of_visitor(from), None, now);
         }
     }
 
@@ -72,7 +120,8 @@ impl Driver {
         let from = seen_at.as_ref().or_else(claimed);
         let from = from.cloned().unwrap_or_else(Multiaddr::empty);
         let theirs = &info.protocol_version;
-        self.refuse(&Refusal::of_version(&from, protocol::IDENTIFY, theirs), now);
+        let refusal = Refusal::of_version(&from, protocol::IDENTIFY, theirs);
+        self.refuse(&refusal, self.roster.join_of(&peer), now);
         self.swarm.behaviour_mut().kad.remove_peer(&peer);
         // Without its door the session gives up to open lanes.
         lock(&self.doors).remove(&peer);
@@ -91,11 +140,14 @@ impl Driver {
         }
     }
 
-    fn refuse(&self, refusal: &Refusal, now: Instant) {
-        let refusals = self.links.refusals.lock();
-        let mut refusals = refusals.unwrap_or_else(PoisonError::into_inner);
-        if refusals.note(refusal, now) {
+    fn refuse(&self, refusal: &Refusal, join: Option<usize>, now: Instant) {
+        if self.refusals(|refusals| refusals.note(refusal, join, now)) {
             tracing::warn!("{refusal}");
         }
+    }
+
+    pub(super) fn refusals<T>(&self, with: impl FnOnce(&mut Refusals) -> T) -> T {
+        let refusals = self.links.refusals.lock();
+        with(&mut refusals.unwrap_or_else(PoisonError::into_inner))
     }
 }

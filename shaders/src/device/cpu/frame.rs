@@ -59,7 +59,12 @@ impl Frame {
         let in_world = view.forward + view.right * u + view.down * v;
         let in_grid = self.forward + self.right * u + self.down * v;
         let direction = in_grid / in_world.length();
-        let jitter = if self.jitter { jitter(x, y) } else { 0.0 };
+        let [first_x, first_y] = view.first;
+        let jitter = if self.jitter {
+            jitter(first_x + x, first_y + y)
+        } else {
+            0.0
+        };
         Ray {
             eye: self.eye.as_vec3().to_array(),
             direction: direction.as_vec3().to_array(),

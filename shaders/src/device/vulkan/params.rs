@@ -28,9 +28,9 @@ pub(super) struct SceneParams {
     down_in_world: [f32; 3],
     pad_1: f32,
     gradient_x: [f32; 3],
-    pad_2: f32,
+    picture_x: u32,
     gradient_y: [f32; 3],
-    pad_3: f32,
+    picture_y: u32,
     gradient_z: [f32; 3],
     pad_4: f32,
 }
@@ -41,6 +41,7 @@ const _: () = assert!(
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
         && offset_of!(SceneParams, gradient_x) == 112
+        && offset_of!(SceneParams, picture_y) == 140
         && offset_of!(SceneParams, gradient_z) == 144
 );
 
@@ -109,9 +110,9 @@ impl SceneParams {
             down_in_world: world(view.down),
             pad_1: 0.0,
             gradient_x: world(gradient.x_axis),
-            pad_2: 0.0,
+            picture_x: view.first[0],
             gradient_y: world(gradient.y_axis),
-            pad_3: 0.0,
+            picture_y: view.first[1],
             gradient_z: world(gradient.z_axis),
             pad_4: 0.0,
         }

@@ -4,13 +4,18 @@
 
 use super::gpu::{Gpu, Home};
 use crate::device::DeviceError;
+use std::{ops::RangeInclusive, time::Duration};
 use vulkano::buffer::{BufferUsage, Subbuffer};
 
-/// Pixels of a band: half a gibibyte would be allowed by many devices, but a band that takes
-/// seconds is killed by drivers' watchdogs.
+/// Pixels of a band, at most, whatever the device's buffers could take.
 const BAND_PIXELS_MAX: u64 = 1 << 21;
-/// Pixels of the smallest band that is tried where memory is short.
+/// Pixels of the first band: how fast the device is for a scene is not known.
+const BAND_PIXELS_FIRST: u64 = 1 << 17;
+/// Pixels of the smallest band: a row of the widest picture.
 const BAND_PIXELS_MIN: u64 = 1 << 14;
+/// A band shall take between these: more is killed by drivers' watchdogs, and keeps who calls it off
+/// waiting; with less, what comes on top of each counts.
+const BAND_TIME: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
 /// Bytes of a pixel.
 const PIXEL_BYTES: u64 = 16;
 /// Most that pictures take: a band where the device writes it, and where the host reads it.
@@ -32,6 +37,9 @@ pub(super) struct PixelBuffers {
 pub(super) struct Pictures {
     /// Whether pixels go through device memory before they are read back.
     copies_back: bool,
+    /// Of the next band.
+    band_pixels: u64,
+    /// As memory allows.
     band_pixels_max: u64,
     buffers: Option<PixelBuffers>,
 }
@@ -41,6 +49,7 @@ impl Pictures {
     pub(super) fn new(copies_back: bool) -> Self {
         Self {
             copies_back,
+            band_pixels: BAND_PIXELS_FIRST,
             band_pixels_max: BAND_PIXELS_MAX,
             buffers: None,
         }
@@ -76,7 +85,7 @@ impl Pictures {
         let limits = gpu.physical().properties();
         let range = u64::from(limits.max_storage_buffer_range) / PIXEL_BYTES;
         // Buffers grow to powers of two, so the bound is rounded down to one.
-        let pixels_max = self.band_pixels_max.min(1 << range.ilog2());
+        let pixels_max = self.band_pixels.min(1 << range.ilog2());
         let rows = pixels_max / u64::from(width);
         let rows = rows.min(u64::from(
             limits.max_compute_work_group_count[1] * GROUP_EDGE,
@@ -91,12 +100,22 @@ impl Pictures {
 
     /// Goes on with smaller bands, as memory was short; false where they are as small as can be.
     pub(super) fn halve_bands(&mut self) -> bool {
-        let smaller = self.band_pixels_max > BAND_PIXELS_MIN;
+        let smaller = self.band_pixels > BAND_PIXELS_MIN;
         if smaller {
             self.buffers = None;
-            self.band_pixels_max /= 2;
+            self.band_pixels /= 2;
+            self.band_pixels_max = self.band_pixels;
         }
         smaller
+    }
+
+    /// A band of so many pixels has taken so long: those that follow may be larger, or smaller.
+    pub(super) fn took(&mut self, pixels: u64, time: Duration) {
+        if time > *BAND_TIME.end() {
+            self.band_pixels = (self.band_pixels / 2).max(BAND_PIXELS_MIN);
+        } else if time < *BAND_TIME.start() && pixels * 2 > self.band_pixels {
+            self.band_pixels = (self.band_pixels * 2).min(self.band_pixels_max);
+        }
     }
 }
 
@@ -109,7 +128,29 @@ mod tests {
     fn bands_get_smaller_down_to_a_row_of_the_widest_picture() {
         let mut pictures = Pictures::new(true);
         let halved = (0..99).take_while(|_| pictures.halve_bands()).count();
-        assert_eq!(halved, 7);
-        assert_eq!(pictures.band_pixels_max, u64::from(PICTURE_EDGE_MAX));
+        assert_eq!(halved, 3);
+        assert_eq!(pictures.band_pixels, u64::from(PICTURE_EDGE_MAX));
+        pictures.took(pictures.band_pixels, Duration::ZERO);
+        assert_eq!(pictures.band_pixels, BAND_PIXELS_MIN, "as memory allows");
+    }
+
+    #[test]
+    fn bands_are_as_large_as_the_device_does_in_time() {
+        let mut pictures = Pictures::new(true);
+        // A million pixels a second, then a thousand.
+        for _ in 0..20 {
+            let pixels = pictures.band_pixels;
+            pictures.took(pixels, Duration::from_micros(pixels));
+        }
+        let fast = pictures.band_pixels;
+        assert!((1 << 17..1 << 20).contains(&fast), "{fast}");
+        for _ in 0..20 {
+            let pixels = pictures.band_pixels;
+            pictures.took(pixels, Duration::from_millis(pixels));
+        }
+        assert_eq!(pictures.band_pixels, BAND_PIXELS_MIN);
+        // A small picture says nothing of large bands.
+        pictures.took(64, Duration::from_micros(9));
+        assert_eq!(pictures.band_pixels, BAND_PIXELS_MIN);
     }
 }

@@ -1,0 +1,305 @@
+//! A turn of pictures: asked for in bands of whole rows, a few under way at a time, and written as they
+//! come.
+//!
+//! Invariant: whatever the size of a picture, this machine holds a few of its bands and never all of
+//! it.
+
+use crate::{
+    camera_choice::Shot,
+    commands::CommandResult,
+    output_file::{OutputError, OutputFile},
+    picture::{self, numbered, write_png},
+    picture_settings::PictureSettings,
+    progress::Progress,
+    session::{Session, SessionError},
+    stats::{Stats, StatsFile},
+    transfer::short,
+};
+use brickmesh_actors::requester::{Frame, FrameStats};
+use brickmesh_topology::{PixelRect, VoxelBox, camera::bands, cell_ranges::VisibleCells};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+/// Missing boxes that a line of the log names; `--stats` has all of them.
+const BOXES_TOLD_MAX: usize = 4;
+/// Pixels of a band, at most, unless a row has more: 64 MiB while it is blended.
+const BAND_PIXELS_MAX: u64 = 1 << 22;
+/// Bands that wait to be written.
+const BANDS_WAITING: usize = 1;
+/// What is less opaque than this everywhere is not seen.
+const OPACITY_MIN: f32 = 1.0 / 512.0;
+
+/// The pictures of a turn.
+pub(super) struct Turn<'a> {
+    pub(super) shots: Vec<Shot>,
+    pub(super) size: (u32, u32),
+    pub(super) settings: PictureSettings,
+    pub(super) ahead: usize,
+    pub(super) out: &'a Path,
+    pub(super) stats: Option<StatsFile>,
+    /// Missing bricks are an error.
+    pub(super) whole: bool,
+}
+
+/// Bands that are asked for and not yet awaited, the next one first. Nobody waits for them once
+/// this is gone.
+#[derive(Default)]
+struct Ahead(VecDeque<JoinHandle<Result<Frame, SessionError>>>);
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// A picture that is being written.
+struct Writing {
+    bands: mpsc::Sender<Vec<u8>>,
+    done: JoinHandle<Result<(), OutputError>>,
+}
+
+impl Writing {
+    fn begin(file: OutputFile, size: (u32, u32)) -> Self {
+        let (bands, mut waiting) = mpsc::channel(BANDS_WAITING);
+        let write = move || {
+            let rows = std::iter::from_fn(|| waiting.blocking_recv());
+            write_png(&file, size, rows)
+        };
+        let done = tokio::task::spawn_blocking(write);
+        Self { bands, done }
+    }
+
+    /// Waits until the picture is where it shall be.
+    async fn end(self) -> CommandResult {
+        drop(self.bands);
+        Ok(self.done.await??)
+    }
+}
+
+/// What came of a picture so far.
+#[derive(Default)]
+struct Done {
+    stats: Vec<FrameStats>,
+    opacity_max: f32,
+    since: Option<Instant>,
+}
+
+impl Turn<'_> {
+    /// Where the n-th picture goes.
+    fn path(&self, index: u32) -> PathBuf {
+        if self.shots.len() == 1 {
+            self.out.to_owned()
+        } else {
+            numbered(self.out, index)
+        }
+    }
+
+    /// Renders all pictures.
+    pub(super) async fn render(
+        &mut self,
+        session: &Arc<Session>,
+    ) -> Result<Stats, Box<dyn std::error::Error>> {
+        let mut stats = Stats::new(session.manifest(), &session.status().await?);
+        let result = self.render_all(session, &mut stats).await;
+        // What came before an interruption is kept.
+        if let Some(file) = &mut self.stats {
+            file.write(&stats)?;
+        }
+        result.map(|()| stats)
+    }
+
+    async fn render_all(&mut self, session: &Arc<Session>, stats: &mut Stats) -> CommandResult {
+        let whole = PixelRect {
+            x: 0,
+            y: 0,
+            width: self.size.0,
+            height: self.size.1,
+        };
+        let bands = bands(whole, BAND_PIXELS_MAX);
+        let total = (self.shots.len() * bands.len()) as u64;
+        let mut progress = Progress::new("rendering");
+        let (mut ahead, mut asked) = (Ahead::default(), 0);
+        // The one that is being written, and the one before, which may still be.
+        let mut writing: Option<Writing> = None;
+        let mut before: Option<Writing> = None;
+        let mut done = Done::default();
+        for got in 0..total {
+            while ahead.0.len() < self.ahead && asked < total {
+                let (shot, band) = self.place(asked, bands.len());
+                done.since.get_or_insert_with(Instant::now);
+                ahead.0.push_back(self.ask(session, shot, bands[band])?);
+                asked += 1;
+            }
+            let Some(frame) = ahead.0.pop_front() else {
+                break;
+            };
+            let frame = frame.await.map_err(|_| SessionError::Ended)??;
+            let (shot, band) = self.place(got, bands.len());
+            let index = u32::try_from(shot)?;
+            let picture = match writing.take() {
+                Some(picture) => picture,
+                None => {
+                    if let Some(before) = before.take() {
+                        before.end().await?;
+                    }
+                    Writing::begin(picture::check(&self.path(index))?, self.size)
+                }
+            };
+            let opacity = frame.image.pixels().iter().map(|p| p[3]);
+            done.opacity_max = opacity.fold(done.opacity_max, f32::max);
+            let rows = frame.image.to_rgba8(self.settings.background);
+            if picture.bands.send(rows).await.is_err() {
+                // It has ended before, and says why.
+                picture.end().await?;
+                return Err("a picture was not written to its end".into());
+            }
+            done.stats.push(frame.stats);
+            progress.show(got + 1, total);
+            if band + 1 < bands.len() {
+                writing = Some(picture);
+                continue;
+            }
+            before = Some(picture);
+            let whole = std::mem::take(&mut done);
+            self.finish(session, stats, index, whole).await?;
+        }
+        if let Some(before) = before {
+            before.end().await?;
+        }
+        Ok(())
+    }
+
+    /// The picture and the band that the n-th frame is.
+    fn place(&self, number: u64, bands: usize) -> (usize, usize) {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        (number / bands, number % bands)
+    }
+
+    fn ask(
+        &self,
+        session: &Arc<Session>,
+        shot: usize,
+        band: PixelRect,
+    ) -> Result<JoinHandle<Result<Frame, SessionError>>, Box<dyn std::error::Error>> {
+        let shot = self.shots[shot];
+        let view = shot.camera.view(self.size.0, self.size.1)?.part(band);
+        let mut ask = self.settings.ask(session.data_set(), view);
+        ask.rules.steal = shot.steal.unwrap_or(ask.rules.steal);
+        let session = Arc::clone(session);
+        Ok(actix::spawn(async move { session.frame(ask).await }))
+    }
+
+    /// Counts a picture, and says what is wrong with it.
+    async fn finish(
+        &mut self,
+        session: &Session,
+        stats: &mut Stats,
+        index: u32,
+        done: Done,
+    ) -> CommandResult {
+        let took = done.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let is_new = stats.lacks_some_of(&done.stats);
+        if is_new {
+            stats.learn(&session.status().await?);
+        }
+        stats.add(&done.stats, took);
+        if let Some(file) = &mut self.stats {
+            file.write_if_due(stats)?;
+        }
+        let missing = stats.missing();
+        if !missing.is_empty() {
+            eprintln!(
+                "brickmesh: frame {index}: {} missing, nobody holds {}: {}",
+                counted_boxes(missing.len()),
+                if missing.len() == 1 { "it" } else { "them" },
+                in_words(missing)
+            );
+            if self.whole {
+                return Err("not all of the volume can be shown, and --whole was asked for".into());
+            }
+        }
+        if done.opacity_max < OPACITY_MIN && missing.is_empty() {
+            let path = self.path(index);
+            let why = self.why_nothing(session, &done.stats);
+            eprintln!("brickmesh: nothing is visible in {}: {why}", path.display());
+        }
+        Ok(())
+    }
+
+    /// Why a picture shows nothing, for people.
+    fn why_nothing(&self, session: &Session, stats: &[FrameStats]) -> String {
+        let manifest = session.manifest();
+        let transfer = &self.settings.transfer;
+        let Some([low, high]) = manifest.value_range() else {
+            return "every voxel is no data".to_owned();
+        };
+        let data = format!("the data are {} … {}", short(low), short(high));
+        let visible = VisibleCells::of(manifest, transfer);
+        if !manifest.grid().bricks().any(|brick| visible.any(brick)) {
+            let shown = transfer
+                .points
+                .windows(2)
+                .filter(|p| p[0].opacity.max(p[1].opacity) > 0.0);
+            let ends = shown.map(|p| [p[0].value, p[1].value]);
+            return match ends.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]) {
+                Some([from, to]) => format!(
+                    "the transfer function shows {} … {}, {data}; --transfer-range data stretches it over them",
+                    short(from),
+                    short(to)
+                ),
+                None => format!("the transfer function is transparent everywhere; {data}"),
+            };
+        }
+        if stats.iter().all(|s| s.jobs.is_empty()) {
+            let middle = manifest.volume().center_in_world();
+            return format!(
+                "what is visible of the volume is not in view of the camera; the volume's middle is {:?}, its diagonal {}",
+                middle.to_array(),
+                short(manifest.volume().diagonal())
+            );
+        }
+        format!(
+            "all that the camera sees is transparent, or smaller than a pixel; {data}, the transfer function's values {} … {}",
+            short(transfer.points.first().map_or(0.0, |p| p.value)),
+            short(transfer.points.last().map_or(0.0, |p| p.value))
+        )
+    }
+}
+
+fn counted_boxes(count: usize) -> String {
+    match count {
+        1 => "1 box is".to_owned(),
+        n => format!("{n} boxes are"),
+    }
+}
+
+/// Boxes that are missing, in one line, as `--stats` writes them.
+fn in_words(missing: &[VoxelBox]) -> String {
+    let told = missing.iter().take(BOXES_TOLD_MAX);
+    let mut words: Vec<String> = told
+        .map(|b| format!("{:?}", <[[u32; 3]; 2]>::from(*b)))
+        .collect();
+    if missing.len() > BOXES_TOLD_MAX {
+        words.push(format!("{} boxes more", missing.len() - BOXES_TOLD_MAX));
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_names_the_missing_boxes_up_to_a_bound() {
+        let missing = [VoxelBox::new([0, 16, 32], [16, 32, 40]); 6];
+        assert_eq!(in_words(&missing[..1]), "[[0, 16, 32], [16, 32, 40]]");
+        let words = in_words(&missing);
+        assert!(words.ends_with("[16, 32, 40]], 2 boxes more"), "{words}");
+        assert_eq!(words.matches("[[").count(), BOXES_TOLD_MAX);
+    }
+}

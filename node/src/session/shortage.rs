@@ -1,0 +1,296 @@
+//! Bricks that arrive when a data set is opened: whether to wait for more, and what is wrong where no
+//! more come.
+//!
+//! No clock is read here.
+
+use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
+use brickmesh_topology::{
+    BrickIndex, PeerId,
+    plain_text::{counted, plain_text},
+};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// Nobody holds more, and nobody has more room, for so long: that is all.
+const QUIET: Duration = Duration::from_secs(1);
+/// The same where it is not known why no more comes: peers that learn of each other one by one are
+/// settled in between.
+const SETTLED: Duration = Duration::from_secs(5);
+/// How long bricks may make no progress in any case.
+const STALL: Duration = Duration::from_secs(60);
+/// Damaged bricks that are named one by one.
+const NAMED_MAX: usize = 3;
+
+/// Why not all bricks are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    missing: u32,
+    bricks: u32,
+    brick_bytes: u64,
+    /// Bricks that there is room for; `None`: there is room.
+    room: Option<u64>,
+    /// Memory by peer, for people.
+    rooms: Vec<String>,
+    /// What is wrong with the bricks that cannot be read.
+    unreadable: Vec<String>,
+}
+
+impl Shortage {
+    fn of(status: &MeshStatus, data_set: &DataSetStatus, room: u64) -> Self {
+        let bricks = data_set.manifest.grid().brick_count();
+        let rooms = status.peers.values().filter(|h| h.memory_bytes > 0);
+        let rooms = rooms.map(|h| format!("{} {}", plain_text(&h.name), in_mib(h.memory_bytes)));
+        let unreadable = lacking(data_set).filter_map(|b| data_set.unreadable.get(&b));
+        Self {
+            missing: data_set.safety.missing,
+            bricks,
+            brick_bytes: data_set.manifest.largest_brick_bytes(),
+            room: (room < bricks.into()).then_some(room),
+            rooms: rooms.collect(),
+            unreadable: unreadable.cloned().collect(),
+        }
+    }
+
+    /// Whether no brick is there at all.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.missing == self.bricks
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (missing, bricks) = (self.missing, self.bricks);
+        write!(f, "{missing} of {} missing", counted(bricks, "brick"))?;
+        if let Some(room) = self.room {
+            let wanted = in_mib(self.brick_bytes.saturating_mul(bricks.into()));
+            let rooms = self.rooms.join(", ");
+            write!(
+                f,
+                ": one copy of each takes {wanted}, and the peers have room for {room} ({rooms}); start more peers, or give more with --memory"
+            )?;
+        }
+        for why in self.unreadable.iter().take(NAMED_MAX) {
+            write!(f, "; {why}")?;
+        }
+        if let Some(more) = self.unreadable.len().checked_sub(NAMED_MAX + 1) {
+            write!(f, "; {} more cannot be read", more + 1)?;
+        }
+        if self.room.is_none() && self.unreadable.is_empty() {
+            f.write_str(": nobody holds them, and none comes any more")?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes for people.
+fn in_mib(bytes: u64) -> String {
+    if bytes < 10 << 20 {
+        format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
+}
+
+/// The bricks that nobody holds.
+fn lacking(data_set: &DataSetStatus) -> impl Iterator<Item = BrickIndex> {
+    let is_held = |b: BrickIndex| data_set.residency.values().any(|r| r.held.contains(b));
+    let bricks = data_set.manifest.grid().bricks();
+    bricks.filter(move |&b| !is_held(b))
+}
+
+/// What is to be done now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// Bricks are arriving, or may.
+    UnderWay,
+    /// All is there that is wanted.
+    Done,
+    /// No more comes.
+    Short(Shortage),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    /// Copies that are held, room, and peers, as of late.
+    known: (u64, u64, Vec<PeerId>),
+    since: Instant,
+    settled_since: Option<Instant>,
+}
+
+impl Arriving {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            known: Default::default(),
+            since: now,
+            settled_since: None,
+        }
+    }
+
+    /// What to do about a data set; `is_own`: it is this machine's.
+    pub(super) fn look(
+        &mut self,
+        status: &MeshStatus,
+        data_set: &DataSetStatus,
+        is_own: bool,
+        now: Instant,
+    ) -> Arrival {
+        let of_all = data_set.residency.values();
+        let held = of_all.clone().map(|r| u64::from(r.held.len())).sum();
+        let room = of_all
+            .filter(|r| !r.leaving)
+            .map(|r| u64::from(r.room))
+            .sum();
+        let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
+        let peers: Vec<PeerId> = holding.map(|(p, _)| p.clone()).collect();
+        let has_settled = |p| data_set.residency.get(p).is_some_and(|r| r.settled);
+        let settled = peers.iter().all(has_settled);
+        let known = (held, room, peers);
+        if known != self.known {
+            (self.known, self.since) = (known, now);
+        }
+        let quiet = now.duration_since(self.since);
+        if !settled {
+            self.settled_since = None;
+        } else if self.settled_since.is_none() {
+            self.settled_since = Some(now);
+        }
+        let settled_for = self.settled_since.map(|at| now.duration_since(at));
+        let missing = data_set.safety.missing;
+        // Whoever says that it will hold bricks and gets none is not waited for.
+        if missing == 0 && (settled || quiet > SETTLED) {
+            return Arrival::Done;
+        }
+        let bricks = data_set.manifest.grid().brick_count();
+        // What there is no room for, and what cannot be read, does not come.
+        let no_room = u64::from(bricks).saturating_sub(room);
+        let unreadable = lacking(data_set).filter(|b| data_set.unreadable.contains_key(b));
+        let never = no_room + unreadable.count() as u64;
+        let is_clear = is_own && u64::from(missing) <= never && quiet > QUIET;
+        let is_over = settled_for.is_some_and(|s| s > SETTLED)
+            || quiet > SETTLED && never > 0
+            || quiet > STALL;
+        if is_clear || is_over {
+            return Arrival::Short(Shortage::of(status, data_set, room));
+        }
+        Arrival::UnderWay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::status;
+
+    /// A mesh of two with a data set of which so many bricks are missing.
+    fn mesh(missing: u32, room: [u32; 2]) -> MeshStatus {
+        let mut status = status();
+        let set = &mut status.data_sets[0];
+        let bricks = set.manifest.grid().brick_count();
+        assert!(missing <= bricks);
+        set.safety.missing = missing;
+        for (of, room) in set.residency.values_mut().zip(room) {
+            of.room = room;
+            of.settled = false;
+            of.held = brickmesh_topology::brick_set::BrickSet::new(bricks);
+            for brick in data_set_bricks(bricks - missing) {
+                of.held.insert(brick);
+            }
+        }
+        status
+    }
+
+    fn data_set_bricks(count: u32) -> impl Iterator<Item = BrickIndex> {
+        (0..count).map(BrickIndex)
+    }
+
+    fn look(arriving: &mut Arriving, mesh: &MeshStatus, now: Instant) -> Arrival {
+        arriving.look(mesh, &mesh.data_sets[0], true, now)
+    }
+
+    fn words(arrival: Arrival) -> String {
+        match arrival {
+            Arrival::Short(shortage) => shortage.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn too_little_memory_is_said_in_a_second_with_what_is_wanted_and_what_is_there() {
+        let now = Instant::now();
+        let mut arriving = Arriving::new(now);
+        let bricks = mesh(0, [9; 2]).data_sets[0].manifest.grid().brick_count();
+        assert!(bricks >= 2, "{bricks}");
+        let small = mesh(bricks - 1, [1, 0]);
+        assert_eq!(look(&mut arriving, &small, now), Arrival::UnderWay);
+        assert_eq!(look(&mut arriving, &small, now + QUIET), Arrival::UnderWay);
+        let said = words(look(&mut arriving, &small, now + QUIET * 2));
+        let expected = format!(
+            "{} of {bricks} bricks missing: one copy of each takes",
+            bricks - 1
+        );
+        assert!(said.starts_with(&expected), "{said}");
+        assert!(
+            said.contains("room for 1 (") && said.contains("--memory"),
+            "{said}"
+        );
+        // Bricks that still come are waited for.
+        let nearly = mesh(bricks, [1, 0]);
+        let mut arriving = Arriving::new(now);
+        assert_eq!(look(&mut arriving, &nearly, now), Arrival::UnderWay);
+        assert_eq!(
+            look(&mut arriving, &nearly, now + QUIET * 2),
+            Arrival::UnderWay
+        );
+        assert!(words(look(&mut arriving, &nearly, now + SETTLED * 2)).contains("room for 1"));
+    }
+
+    #[test]
+    fn a_damaged_brick_is_named_with_its_file() {
+        let now = Instant::now();
+        let (mut arriving, mut damaged) = (Arriving::new(now), mesh(1, [9; 2]));
+        assert_eq!(look(&mut arriving, &damaged, now), Arrival::UnderWay);
+        let set = &mut damaged.data_sets[0];
+        let last = BrickIndex(set.manifest.grid().brick_count() - 1);
+        set.unreadable
+            .insert(last, "a/bricks/12: brick 1 is damaged".to_owned());
+        assert_eq!(look(&mut arriving, &damaged, now), Arrival::UnderWay);
+        let said = words(look(&mut arriving, &damaged, now + QUIET * 2));
+        assert!(
+            said.contains("missing; a/bricks/12: brick 1 is damaged"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_does_not_come_is_not_waited_for_for_ever_and_what_has_come_is_enough() {
+        let now = Instant::now();
+        let (mut arriving, mut waiting) = (Arriving::new(now), mesh(1, [9; 2]));
+        assert_eq!(look(&mut arriving, &waiting, now), Arrival::UnderWay);
+        assert_eq!(
+            look(&mut arriving, &waiting, now + STALL),
+            Arrival::UnderWay
+        );
+        let said = words(look(&mut arriving, &waiting, now + STALL * 2));
+        assert!(said.contains("none comes any more"), "{said}");
+        waiting.data_sets[0]
+            .residency
+            .values_mut()
+            .for_each(|r| r.settled = true);
+        let mut arriving = Arriving::new(now);
+        assert_eq!(look(&mut arriving, &waiting, now), Arrival::UnderWay);
+        assert!(matches!(
+            look(&mut arriving, &waiting, now + SETTLED * 2),
+            Arrival::Short(_)
+        ));
+        let mut whole = mesh(0, [9; 2]);
+        whole.data_sets[0]
+            .residency
+            .values_mut()
+            .for_each(|r| r.settled = true);
+        assert_eq!(look(&mut arriving, &whole, now), Arrival::Done);
+    }
+}

@@ -1,0 +1,571 @@
+//! What a scientist meets in the first hour, with the program itself: what it says of data, folders,
+//! addresses and outputs that are not as they should be, and that it says so soon.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
+use brickmesh_tests::{
+    compare::compare,
+    program::{Running, brickmesh, read_png},
+};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Nothing here takes as long as this, on however busy a machine, unless it waits for what never
+/// comes.
+const SOON: Duration = Duration::from_secs(15);
+
+/// A folder with a volume of 40³ floats in it: a ball of 1 in 0, cut off at one side.
+struct Desk {
+    folder: TempDir,
+    volume: PathBuf,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let volume = folder.path().join("ball.nrrd");
+        write_nrrd(&volume, "", |[x, y, z]| {
+            let inside = (x - 19.5).powi(2) + (y - 19.5).powi(2) + (z - 19.5).powi(2) < 200.0;
+            f32::from(u8::from(inside && z < 25.0))
+        });
+        Self { folder, volume }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A `render` of the volume on the CPU to `p.png`.
+    fn render(&self, more: &[&str]) -> Said {
+        self.render_of(&self.volume, more)
+    }
+
+    fn render_of(&self, volume: &Path, more: &[&str]) -> Said {
+        let out = self.path("p.png");
+        let mut command = self.command_of(volume, &out);
+        if !more.contains(&"--size") {
+            command.args(["--size", "64x64"]);
+        }
+        run(command.args(more))
+    }
+
+    fn command_of(&self, volume: &Path, out: &Path) -> Command {
+        let mut command = Command::new(brickmesh());
+        command
+            .current_dir(self.folder.path())
+            .args(["render", "--device", "cpu"])
+            .arg(volume)
+            .arg("--out")
+            .arg(out);
+        command
+    }
+
+    fn picture(&self) -> Vec<u8> {
+        read_png(&self.path("p.png")).2
+    }
+
+    /// The volume as a `.brickmesh` folder of bricks of 16³.
+    fn imported(&self) -> PathBuf {
+        let store = self.path("ball.brickmesh");
+        let mut import = Command::new(brickmesh());
+        import
+            .arg("import")
+            .arg(&self.volume)
+            .args(["--brick", "16", "--out"]);
+        let said = run(import.arg(&store));
+        assert!(said.is_well, "{}", said.errors);
+        store
+    }
+}
+
+/// Values by voxel, x fastest, as NRRD with these fields more.
+fn write_nrrd(path: &Path, fields: &str, value: impl Fn([f32; 3]) -> f32) {
+    let header = format!(
+        "NRRD0004\ntype: float\ndimension: 3\nsizes: 40 40 40\nencoding: raw\nendian: little\n{fields}\n"
+    );
+    let mut bytes = header.into_bytes();
+    for i in 0..40_u16.pow(3) {
+        let at = [i % 40, i / 40 % 40, i / 1600].map(f32::from);
+        bytes.extend(value(at).to_le_bytes());
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+/// How a run ended.
+struct Said {
+    is_well: bool,
+    output: String,
+    errors: String,
+    took: Duration,
+}
+
+fn run(command: &mut Command) -> Said {
+    let start = Instant::now();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.env_remove("RUST_LOG").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said {
+        is_well: status.success(),
+        output: text(stdout),
+        errors: text(stderr),
+        took: start.elapsed(),
+    }
+}
+
+fn brickmesh_says(args: &[impl AsRef<OsStr>]) -> Said {
+    run(Command::new(brickmesh()).args(args))
+}
+
+/// That something was refused, in these words, and soon.
+fn assert_refused(said: &Said, words: &[&str]) {
+    let all = format!("{}{}", said.output, said.errors);
+    assert!(!said.is_well, "{all}");
+    for word in words {
+        assert!(all.contains(word), "{word:?} is not in: {all}");
+    }
+    assert!(said.took < SOON, "{:?}", said.took);
+}
+
+#[test]
+fn a_picture_that_shows_nothing_says_why() {
+    let desk = Desk::new();
+    let well = desk.render(&[]);
+    assert!(
+        well.is_well && !well.errors.contains("nothing is visible"),
+        "{}",
+        well.errors
+    );
+    assert!(well.output.contains("wrote "), "{}", well.output);
+    let outside = r#"{"points": [{"value": 5, "color": [1, 1, 1], "opacity": 0}, {"value": 9, "color": [1, 1, 1], "opacity": 1}]}"#;
+    fs::write(desk.path("outside.json"), outside).unwrap();
+    for (args, words) in [
+        (
+            &["--transfer", "outside.json"][..],
+            "shows 5 … 9, the data are 0 … 1",
+        ),
+        (
+            &["--camera", "eye=500,0,0 at=600,0,0"],
+            "not in view of the camera",
+        ),
+    ] {
+        let said = desk.render(args);
+        assert!(said.is_well, "{}", said.errors);
+        assert!(
+            said.errors.contains("nothing is visible in"),
+            "{}",
+            said.errors
+        );
+        assert!(said.errors.contains(words), "{}", said.errors);
+    }
+    let info = brickmesh_says(&["info".as_ref(), desk.volume.as_os_str()]);
+    for word in ["quantiles", "histogram"] {
+        assert!(info.output.contains(word), "{}", info.output);
+    }
+}
+
+#[test]
+fn patients_look_the_same_whichever_way_their_axes_are_written() {
+    let desk = Desk::new();
+    let face = |[x, y, z]: [f32; 3]| {
+        let head = (x - 19.5).powi(2) + (y - 22.0).powi(2) + (z - 19.5).powi(2) < 190.0;
+        // A nose at the front, and one ear.
+        let nose = (x - 19.5).abs() < 3.0 && y < 9.0 && y > 3.0 && (z - 18.0).abs() < 3.0;
+        let ear = x > 31.0 && x < 37.0 && (y - 22.0).abs() < 3.0 && (z - 20.0).abs() < 4.0;
+        f32::from(u8::from(head || nose || ear)) * (1.0 + 0.01 * z)
+    };
+    let mut pictures = Vec::new();
+    for (space, directions, origin) in [
+        (
+            "left-posterior-superior",
+            "(1,0,0) (0,1,0) (0,0,1)",
+            "(5,7,-9)",
+        ),
+        (
+            "right-anterior-superior",
+            "(-1,0,0) (0,-1,0) (0,0,1)",
+            "(-5,-7,-9)",
+        ),
+        (
+            "left-anterior-superior",
+            "(1,0,0) (0,-1,0) (0,0,1)",
+            "(5,-7,-9)",
+        ),
+    ] {
+        let volume = desk.path("face.nrrd");
+        let fields =
+            format!("space: {space}\nspace directions: {directions}\nspace origin: {origin}\n");
+        write_nrrd(&volume, &fields, face);
+        let said = desk.render_of(&volume, &["--size", "128x128"]);
+        assert!(said.is_well, "{}", said.errors);
+        pictures.push(desk.picture());
+    }
+    for other in &pictures[1..] {
+        let difference = compare(&pictures[0], other);
+        assert!(difference.max <= 2, "{difference:?}");
+    }
+}
+
+/// A picture with each pixel the mean of `by` by `by`.
+fn reduced(pixels: &[u8], edge: usize, by: usize) -> Vec<f64> {
+    let size = edge / by;
+    let mut sums = vec![0.0; size * size * 3];
+    for (at, pixel) in pixels.chunks_exact(pixels.len() / edge / edge).enumerate() {
+        let (x, y) = (at % edge / by, at / edge / by);
+        for c in 0..3 {
+            sums[(y * size + x) * 3 + c] += f64::from(pixel[c]) / (by * by) as f64;
+        }
+    }
+    sums
+}
+
+#[test]
+fn pictures_of_any_size_by_one_peer_and_by_three_are_the_same_view() {
+    let desk = Desk::new();
+    let mut small = Vec::new();
+    for peers in ["1", "3"] {
+        for (edge, by) in [(1_usize, 1_usize), (64, 1), (4096, 64)] {
+            let size = format!("{edge}x{edge}");
+            let said = desk.render(&["--size", &size, "--peers", peers, "--shade", "off"]);
+            assert!(said.is_well, "{peers} {size}: {}", said.errors);
+            let (width, height, pixels) = read_png(&desk.path("p.png"));
+            assert_eq!((width as usize, height as usize), (edge, edge));
+            small.push(reduced(&pixels, edge, by));
+        }
+    }
+    let seen = |picture: &[f64]| picture.iter().fold(0.0_f64, |a, &b| a.max(b));
+    assert!(small.iter().all(|picture| seen(picture) > 50.0));
+    let mean_off = |a: &[f64], b: &[f64]| {
+        let all = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+        all.sum::<f64>() / a.len() as f64
+    };
+    // Of one size they are the same, of two as far as edges are sampled alike.
+    for (one, three) in (0..3).map(|n| (&small[n], &small[n + 3])) {
+        assert!(mean_off(one, three) < 0.01, "{}", mean_off(one, three));
+    }
+    assert!(
+        mean_off(&small[1], &small[2]) < 2.0,
+        "{}",
+        mean_off(&small[1], &small[2])
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn outputs_are_written_to_what_they_are_pointed_at() {
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+    let desk = Desk::new();
+    symlink("/dev/null", desk.path("null.png")).unwrap();
+    symlink("/dev/full", desk.path("full.json")).unwrap();
+    symlink("real.png", desk.path("link.png")).unwrap();
+    fs::write(desk.path("real.png"), "before").unwrap();
+    fs::set_permissions(desk.path("real.png"), fs::Permissions::from_mode(0o640)).unwrap();
+    let to = |out: &str| desk.command_of(&desk.volume, &desk.path(out));
+    let null = run(&mut to("null.png"));
+    assert!(null.is_well, "{}", null.errors);
+    assert!(
+        desk.path("null.png").is_symlink()
+            && fs::metadata("/dev/null")
+                .unwrap()
+                .file_type()
+                .is_char_device()
+    );
+    let full = run(to("p.png").args(["--stats", "full.json"]));
+    assert_refused(&full, &["full.json", "No space left"]);
+    assert!(
+        fs::metadata("/dev/full")
+            .unwrap()
+            .file_type()
+            .is_char_device()
+    );
+    let link = run(&mut to("link.png"));
+    assert!(link.is_well, "{}", link.errors);
+    assert!(desk.path("link.png").is_symlink());
+    assert_eq!(read_png(&desk.path("real.png")).0, 512);
+    let mode = |name: &str| fs::metadata(desk.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("real.png"), 0o640);
+    let masked = Command::new("sh")
+        .args(["-c", "umask 027; exec \"$@\"", "sh"])
+        .arg(brickmesh())
+        .args(["demo", "--device", "cpu", "--out"])
+        .arg(desk.path("new.png"))
+        .output();
+    assert!(masked.unwrap().status.success());
+    assert_eq!(mode("new.png"), 0o640);
+    let jpeg = run(&mut to("o.jpg"));
+    assert_refused(&jpeg, &["o.jpg", ".png"]);
+    let nowhere = run(&mut to("no/such/folder/p.png"));
+    assert_refused(&nowhere, &["no/such/folder", "there is no folder"]);
+}
+
+#[test]
+fn statistics_of_what_was_rendered_outlive_an_interruption() {
+    let desk = Desk::new();
+    let stats = desk.path("s.json");
+    let mut command = desk.command_of(&desk.volume, &desk.path("p.png"));
+    command
+        .args(["--peers", "2", "--frames", "50000", "--stats"])
+        .arg(&stats);
+    let mut process = Running(
+        command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let start = Instant::now();
+    while !desk.path("p-0009.png").exists() {
+        assert!(start.elapsed() < 4 * SOON, "no ten pictures");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = process.0.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    process.0.wait().unwrap();
+    let stats: serde_json::Value = serde_json::from_slice(&fs::read(&stats).unwrap()).unwrap();
+    let frames = stats["frames"].as_array().unwrap();
+    assert!(frames.len() >= 5, "{}", frames.len());
+}
+
+#[test]
+fn folders_and_files_of_other_formats_are_named_and_nothing_is_to_be_removed() {
+    let desk = Desk::new();
+    let series = desk.path("series");
+    fs::create_dir(&series).unwrap();
+    fs::write(series.join("IM1"), [[0; 128].as_slice(), b"DICM"].concat()).unwrap();
+    fs::write(desk.path("stack.tif"), b"II*\0........").unwrap();
+    for command in ["info", "import", "render"] {
+        let tell = |path: &Path| {
+            let out = desk.path("out.png");
+            let args = [
+                command.as_ref(),
+                path.as_os_str(),
+                "--out".as_ref(),
+                out.as_os_str(),
+            ];
+            brickmesh_says(&args[..if command == "info" { 2 } else { 4 }])
+        };
+        let dicom = tell(&series);
+        assert_refused(&dicom, &["DICOM", "dcm2niix"]);
+        assert!(!dicom.errors.contains("remove"), "{}", dicom.errors);
+        assert_refused(&tell(&desk.path("stack.tif")), &["TIFF", "Fiji"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_said_at_once_and_the_rest_is_shown() {
+    let desk = Desk::new();
+    let store = desk.imported();
+    let bricks: Vec<_> = fs::read_dir(store.join("bricks")).unwrap().collect();
+    let largest = bricks.iter().map(|e| e.as_ref().unwrap().path());
+    // Any brick that is read once: equal bricks are one file.
+    let damaged = largest
+        .max_by_key(|p| fs::metadata(p).unwrap().len())
+        .unwrap();
+    fs::write(&damaged, b"damaged").unwrap();
+    let name = damaged.file_name().unwrap().to_str().unwrap();
+    for peers in ["1", "3"] {
+        let said = desk.render_of(&store, &["--peers", peers]);
+        assert!(
+            said.is_well && said.took < SOON,
+            "{peers}: {:?} {}",
+            said.took,
+            said.errors
+        );
+        for word in [name, "is damaged", "missing, nobody holds"] {
+            assert!(
+                said.errors.contains(word),
+                "{peers} {word:?}: {}",
+                said.errors
+            );
+        }
+        let whole = desk.render_of(&store, &["--peers", peers, "--whole"]);
+        assert_refused(&whole, &[name, "--whole"]);
+    }
+    // A brick of 16³ floats and its ghosts is 23 KiB; of 27 there is room for a few.
+    let small = ["--peers", "3", "--memory", "100K", "--brick", "16"];
+    let said = desk.render(&small);
+    assert!(
+        said.is_well && said.took < SOON,
+        "{:?} {}",
+        said.took,
+        said.errors
+    );
+    for word in [
+        "one copy of each takes 0.7 MiB",
+        "room for 9 (peer-01 0.1 MiB",
+        "--memory",
+        "missing, nobody holds",
+    ] {
+        assert!(said.errors.contains(word), "{word:?}: {}", said.errors);
+    }
+    let whole = desk.render(&[small.as_slice(), &["--whole"]].concat());
+    assert_refused(&whole, &["room for 9", "--whole"]);
+}
+
+/// A peer on loopback with a key of its own.
+struct Peer {
+    _process: Running,
+    folder: TempDir,
+    address: String,
+}
+
+impl Peer {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(brickmesh());
+        command
+            .args([
+                "peer",
+                "--device",
+                "cpu",
+                "--memory",
+                "16M",
+                "--listen",
+                "127.0.0.1:0",
+                "--key",
+            ])
+            .arg(folder.path().join("mesh.key"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut process = Running(command.spawn().unwrap());
+        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+        let join = lines
+            .map(Result::unwrap)
+            .find(|line| line.contains("--join"));
+        let join = join.unwrap();
+        let address = join
+            .split_whitespace()
+            .skip_while(|w| *w != "--join")
+            .nth(1)
+            .unwrap();
+        Self {
+            _process: process,
+            address: address.to_owned(),
+            folder,
+        }
+    }
+
+    /// As `localhost:PORT`.
+    fn by_name(&self) -> String {
+        let port = self.address.rsplit('/').next().unwrap();
+        format!("localhost:{port}")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("mesh.key")
+    }
+}
+
+/// What a command of the mesh with this key says, that joins this address.
+fn in_mesh(key: &Path, join: &str, args: &[&OsStr]) -> Said {
+    let mut command = Command::new(brickmesh());
+    command
+        .args(args)
+        .args(["--listen", "127.0.0.1:0", "--join", join, "--key"]);
+    run(command.arg(key))
+}
+
+#[test]
+fn addresses_that_do_not_answer_are_reported_and_names_are_looked_up() {
+    let peer = Peer::start();
+    let status = ["status".as_ref()];
+    let there = in_mesh(&peer.key(), &peer.by_name(), &status);
+    assert!(
+        there.is_well && there.output.starts_with("1 peer\n"),
+        "{}{}",
+        there.output,
+        there.errors
+    );
+    let dead = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let nobody = in_mesh(&peer.key(), &dead.to_string(), &status);
+    assert_refused(
+        &nobody,
+        &[
+            "does not answer as a peer",
+            "refused",
+            &dead.port().to_string(),
+        ],
+    );
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_at = silent.local_addr().unwrap().to_string();
+    let silence = in_mesh(
+        &peer.key(),
+        &silent_at,
+        &["status".as_ref(), "--seconds".as_ref(), "1".as_ref()],
+    );
+    assert_refused(&silence, &["there is no answer so far"]);
+    let unknown = in_mesh(&peer.key(), "no-such-host.invalid:7070", &status);
+    assert_refused(&unknown, &["no-such-host.invalid", "does not answer"]);
+    let bad = in_mesh(&peer.key(), "lab 1:7070", &status);
+    assert_refused(&bad, &["lab 1:7070", "lab-1:4001"]);
+}
+
+#[test]
+fn a_wrong_key_or_an_unknown_name_ends_a_command_as_soon_as_that_is_known() {
+    let (desk, peer, other) = (Desk::new(), Peer::start(), Peer::start());
+    let out = desk.path("p.png");
+    let render = |what: &Path| {
+        let args = [
+            "render".as_ref(),
+            what.as_os_str(),
+            "--mesh".as_ref(),
+            "--device".as_ref(),
+            "cpu".as_ref(),
+            "--out".as_ref(),
+            out.as_os_str(),
+        ];
+        args.map(OsStr::to_owned)
+    };
+    let with = |key: &Path, what: &Path| {
+        let args = render(what);
+        let args: Vec<&OsStr> = args.iter().map(AsRef::as_ref).collect();
+        in_mesh(key, &peer.address, &args)
+    };
+    let wrong = with(&other.key(), &desk.volume);
+    assert_refused(&wrong, &["another mesh key"]);
+    let unknown = with(&peer.key(), Path::new("no-such-data-set"));
+    assert_refused(&unknown, &["no-such-data-set", "it has none"]);
+}
+
+#[test]
+fn commands_say_what_they_would_take() {
+    let orbit = brickmesh_says(&["render", "a.nrrd", "--out", "p.png", "--orbit", "30"]);
+    assert_refused(&orbit, &["1 number", "AZIMUTH,ELEVATION"]);
+    let frob = brickmesh_says(&["sim", "frob", "x"]);
+    assert_refused(&frob, &["placement, schedule, jobs, mesh, paper"]);
+    let none = brickmesh_says(&["sim", "mesh"]);
+    assert_refused(&none, &["--example"]);
+    for what in ["placement", "schedule", "jobs", "mesh"] {
+        let example = brickmesh_says(&["sim", what, "--example"]);
+        let json: serde_json::Value = serde_json::from_str(&example.output).unwrap();
+        assert!(example.is_well && json.is_object(), "{}", example.output);
+    }
+    let vary = brickmesh_says(&["sim", "paper", "--vary"]);
+    assert!(
+        vary.is_well && vary.output.contains("cost.sample_nanos = "),
+        "{}",
+        vary.output
+    );
+}
