@@ -472,6 +472,6 @@ proptest! {
         let is_said = written.voxel == VoxelType::F32 && floats.is_some_and(|n| n < 256);
         prop_assert!(difference.max <= 1 || is_said, "{name}: {difference:?}, {floats:?} floats");
         let seen = brightest(&pictures[1]);
-        prop_assert!(seen > 10, "{name}: brightest {seen}");
+        prop_assert!(seen > 4, "{name}: brightest {seen}");
     }
 }

@@ -242,7 +242,6 @@ mod tests {
         for (axes, turn) in [
             (PatientAxes::Lps, [1.0, 1.0]),
             (PatientAxes::Ras, [-1.0, -1.0]),
-            (PatientAxes::Las, [1.0, -1.0]),
         ] {
             let volume = VolumeDescription {
                 patient: Some(axes),

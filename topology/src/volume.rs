@@ -97,14 +97,13 @@ impl VoxelType {
     }
 }
 
-/// Where the world's x, y and z axes point in a patient, in this order.
+/// Where the world's x, y and z axes point in a patient, in this order. Only right-handed ones: in
+/// any other, left and right would be exchanged in a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PatientAxes {
     /// Right, anterior, superior: NIfTI.
     Ras,
-    /// Left, anterior, superior.
-    Las,
     /// Left, posterior, superior: DICOM, ITK.
     Lps,
 }
@@ -115,7 +114,6 @@ impl PatientAxes {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ras => "RAS",
-            Self::Las => "LAS",
             Self::Lps => "LPS",
         }
     }
@@ -125,7 +123,6 @@ impl PatientAxes {
     pub fn left_and_front(self) -> [DVec3; 2] {
         match self {
             Self::Ras => [DVec3::NEG_X, DVec3::Y],
-            Self::Las => [DVec3::X, DVec3::Y],
             Self::Lps => [DVec3::X, DVec3::NEG_Y],
         }
     }

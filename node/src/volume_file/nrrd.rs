@@ -51,7 +51,26 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     let dims = dims("sizes", sizes)?;
     let mut description = VolumeDescription::new(dims, voxel);
     place(&get, &mut description)?;
-    description.patient = get("space").and_then(patient_axes);
+    match get("space")
+        .map(str::to_lowercase)
+        .as_deref()
+        .map(|s| s.trim_end_matches("-time"))
+    {
+        Some("right-anterior-superior" | "ras" | "rast") => {
+            description.patient = Some(PatientAxes::Ras);
+        }
+        Some("left-posterior-superior" | "lps" | "lpst") => {
+            description.patient = Some(PatientAxes::Lps);
+        }
+        // A left-handed space: turned into a right-handed one.
+        Some("left-anterior-superior" | "las" | "last") => {
+            let columns = description.direction.iter_mut();
+            let columns = columns.chain([&mut description.origin]);
+            columns.for_each(|column| column[1] = -column[1]);
+            description.patient = Some(PatientAxes::Lps);
+        }
+        _ => {}
+    }
     let big_endian = match get("endian") {
         Some("big") => true,
         Some("little") => false,
@@ -173,17 +192,6 @@ fn place<'a>(
         volume.origin = origin.to_array();
     }
     Ok(())
-}
-
-/// What a named space says of a patient, if it is of one.
-fn patient_axes(space: &str) -> Option<PatientAxes> {
-    let lower = space.to_lowercase();
-    match lower.trim_end_matches("-time") {
-        "right-anterior-superior" | "ras" | "rast" => Some(PatientAxes::Ras),
-        "left-anterior-superior" | "las" | "last" => Some(PatientAxes::Las),
-        "left-posterior-superior" | "lps" | "lpst" => Some(PatientAxes::Lps),
-        _ => None,
-    }
 }
 
 /// Vectors such as `(1,0,0) (0,1,0)`; `none` stands for an axis without direction.
