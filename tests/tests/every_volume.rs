@@ -472,6 +472,8 @@ proptest! {
         let is_said = written.voxel == VoxelType::F32 && floats.is_some_and(|n| n < 256);
         prop_assert!(difference.max <= 1 || is_said, "{name}: {difference:?}, {floats:?} floats");
         let seen = brightest(&pictures[1]);
-        prop_assert!(seen > 4, "{name}: brightest {seen}");
+        // Where every sample lies beside the voxel without data there is nothing to be seen.
+        let is_seen = seen > 4 || written.nan && written.dims.iter().all(|&n| n <= 2);
+        prop_assert!(is_seen, "{name}: brightest {seen}");
     }
 }

@@ -214,7 +214,7 @@ fn status_takes_the_key_from_the_file_and_says_goodbye() {
     let output = status(&peer, &[]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        text.contains("1 peers") && text.contains("lab \"one\""),
+        text.contains("1 peer\n") && text.contains("lab \"one\""),
         "{text}"
     );
     assert_eq!(peer.stop(), Some(0));

@@ -76,7 +76,7 @@ pub const PRESETS: [Preset; 13] = [
     ),
     preset(
         STRUCTURE,
-        "the higher, the more opaque; blue, white, red",
+        "the higher, the more opaque; blue, sand, orange, white",
         DATA,
         Shape::Points(&STRUCTURE_POINTS),
     ),

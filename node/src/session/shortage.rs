@@ -169,7 +169,7 @@ impl Arriving {
         let no_room = u64::from(bricks).saturating_sub(room);
         let unreadable = lacking(data_set).filter(|b| data_set.unreadable.contains_key(b));
         let never = no_room + unreadable.count() as u64;
-        let is_clear = is_own && u64::from(missing) <= never && quiet > QUIET;
+        let is_clear = is_own && missing > 0 && u64::from(missing) <= never && quiet > QUIET;
         let is_over = settled_for.is_some_and(|s| s > SETTLED)
             || quiet > SETTLED && never > 0
             || quiet > STALL;
@@ -287,6 +287,13 @@ mod tests {
             Arrival::Short(_)
         ));
         let mut whole = mesh(0, [9; 2]);
+        let mut copies = Arriving::new(now);
+        assert_eq!(look(&mut copies, &whole, now), Arrival::UnderWay);
+        assert_eq!(
+            look(&mut copies, &whole, now + QUIET * 2),
+            Arrival::UnderWay
+        );
+        assert_eq!(look(&mut copies, &whole, now + SETTLED * 2), Arrival::Done);
         whole.data_sets[0]
             .residency
             .values_mut()
