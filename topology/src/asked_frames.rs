@@ -125,7 +125,10 @@ impl AskedFrames {
             return;
         }
         if part.is_empty() {
-            return self.end(number, FrameEnd::NobodyHolds, out);
+            let failure = asked.last_failure.take();
+            let gave_up = |(awaited, why)| FrameEnd::GaveUp { awaited, why };
+            let end = failure.map_or(FrameEnd::NobodyHolds, gave_up);
+            return self.end(number, end, out);
         }
         let with_speed = |e: &RosterEntry| RosterEntry {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
@@ -287,7 +290,11 @@ impl AskedFrames {
         if why != Why::Lost {
             asked.failed += 1;
             asked.rests_until = self.now + rest_micros(asked.failed);
-            out.push(FramesOutput::Late(without.clone()));
+            let awaited = asked.running().map_or(0, |r| r.tracker.awaited());
+            asked.last_failure = Some((awaited, why.clone()));
+            if !without.is_empty() {
+                out.push(FramesOutput::Late(without.clone()));
+            }
         }
         asked.attempt += 1;
         asked.without.peers.extend(without.iter().cloned());

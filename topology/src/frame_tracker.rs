@@ -4,14 +4,20 @@
 //! ask again without the peers that failed, or to end. Invariant: every frame ends, after at most
 //! [`ATTEMPTS_MAX`] attempts that failed; peers that are lost do not count, for there are only so
 //! many.
+//!
+//! Where all who take part fail, they are asked again: one that was just started again says so
+//! before the requester knows of it, and there may be nobody else. Where most are late, they get
+//! more time, and are then asked again as well: where few take part, a single lost message makes
+//! them late, and who is only slow goes on with the job that it has.
 
 use crate::{digest::Digest, frame_plan::FramePlan, peer::PeerId};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Attempts at a frame that may fail before it is given up.
 pub const ATTEMPTS_MAX: u32 = 5;
-/// How often an attempt's time is prolonged because most peers are late.
-const PROLONGED_MAX: u32 = 6;
+/// How often an attempt's time is prolonged because most peers are late, each time to twice as
+/// much.
+const PROLONGED_MAX: u32 = 2;
 
 /// Something that happened to a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,9 +73,9 @@ pub enum FrameVerdict {
     /// Most peers are late: it is the expectation that was wrong, so give them as much time again
     /// as they had.
     Prolong,
-    /// Ask again, without these peers.
+    /// Ask again, without these peers where others can do their part.
     Again {
-        /// Peers that failed in this attempt.
+        /// Peers that failed in this attempt; none where nobody is to blame.
         without: BTreeSet<PeerId>,
     },
     /// No further attempt is worth it.
@@ -238,15 +244,17 @@ impl FrameTracker {
     }
 
     /// These are late or at fault. Where that is most of the peers, or nobody can be named, it is the
-    /// expectation that was wrong.
+    /// expectation that was wrong, or a message was lost: they have more time, and are then asked again.
+    /// Those that are late a second time are left out, if there are others.
     fn blame(&mut self, peers: BTreeSet<PeerId>) -> FrameVerdict {
         let is_doubtful = peers.is_empty() || 2 * peers.len() > self.peers.len();
         if is_doubtful && self.prolonged < PROLONGED_MAX {
             self.prolonged += 1;
             return FrameVerdict::Prolong;
         }
-        if peers.is_empty() {
-            return FrameVerdict::GiveUp;
+        let are_others = !peers.is_empty() && peers.len() < self.peers.len();
+        if is_doubtful && (self.failed == 0 || !are_others) {
+            return self.again(BTreeSet::new());
         }
         self.fail(peers)
     }
@@ -255,7 +263,14 @@ impl FrameTracker {
         let without: BTreeSet<PeerId> = peers.into_iter().filter(|p| self.takes_part(p)).collect();
         if without.is_empty() {
             FrameVerdict::Ignore
-        } else if self.failed + 1 >= ATTEMPTS_MAX || without.len() == self.peers.len() {
+        } else {
+            self.again(without)
+        }
+    }
+
+    /// The attempt has failed.
+    fn again(&self, without: BTreeSet<PeerId>) -> FrameVerdict {
+        if self.failed + 1 >= ATTEMPTS_MAX {
             FrameVerdict::GiveUp
         } else {
             FrameVerdict::Again { without }
@@ -362,18 +377,69 @@ mod tests {
         );
     }
 
-    #[test]
-    fn where_most_are_late_it_is_the_expectation_that_was_wrong() {
-        let mut t = FrameTracker::new(&plan(), 0);
+    /// What follows from deadlines alone, once the attempt's time is not prolonged any more.
+    fn at_last(mut t: FrameTracker) -> FrameVerdict {
         for n in 1..=PROLONGED_MAX {
             assert_eq!(t.step(FrameInput::Deadline), FrameVerdict::Prolong);
             assert_eq!(t.prolonged(), n);
         }
-        let without = BTreeSet::from(["a", "b"].map(PeerId::new));
-        assert_eq!(
-            t.step(FrameInput::Deadline),
-            FrameVerdict::Again { without }
-        );
+        t.step(FrameInput::Deadline)
+    }
+
+    #[test]
+    fn where_most_are_late_they_have_more_time_then_are_asked_again_then_left_out() {
+        let again = |without: &[&str]| FrameVerdict::Again {
+            without: without.iter().map(|n| PeerId::new(n)).collect(),
+        };
+        assert_eq!(at_last(FrameTracker::new(&plan(), 0)), again(&[]));
+        let second = FrameTracker::new(&plan(), 1);
+        assert_eq!(at_last(second), again(&["a", "b"]), "c is there");
+        let last = FrameTracker::new(&plan(), ATTEMPTS_MAX - 1);
+        assert_eq!(at_last(last), FrameVerdict::GiveUp);
+    }
+
+    /// A frame of one peer that renders two jobs and blends their tile.
+    fn alone(failed: u32) -> FrameTracker {
+        let all = plan();
+        let mut jobs = all.jobs[..2].to_vec();
+        jobs.iter_mut().for_each(|j| j.renderer = Some(0));
+        let tile = Tile {
+            compositor: 0,
+            ..all.tiles[0]
+        };
+        let holders = vec![vec![0]; 2];
+        let plan = scripted(&["a"], vec![1], jobs, holders, vec![tile]);
+        FrameTracker::new(&plan, failed)
+    }
+
+    #[test]
+    fn where_all_are_late_or_fail_they_are_asked_again_as_often_as_any() {
+        for failed in 0..ATTEMPTS_MAX - 1 {
+            let without = BTreeSet::new();
+            assert_eq!(at_last(alone(failed)), FrameVerdict::Again { without });
+            let without = BTreeSet::from([PeerId::new("a")]);
+            assert_eq!(
+                alone(failed).step(FrameInput::PeerFailed(PeerId::new("a"))),
+                FrameVerdict::Again { without }
+            );
+        }
+        let mut last = alone(ATTEMPTS_MAX - 1);
+        assert_eq!(at_last(last.clone()), FrameVerdict::GiveUp);
+        let failed = last.step(FrameInput::PeerFailed(PeerId::new("a")));
+        assert_eq!(failed, FrameVerdict::GiveUp);
+    }
+
+    #[test]
+    fn where_nobody_can_be_blamed_all_are_asked_again() {
+        let nobody = || FrameInput::AtFault(BTreeSet::new());
+        for failed in [0, ATTEMPTS_MAX - 2] {
+            let mut t = FrameTracker::new(&plan(), failed);
+            for _ in 0..PROLONGED_MAX {
+                assert_eq!(t.step(nobody()), FrameVerdict::Prolong);
+            }
+            let without = BTreeSet::new();
+            assert_eq!(t.step(nobody()), FrameVerdict::Again { without });
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A frame that was asked for and has not ended, and the attempt at it that is under way.
 
-use super::{AttemptInputs, FrameId, FramesOutput, Named};
+use super::{AttemptInputs, FrameId, FramesOutput, Named, Why};
 use crate::{
     cost_table::CostTable, digest::Digest, frame_plan::FramePlan, frame_tracker::FrameTracker,
     inquiry::Inquiry, peer::PeerId, prediction::Prediction, roster::Roster, taking_part::LeftOut,
@@ -18,8 +18,10 @@ pub(super) struct Asked {
     pub(super) since: u64,
     pub(super) without: LeftOut,
     pub(super) attempt: u32,
-    /// Attempts in which somebody failed.
+    /// Attempts that failed, but by the loss of a peer.
     pub(super) failed: u32,
+    /// What the last of them still awaited, and why it failed.
+    pub(super) last_failure: Option<(usize, Why)>,
     /// When it is looked at again, unless something happens before.
     pub(super) due: Option<u64>,
     /// It is not asked for again before.
@@ -65,6 +67,7 @@ impl Asked {
             without: LeftOut::default(),
             attempt: 0,
             failed: 0,
+            last_failure: None,
             due: None,
             rests_until: 0,
             first: None,

@@ -248,7 +248,7 @@ pub enum FramesOutput {
     },
     /// An attempt has more time, for the log.
     Prolonged(FrameId, Why),
-    /// An attempt failed by these peers and another one follows, for the log.
+    /// An attempt failed by these peers, or by nobody's fault, and another one follows, for the log.
     AskedAgain(FrameId, BTreeSet<PeerId>, Why),
     /// These peers did not do their part.
     Late(BTreeSet<PeerId>),
@@ -303,9 +303,9 @@ impl fmt::Display for Why {
 pub enum FrameEnd {
     /// All of its tiles are there.
     Whole,
-    /// Nobody holds anything of its data set.
+    /// Nobody holds anything of its data set, and no attempt at it was made that failed.
     NobodyHolds,
-    /// Attempts are used up.
+    /// Attempts are used up, or nobody is left for another one.
     GaveUp {
         /// Tiles and job times still awaited.
         awaited: usize,

@@ -4,6 +4,8 @@ use crate::{
     brick_set::BrickSet,
     camera::PixelRect,
     frame_plan::{PlannedJob, scripted},
+    frame_tracker::ATTEMPTS_MAX,
+    job_tree::{JobTree, Leaf},
     tiles::Tile,
     voxel_box::VoxelBox,
 };
@@ -447,15 +449,102 @@ fn a_frame_waits_for_a_holder_but_not_for_ever() {
 }
 
 #[test]
-fn a_frame_that_nobody_can_render_is_given_up() {
+fn a_frame_that_nobody_can_render_is_given_up_soon_and_says_why() {
     let mut mesh = Asking::new(&[candidate("a", [0, 1])]);
-    mesh.ask(0);
+    let mut out = mesh.ask(0);
     let why = "no memory".to_owned();
-    let out = mesh.says("a", frame(0, 0), FrameMessage::Failed { why: why.clone() });
+    for attempt in 0..ATTEMPTS_MAX {
+        assert_eq!(ended(&out), None);
+        if !mesh.plans.contains_key(&frame(0, attempt)) {
+            mesh.wake(&out);
+        }
+        let failed = FrameMessage::Failed { why: why.clone() };
+        out = mesh.says("a", frame(0, attempt), failed);
+    }
     let why = Why::Said(id("a"), why);
     let end = FrameEnd::GaveUp { awaited: 3, why };
     assert_eq!(ended(&out).map(|e| &e.end), Some(&end));
-    assert_eq!(mesh.tile("a", frame(0, 0)), []);
+    assert!(mesh.now < 2_000 * MS, "{} µs", mesh.now);
+    assert_eq!(mesh.tile("a", frame(0, ATTEMPTS_MAX - 1)), []);
+}
+
+#[test]
+fn a_frame_whose_only_peer_fails_and_has_nothing_any_more_says_why() {
+    let mut mesh = Asking::new(&[candidate("a", [0, 1])]);
+    mesh.ask(0);
+    let why = "the device is lost".to_owned();
+    mesh.says("a", frame(0, 0), FrameMessage::Failed { why: why.clone() });
+    let failed = FrameMessage::Failed { why: why.clone() };
+    let rests = mesh.says("a", frame(0, 1), failed);
+    mesh.candidates(&[candidate("a", [])]);
+    let waits = mesh.wake(&rests);
+    assert_eq!(ended(&waits), None, "the device may come back");
+    let out = mesh.wake(&waits);
+    let why = Why::Said(id("a"), why);
+    let end = FrameEnd::GaveUp { awaited: 3, why };
+    assert_eq!(ended(&out).map(|e| &e.end), Some(&end));
+    assert_eq!(mesh.now, WAIT_MICROS_MAX);
+}
+
+/// A frame that one peer is asked for, where costs were measured.
+fn measured_alone() -> (Asking, Vec<FramesOutput>) {
+    let mut mesh = Asking::new(&[candidate("a", [0, 1])]);
+    let trees = BTreeMap::from([(BrickIndex(0), JobTree::whole(Leaf::default()))]);
+    let data_set = mesh.frames.data_sets.entry(data_set()).or_default();
+    data_set.costs = Arc::new(CostTable { trees });
+    let out = mesh.ask(1);
+    (mesh, out)
+}
+
+#[test]
+fn one_lost_message_costs_the_only_peers_frame_some_seconds() {
+    let (mut mesh, mut out) = measured_alone();
+    let since = mesh.now;
+    while without(&out).is_none() {
+        out = mesh.wake(&out);
+    }
+    assert_eq!(without(&out), Some(vec![]), "it is nobody's fault");
+    let late = |o: &FramesOutput| matches!(o, FramesOutput::Late(_));
+    assert!(!out.iter().any(late));
+    let begins = said_to(&out, "a");
+    let is_begin = |o: &&FrameOrder| matches!(o, FrameOrder::Begin(_));
+    assert!(begins.iter().any(is_begin), "{begins:?}");
+    let waited = mesh.now - since;
+    assert!(waited < 6_000 * MS, "{waited} µs");
+    mesh.done("a", frame(1, 1), 0);
+    mesh.done("a", frame(1, 1), 1);
+    let end = mesh.tile("a", frame(1, 1));
+    assert_eq!(ended(&end).map(|e| &e.end), Some(&FrameEnd::Whole));
+}
+
+#[test]
+fn a_peer_that_renders_alone_and_says_nothing_for_long_loses_no_frame() {
+    let minutes = 60_000 * MS;
+    let first = {
+        let mut mesh = Asking::new(&[candidate("a", [0, 1])]);
+        let out = mesh.ask(0);
+        (mesh, out, 30 * minutes)
+    };
+    let known = measured_alone();
+    for (mut mesh, mut out, least) in [first, (known.0, known.1, 2 * minutes)] {
+        let since = mesh.now;
+        while ended(&out).is_none() {
+            out = mesh.wake(&out);
+        }
+        let waited = mesh.now - since;
+        assert!(waited > least, "{waited} µs");
+        let end = &ended(&out).unwrap().end;
+        let why = |e: &FrameEnd| {
+            matches!(
+                e,
+                FrameEnd::GaveUp {
+                    why: Why::NoAnswer(_),
+                    ..
+                }
+            )
+        };
+        assert!(why(end), "{end:?}");
+    }
 }
 
 #[test]
