@@ -2,72 +2,116 @@
 //! made again, frames within their bound once faults have stopped; a seed always does the same.
 //!
 //! What is broken is an error of the simulation, with the command that shows it again.
-//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS` runs other seeds, 1 to SEEDS or from A to B with `A-B`, longer, or
-//! more peers.
+//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD]]` runs others instead: seeds, peers and
+//! redundancy are a number or a range `A-B` (seeds: a number N is 1 to N), the field is what the volume
+//! shows, `filled` or `shells`.
 
 use serde_json::{Value, json};
 use std::{
     ops::RangeInclusive,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
-/// Seeds, frames of each, and peers.
-const USUAL: (RangeInclusive<u64>, u64, u64) = (1..=20, 1_000, 50);
+/// Meshes that are run, each with all seeds.
+#[derive(Clone, Debug)]
+struct Runs {
+    seeds: RangeInclusive<u64>,
+    frames: u64,
+    peers: RangeInclusive<u64>,
+    redundancies: RangeInclusive<u64>,
+    field: String,
+}
+
+/// What came of them: faults that began, frames that were asked for again, and what was broken.
+#[derive(Debug, Default)]
+struct Sums {
+    faults: u64,
+    again: u64,
+    broken: Vec<String>,
+}
 
 fn run(input: &Value) -> Value {
-    let answer = brickmesh_sim::run("mesh", &input.to_string());
-    let answer = answer.unwrap_or_else(|error| panic!("{error}"));
-    serde_json::from_str(&answer).expect("answers are JSON")
+    try_run(input).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn try_run(input: &Value) -> Result<Value, String> {
+    let answer = brickmesh_sim::run("mesh", &input.to_string()).map_err(|e| e.to_string())?;
+    Ok(serde_json::from_str(&answer).expect("answers are JSON"))
 }
 
 fn scenario(seed: u64, frames: u64, peers: u64) -> Value {
+    scenario_of(seed, frames, peers, 3, "filled")
+}
+
+fn scenario_of(seed: u64, frames: u64, peers: u64, redundancy: u64, field: &str) -> Value {
     json!({
-        "peers": peers, "seed": seed, "frames": frames, "redundancy": 3,
-        "volume": {"field": "filled"}, "path": {"size": [256, 256]}, "chaos": {},
+        "peers": peers, "seed": seed, "frames": frames, "redundancy": redundancy,
+        "volume": {"field": field}, "path": {"size": [256, 256]}, "chaos": {},
     })
 }
 
-fn asked_for() -> (RangeInclusive<u64>, u64, u64) {
-    let given = std::env::var("BRICKMESH_CHAOS").unwrap_or_default();
-    if given.is_empty() {
-        return USUAL;
-    }
-    let number = |text: &str| text.parse::<u64>().ok();
+/// What the environment asks for in place of the usual runs.
+fn asked_for() -> Option<Runs> {
+    let given = std::env::var("BRICKMESH_CHAOS").ok()?;
     let parsed = || {
-        let (seeds, rest) = given.split_once(',')?;
-        let (frames, peers) = rest.split_once(',')?;
-        let (first, last) = seeds.split_once('-').unwrap_or(("1", seeds));
-        Some((
-            number(first)?..=number(last)?,
-            number(frames)?,
-            number(peers)?,
-        ))
+        let mut parts = given.split(',');
+        let seeds = parts.next()?;
+        let runs = Runs {
+            seeds: if seeds.contains('-') {
+                range(seeds)?
+            } else {
+                1..=seeds.parse().ok()?
+            },
+            frames: parts.next()?.parse().ok()?,
+            peers: range(parts.next()?)?,
+            redundancies: parts.next().map_or(Some(3..=3), range)?,
+            field: parts.next().unwrap_or("filled").to_owned(),
+        };
+        parts.next().is_none().then_some(runs)
     };
-    parsed().unwrap_or_else(|| {
-        panic!("BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS, SEEDS a number or A-B")
-    })
+    Some(parsed().unwrap_or_else(|| {
+        panic!("BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD]]")
+    }))
 }
 
-#[test]
-fn no_seed_breaks_a_mesh() {
-    let (seeds, frames, peers) = asked_for();
-    let next = AtomicU64::new(*seeds.start());
-    let (faults, again) = (AtomicU64::new(0), AtomicU64::new(0));
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Relaxed);
-            if seed > *seeds.end() {
-                return;
+/// `A-B`, or one number.
+fn range(text: &str) -> Option<RangeInclusive<u64>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some(first.parse().ok()?..=last.parse().ok()?)
+}
+
+/// Runs all, and says of each what came of it.
+fn run_all(runs: &Runs) -> Sums {
+    let mut all = Vec::new();
+    for seed in runs.seeds.clone() {
+        for peers in runs.peers.clone() {
+            for redundancy in runs.redundancies.clone() {
+                all.push((seed, peers, redundancy));
             }
-            let answer = run(&scenario(seed, frames, peers));
-            let all = answer["frames"].as_array().unwrap();
-            assert_eq!(all.len() as u64, frames);
-            let more = all.iter().filter(|f| f["attempts"].as_u64() > Some(1));
-            let more = more.count() as u64;
-            let (chaos, totals) = (&answer["chaos"], &answer["totals"]);
-            println!("seed {seed}: {chaos}; {more} frames asked for again; {totals}");
-            faults.fetch_add(chaos["faults"].as_u64().unwrap(), Relaxed);
-            again.fetch_add(more, Relaxed);
+        }
+    }
+    let (next, sums) = (AtomicUsize::new(0), Mutex::new(Sums::default()));
+    let work = || {
+        while let Some(&(seed, peers, redundancy)) = all.get(next.fetch_add(1, Relaxed)) {
+            let input = scenario_of(seed, runs.frames, peers, redundancy, &runs.field);
+            let answer = try_run(&input);
+            let mut sums = sums.lock().expect("no run panics");
+            match answer {
+                Ok(answer) => sums.add(
+                    &answer,
+                    runs.frames,
+                    &format!("seed {seed}, {peers} peers, redundancy {redundancy}"),
+                ),
+                Err(error) => {
+                    println!(
+                        "broken: seed {seed}, {peers} peers, redundancy {redundancy}: {error}"
+                    );
+                    sums.broken.push(error);
+                }
+            }
         }
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -76,11 +120,51 @@ fn no_seed_breaks_a_mesh() {
             scope.spawn(work);
         }
     });
-    let (faults, again) = (faults.into_inner(), again.into_inner());
+    sums.into_inner().expect("no run panics")
+}
+
+impl Sums {
+    fn add(&mut self, answer: &Value, frames: u64, of: &str) {
+        let all = answer["frames"].as_array().expect("a list");
+        assert_eq!(all.len() as u64, frames);
+        let more = all.iter().filter(|f| f["attempts"].as_u64() > Some(1));
+        let more = more.count() as u64;
+        let (chaos, totals) = (&answer["chaos"], &answer["totals"]);
+        println!("{of}: {chaos}; {more} frames asked for again; {totals}");
+        self.faults += chaos["faults"].as_u64().expect("a number");
+        self.again += more;
+    }
+}
+
+fn check(runs: &Runs) {
+    let Sums {
+        faults,
+        again,
+        broken,
+    } = run_all(runs);
     assert!(
-        faults > seeds.count() as u64 && again > 0,
+        broken.is_empty(),
+        "{} are broken:\n{}",
+        broken.len(),
+        broken.join("\n")
+    );
+    let count = runs.seeds.clone().count() as u64;
+    assert!(
+        faults > count && again > 0,
         "{faults} faults, {again} frames"
     );
+}
+
+#[test]
+fn no_seed_breaks_a_mesh() {
+    let usual = Runs {
+        seeds: 1..=20,
+        frames: 1_000,
+        peers: 50..=50,
+        redundancies: 3..=3,
+        field: "filled".to_owned(),
+    };
+    check(&asked_for().unwrap_or(usual));
 }
 
 #[test]

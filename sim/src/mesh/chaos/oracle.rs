@@ -16,7 +16,11 @@ use super::{
     plans::Planned,
 };
 use crate::mesh::report::FrameReport;
-use brickmesh_topology::{BrickIndex, asked_frames::FrameId, taking_part::WAIT_MICROS_MAX};
+use brickmesh_topology::{
+    BrickIndex,
+    asked_frames::{FrameEnd, FrameId},
+    taking_part::WAIT_MICROS_MAX,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames whose jobs are remembered.
@@ -136,12 +140,24 @@ impl Oracle {
     }
 
     /// A frame has ended.
-    pub(super) fn frame_ended(&mut self, asked: u64, now: u64, report: &FrameReport) {
+    pub(super) fn frame_ended(
+        &mut self,
+        asked: u64,
+        now: u64,
+        report: &FrameReport,
+        end: &FrameEnd,
+    ) {
         let Some(healed) = self.healed.filter(|&h| asked >= h) else {
             return;
         };
-        if report.given_up {
-            let why = format!("frame {} was given up after faults stopped", report.frame);
+        if *end != FrameEnd::Whole {
+            let why = format!(
+                "frame {}, asked for {} µs after faults stopped, was given up after {} attempts and {} µs: {end:?}",
+                report.frame,
+                asked - healed,
+                report.attempts,
+                now - asked
+            );
             self.broken(&why);
         }
         let worst = if asked >= healed + CALM_MICROS {

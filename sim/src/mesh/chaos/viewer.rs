@@ -290,7 +290,8 @@ impl Viewer {
         report.moved = since(counts.0, self.counted.0);
         report.messages = since(counts.1, self.counted.1);
         self.counted = counts;
-        env.oracle.frame_ended(p.since, env.queue.now(), &report);
+        let now = env.queue.now();
+        env.oracle.frame_ended(p.since, now, &report, &ended.end);
         self.reports.push(report);
         if std::mem::take(&mut self.is_due) {
             env.later(0, self.me, Event::NextFrame);
