@@ -52,6 +52,8 @@ pub(super) struct Rendering {
     /// the time that each took, microseconds.
     kept: BTreeMap<(Who, u64), Vec<(PlannedJob, u64)>>,
     busy: bool,
+    /// The job that is being rendered, of a frame that is not over; its attempt may be.
+    running: Option<(FrameKey, PlannedJob)>,
     loads: VecDeque<(BrickIndex, bool)>,
 }
 
@@ -100,6 +102,7 @@ impl Rendering {
             seen: VecDeque::new(),
             kept: BTreeMap::new(),
             busy: false,
+            running: None,
             loads: VecDeque::new(),
         }
     }
@@ -195,6 +198,8 @@ impl Rendering {
     /// A frame will not be asked for again.
     pub(super) fn over(&mut self, requester: Who, number: u64) {
         self.kept.remove(&(requester, number));
+        self.running
+            .take_if(|(key, _)| (key.0, key.1.number) == (requester, number));
     }
 
     /// The time that a job took in this attempt at a frame or an earlier one, if it is kept.
@@ -217,6 +222,7 @@ impl Rendering {
     pub(super) fn lost(&mut self, env: &Environment, peer: Who) {
         self.forget(peer, None);
         self.kept.retain(|(requester, _), _| *requester != peer);
+        self.running.take_if(|(key, _)| key.0 == peer);
         for frame in &mut self.frames {
             if let Some(index) = frame.planned.plan.index_of(env.name(peer)) {
                 frame.work.lost(index);
@@ -278,14 +284,14 @@ impl Rendering {
         (measured_micros, is_kept): (u64, bool),
     ) {
         self.busy = false;
+        // Also where its attempt is over: the frame may be asked for again.
+        if let Some((key, planned)) = self.running.take() {
+            self.keep(key, planned, measured_micros);
+        }
         if let Some(frame) = self.frames.iter_mut().find(|f| f.key == key) {
             env.oracle.rendered(key.1, job, self.me);
             let spent = if is_kept { 0 } else { measured_micros };
             frame.job_done(env, self.me, job, (measured_micros, spent));
-            if !is_kept {
-                let planned = frame.planned.plan.jobs[job as usize];
-                self.keep(key, planned, measured_micros);
-            }
         }
         self.go_on(env);
     }
@@ -333,6 +339,7 @@ impl Rendering {
             let cost = u128::from(planned.real_micros[index]) * u128::from(SPEED_ONE);
             let micros = u64::try_from(cost / u128::from(self.speed.max(1))).unwrap_or(u64::MAX);
             self.busy = true;
+            self.running = Some((key, planned.plan.jobs[index]));
             env.oracle.renders(who, brick);
             let event = Event::Rendered {
                 who,
