@@ -174,14 +174,19 @@ impl Network {
         queue.push(time, Some((b, self.starts[b])), Event::LinkUp(b, a));
     }
 
+    /// A connection is not there any more, and nobody is told.
+    pub(super) fn forget_link(&mut self, a: Who, b: Who) {
+        self.set_link(a, b, false);
+        self.stalled
+            .retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
+    }
+
     /// Breaks a connection; those that are up are told.
     pub(super) fn unlink(&mut self, a: Who, b: Who, queue: &mut Queue) {
         if !self.is_linked(a, b) {
             return;
         }
-        self.set_link(a, b, false);
-        self.stalled
-            .retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
+        self.forget_link(a, b);
         let time = queue.now() + self.latency_micros;
         for (who, other) in [(a, b), (b, a)] {
             if self.up[who] {

@@ -195,7 +195,11 @@ impl World {
             if self.env.network.is_linked(who, other) && (who + other).is_multiple_of(2) {
                 self.env.network.unlink(who, other, &mut self.env.queue);
             }
-            if !self.env.network.is_cut(who, other) {
+            // Of connections of its former life it knows nothing: one that cannot be made anew now is
+            // made once that can be (`sweep`).
+            if self.env.network.is_cut(who, other) {
+                self.env.network.forget_link(who, other);
+            } else {
                 self.env.network.link(who, other, &mut self.env.queue);
             }
         }
