@@ -388,9 +388,7 @@ impl Keeper {
             self.others_rendering_at = Some(self.now);
         }
         if self.members.beat(from).is_some_and(|b| b.born < beat.born) {
-            // It was started again: of what it was asked for before, it knows nothing.
-            let sets = self.sets.values_mut();
-            sets.for_each(|s| s.holding.unreachable(from));
+            self.started_again(from, member.hello.memory_bytes, out);
         }
         let before = self.members.record(from);
         let news = before.is_none_or(|b| b.vitals.suspects != member.vitals.suspects);
@@ -402,6 +400,23 @@ impl Keeper {
         if heard && news {
             self.rosters_changed(out);
         }
+    }
+
+    /// A peer was started again: it holds nothing until it says so, and knows nothing of what it was
+    /// asked for before.
+    fn started_again(&mut self, peer: &PeerId, memory_bytes: u64, out: &mut Vec<KeeperOutput>) {
+        let is_suspect = self.members.health(peer) == Some(Health::Suspect);
+        for set in self.sets.values_mut() {
+            set.holding.forget(peer);
+            let room = set.room_in(memory_bytes);
+            set.holding.expect(peer, room, self.now);
+            if is_suspect {
+                set.holding.suspect(peer);
+            }
+        }
+        self.early.remove(peer);
+        self.rosters_changed(out);
+        out.push(KeeperOutput::GoOnWithout(peer.clone()));
     }
 
     /// Acts on what changed among the peers.

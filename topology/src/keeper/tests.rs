@@ -1,3 +1,5 @@
+mod restarts;
+
 use super::{pace::FETCHES_MAX, *};
 use crate::{
     brick_set::BrickSet,
@@ -370,34 +372,6 @@ fn offers(sets: &[Arc<Manifest>; 2]) -> Vec<KeeperMessage> {
         [open, residency]
     };
     sets.iter().enumerate().flat_map(of).collect()
-}
-
-#[test]
-fn one_that_was_started_again_is_asked_again() {
-    let mut mesh = Mesh::new(&[54]);
-    let (sets, other) = ([manifest(1), manifest(2)], name(1));
-    let hello = Arc::new(mesh.keeper(0).hello().clone());
-    let keeper = mesh.keepers[0].as_mut().unwrap();
-    let mut asked = |now, born| {
-        let beat = KeeperMessage::Beat {
-            beat: Beat { born, count: now },
-            hello: Arc::clone(&hello),
-            vitals: Arc::default(),
-        };
-        let (mut inputs, mut out) = (vec![beat], Vec::new());
-        inputs.extend(offers(&sets));
-        for message in inputs {
-            keeper.step(now, KeeperInput::Said(other.clone(), message), &mut out);
-        }
-        keeper.step(now, KeeperInput::Tick, &mut out);
-        let request = |o: &&KeeperOutput| {
-            matches!(o, KeeperOutput::Send(_, KeeperMessage::BrickRequest { .. }))
-        };
-        out.iter().filter(request).count()
-    };
-    assert_eq!(asked(0, 1), FETCHES_MAX);
-    assert_eq!(asked(TICK_MICROS, 1), 0, "none has come");
-    assert_eq!(asked(2 * TICK_MICROS, 2), FETCHES_MAX);
 }
 
 #[test]

@@ -1,0 +1,61 @@
+//! Peers that are started again under their name.
+
+use super::*;
+
+#[test]
+fn one_that_was_started_again_is_asked_again() {
+    let mut mesh = Mesh::new(&[54]);
+    let (sets, other) = ([manifest(1), manifest(2)], name(1));
+    let hello = Arc::new(mesh.keeper(0).hello().clone());
+    let keeper = mesh.keepers[0].as_mut().unwrap();
+    let mut asked = |now, born| {
+        let beat = KeeperMessage::Beat {
+            beat: Beat { born, count: now },
+            hello: Arc::clone(&hello),
+            vitals: Arc::default(),
+        };
+        let (mut inputs, mut out) = (vec![beat], Vec::new());
+        inputs.extend(offers(&sets));
+        for message in inputs {
+            keeper.step(now, KeeperInput::Said(other.clone(), message), &mut out);
+        }
+        keeper.step(now, KeeperInput::Tick, &mut out);
+        let request = |o: &&KeeperOutput| {
+            matches!(o, KeeperOutput::Send(_, KeeperMessage::BrickRequest { .. }))
+        };
+        out.iter().filter(request).count()
+    };
+    assert_eq!(asked(0, 1), FETCHES_MAX);
+    assert_eq!(asked(TICK_MICROS, 1), 0, "none has come");
+    assert_eq!(asked(2 * TICK_MICROS, 2), FETCHES_MAX);
+}
+
+#[test]
+fn one_that_was_started_again_holds_nothing_until_it_says_so() {
+    let (mut mesh, data) = four(0);
+    let holders = |mesh: &Mesh| {
+        let (_, candidates) = mesh.keeper(0).candidates(data).unwrap();
+        let hold = candidates
+            .into_iter()
+            .filter(|c| !c.entry.bricks.is_empty());
+        hold.map(|c| c.entry.peer).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(holders(&mesh).len(), 4);
+    // It comes back before anybody has missed it; its connections are made anew.
+    let hello = mesh.keeper(3).hello().clone();
+    let later = Beat { born: 2, count: 1 };
+    let beat = KeeperMessage::Beat {
+        beat: later,
+        hello: Arc::new(hello),
+        vitals: Arc::default(),
+    };
+    let mut out = Vec::new();
+    let requester = mesh.keepers[0].as_mut().unwrap();
+    requester.step(mesh.now, KeeperInput::Said(name(3), beat), &mut out);
+    assert_eq!(holders(&mesh), BTreeSet::from([0, 1, 2].map(name)));
+    let roster = out.iter().position(|o| *o == KeeperOutput::Roster(data));
+    let without = KeeperOutput::GoOnWithout(name(3));
+    let without = out.iter().position(|o| *o == without);
+    assert!(roster.is_some() && roster < without, "{out:?}");
+    assert!(mesh.keeper(0).peers().any(|p| *p.0 == name(3)));
+}
