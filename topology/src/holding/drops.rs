@@ -33,6 +33,13 @@ impl Holding {
         enough.into_iter().chain(scarce).map(|(_, b)| b).collect()
     }
 
+    /// Whether a brick that was dropped lately, and is in memory still, is to be held again: those who
+    /// were to go on holding it do not any more, or may be dead.
+    #[must_use]
+    pub fn is_missed(&self, brick: BrickIndex) -> bool {
+        self.kept_elsewhere(brick).0 == 0
+    }
+
     /// How many others hold a brick and will go on holding it, and how many should, at least one. One
     /// who is silent may be dead.
     fn kept_elsewhere(&self, brick: BrickIndex) -> (usize, usize) {

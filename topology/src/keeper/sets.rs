@@ -274,12 +274,13 @@ impl Keeper {
         took.is_some()
     }
 
-    /// Holds again what was dropped, is pledged again, and still in memory.
+    /// Holds again what was dropped and is still in memory, where it is pledged again, or whoever went on
+    /// holding it is gone.
     fn keep_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
         let sets = &self.sets;
         let is_wanted = |d: &mut (u64, Digest, BrickIndex)| {
-            let set = sets.get(&d.1);
-            set.is_some_and(|s| s.holding.announcement().pledged.contains(d.2))
+            let holding = sets.get(&d.1).map(|s| &s.holding);
+            holding.is_some_and(|h| h.announcement().pledged.contains(d.2) || h.is_missed(d.2))
         };
         let again: Vec<_> = self.dropping.extract_if(.., is_wanted).collect();
         for (_, data_set, brick) in again {
@@ -339,8 +340,9 @@ impl Keeper {
         self.fetch_all(out);
     }
 
-    /// Frees what was dropped a while ago and is not held again.
+    /// Frees what was dropped a while ago and is not held again (`keep_dropped`).
     pub(super) fn free_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
+        self.keep_dropped(out);
         let now = self.now;
         let due: Vec<_> = self.dropping.extract_if(.., |d| d.0 <= now).collect();
         for (data_set, set) in &mut self.sets {

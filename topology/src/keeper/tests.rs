@@ -1,3 +1,4 @@
+mod drops;
 mod restarts;
 
 use super::{pace::FETCHES_MAX, *};
@@ -193,6 +194,12 @@ impl Mesh {
     fn held(&self, n: usize, data_set: Digest) -> u32 {
         self.holding(n, data_set).announcement().held.len()
     }
+
+    /// Copies of all bricks.
+    fn copies(&self, data_set: Digest) -> u32 {
+        let peers = 0..self.keepers.len();
+        peers.map(|n| self.held(n, data_set)).sum()
+    }
 }
 
 /// Four peers that hold two copies of 27 bricks, the first of them the source.
@@ -309,9 +316,10 @@ fn what_nobody_needs_makes_room_for_what_somebody_needs() {
     assert_eq!(mesh.closed, 2);
 }
 
-#[test]
-fn copies_beyond_those_that_are_wanted_make_room_for_another_data_set() {
-    // Of the first all three hold all, as each was alone with the source for some time.
+/// Three peers that all hold all of a data set of which two copies are wanted, and need their memory for
+/// another one from now on.
+fn three_with_too_many_copies() -> (Mesh, [Arc<Manifest>; 2]) {
+    // Each was alone with the source for some time.
     let mut mesh = Mesh::new(&[27]);
     let (first, second) = (manifest(1), manifest(2));
     mesh.input(0, KeeperInput::Offer(Arc::clone(&first), 2));
@@ -323,14 +331,20 @@ fn copies_beyond_those_that_are_wanted_make_room_for_another_data_set() {
     }
     mesh.cut.clear();
     mesh.run(15 * SECOND);
-    let copies = |mesh: &Mesh, d| (0..3).map(|n| mesh.held(n, d)).sum::<u32>();
-    assert!(copies(&mesh, first.digest()) > 2 * 27, "nothing is spare");
+    let copies = mesh.copies(first.digest());
+    assert!(copies > 2 * 27, "nothing is spare");
     mesh.input(1, KeeperInput::Offer(Arc::clone(&second), 1));
+    (mesh, [first, second])
+}
+
+#[test]
+fn copies_beyond_those_that_are_wanted_make_room_for_another_data_set() {
+    let (mut mesh, [first, second]) = three_with_too_many_copies();
     mesh.run(30 * SECOND);
-    assert_eq!(copies(&mesh, second.digest()), 27);
+    assert_eq!(mesh.copies(second.digest()), 27);
     assert_eq!(mesh.not_fitting, 0, "what is dropped is in memory still");
     mesh.run(60 * SECOND);
-    assert_eq!(copies(&mesh, second.digest()), 27, "it goes on like that");
+    assert_eq!(mesh.copies(second.digest()), 27, "it goes on like that");
     for (manifest, copies) in [(&first, 2), (&second, 1)] {
         let safety = mesh.holding(2, manifest.digest()).safety();
         assert_eq!(safety.copies_min, copies);
