@@ -308,6 +308,8 @@ impl Holding {
             self.outdated = true;
             self.wanting_since = self.wanting_since.map(|_| now);
         }
+        // What somebody has in memory is its to take first: where it has not, it is another one's.
+        self.outdated |= before.is_some_and(|b| b.held.len_without(&announcement.held) > 0);
         if announcement.leaving {
             self.own.leavers.insert(peer.clone());
         } else {

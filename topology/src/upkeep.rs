@@ -118,7 +118,7 @@ pub fn next_pledge(
     } else if own.pledged.is_empty() {
         pledges.take_share(me);
     } else {
-        pledges.shed(me, own.held);
+        pledges.shed(me);
     }
     pledges.mend();
     pledges.held.swap_remove(me)
@@ -153,8 +153,10 @@ fn rooms(members: &[Member<'_>]) -> Vec<u32> {
 }
 
 /// All pledges as they would be if everybody knew what this peer knows.
-struct Pledges {
+struct Pledges<'a> {
     held: Vec<BrickSet>,
+    /// What each has in memory.
+    really: Vec<&'a BrickSet>,
     /// Bricks that each still has room for.
     free: Vec<u32>,
     rooms: Vec<u32>,
@@ -166,8 +168,8 @@ struct Pledges {
     seed: u64,
 }
 
-impl Pledges {
-    fn new(brick_count: u32, members: &[Member<'_>], redundancy: u32, seed: u64) -> Self {
+impl<'a> Pledges<'a> {
+    fn new(brick_count: u32, members: &[Member<'a>], redundancy: u32, seed: u64) -> Self {
         let rooms = rooms(members);
         let held: Vec<BrickSet> = members.iter().map(|m| m.pledged.clone()).collect();
         let free = rooms.iter().zip(&held);
@@ -178,6 +180,7 @@ impl Pledges {
         let mut pledges = Self {
             free: free.map(|(room, h)| room.saturating_sub(h.len())).collect(),
             held,
+            really: members.iter().map(|m| m.held).collect(),
             rooms,
             staying: members.iter().map(|m| !m.leaving).collect(),
             names: members.iter().map(|m| name_hash(m.peer)).collect(),
@@ -185,26 +188,28 @@ impl Pledges {
             redundancy,
             seed,
         };
-        members
-            .iter()
-            .enumerate()
-            .for_each(|(m, member)| pledges.trim(m, member.held));
+        (0..members.len()).for_each(|m| pledges.trim(m));
         pledges
     }
 
     /// Takes bricks from a peer that has less room than it thought: such as it does not hold yet,
     /// then those of the most copies.
-    fn trim(&mut self, member: usize, really: &BrickSet) {
+    fn trim(&mut self, member: usize) {
         let excess = self.held[member].len().saturating_sub(self.rooms[member]);
         if !self.staying[member] || excess == 0 {
             return;
         }
         let mut bricks: Vec<BrickIndex> = self.held[member].iter().collect();
-        bricks.sort_by_key(|&b| (really.contains(b), Reverse(self.copies(b)), b));
+        bricks.sort_by_key(|&b| (self.has(member, b), Reverse(self.copies(b)), b));
         for brick in bricks.into_iter().take(excess as usize) {
             self.held[member].remove(brick);
             self.copies[brick.0 as usize] -= 1;
         }
+    }
+
+    /// Whether a peer has a brick in memory.
+    fn has(&self, member: usize, brick: BrickIndex) -> bool {
+        self.really[member].contains(brick)
     }
 
     /// How much a brick belongs to a peer; the highest takes it.
@@ -238,12 +243,12 @@ impl Pledges {
 
     /// Takes back what is not held yet of a peer that pledged more than its share, because it did
     /// not know of all others then; as long as there are enough copies without it.
-    fn shed(&mut self, me: usize, really: &BrickSet) {
+    fn shed(&mut self, me: usize) {
         let excess = self.held[me].len().saturating_sub(self.share(me));
         if excess == 0 {
             return;
         }
-        let enough = |b: &BrickIndex| !really.contains(*b) && self.copies(*b) > self.redundancy;
+        let enough = |b: &BrickIndex| !self.has(me, *b) && self.copies(*b) > self.redundancy;
         let mut spare: Vec<BrickIndex> = self.held[me].iter().filter(enough).collect();
         spare.sort_by_key(|&b| (Reverse(self.copies(b)), self.score(b, me), b));
         spare.truncate(excess as usize);
@@ -290,11 +295,25 @@ impl Pledges {
         }
     }
 
-    /// Who takes a brick, among those that lack it and fulfil `can`.
+    /// Who takes a brick, among those that lack it and fulfil `can`: one first that has it in memory still.
     fn taker(&self, brick: BrickIndex, can: impl Fn(&Self, usize) -> bool) -> Option<usize> {
+        self.takers(brick, can)
+            .max_by_key(|&m| self.claim(brick, m))
+    }
+
+    fn takers(
+        &self,
+        brick: BrickIndex,
+        can: impl Fn(&Self, usize) -> bool,
+    ) -> impl Iterator<Item = usize> {
         (0..self.held.len())
-            .filter(|&m| self.staying[m] && !self.held[m].contains(brick) && can(self, m))
-            .max_by_key(|&m| (self.score(brick, m), Reverse(m)))
+            .filter(move |&m| self.staying[m] && !self.held[m].contains(brick) && can(self, m))
+    }
+
+    /// How well a brick would be placed with a peer; the best takes it.
+    fn claim(&self, brick: BrickIndex, member: usize) -> (bool, u64, Reverse<usize>) {
+        let has = self.has(member, brick);
+        (has, self.score(brick, member), Reverse(member))
     }
 
     /// Puts a brick in the place of one that moves on to a peer with room: those with room hold it
@@ -324,24 +343,28 @@ impl Pledges {
         }
     }
 
-    /// Puts a brick in the place of one with at least two copies more. Returns whether that could
-    /// be done.
+    /// Puts a brick in the place of one with at least two copies more, of one first that is not there
+    /// yet: giving that up costs nothing. Returns whether that could be done.
     fn displace(&mut self, brick: BrickIndex) -> bool {
         let enough = self.copies(brick) + 2;
         if self.copies.iter().all(|&c| c < enough) {
             return false;
         }
-        let most = |s: &Self, m: usize| {
+        let spare_of = |s: &Self, m: usize| {
             let spare = s.held[m].iter().filter(|&b| s.copies(b) >= enough);
-            spare.max_by_key(|&b| (s.copies(b), Reverse(b)))
+            spare.max_by_key(|&b| (!s.has(m, b), s.copies(b), Reverse(b)))
         };
-        let full = |s: &Self, m: usize| s.rooms[m] > 0 && most(s, m).is_some();
-        let Some(taker) = self.taker(brick, full) else {
+        let full = |s: &Self, m: usize| s.rooms[m] > 0;
+        let takers = self.takers(brick, full);
+        let takers = takers.filter_map(|m| spare_of(self, m).map(|spare| (m, spare)));
+        let best = takers.max_by_key(|&(m, spare)| {
+            let (has, score, first) = self.claim(brick, m);
+            (has, !self.has(m, spare), score, first)
+        });
+        let Some((taker, spare)) = best else {
             return false;
         };
-        if let Some(spare) = most(self, taker) {
-            self.drop_one(spare, taker);
-        }
+        self.drop_one(spare, taker);
         self.add(brick, taker);
         true
     }

@@ -1,4 +1,5 @@
-//! Which bricks a peer that should not hold them any more may drop, and when.
+//! Which bricks a peer that should not hold them any more may drop, and when; and which it goes on holding
+//! because nobody can take them over.
 
 use super::{Announcement, Holding, announced};
 use crate::{brick_grid::BrickIndex, peer::PeerId};
@@ -8,6 +9,9 @@ use std::cmp::Reverse;
 /// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
 /// holding it has said so after this peer decided, and two that decide at once hear of each other.
 pub(super) const UNPLEDGED_MICROS: u64 = 10_000_000;
+/// After how long a brick that is not pledged any more is pledged again if nobody can take it over:
+/// longer than it takes a peer that is about to drop something to have the room.
+pub(super) const STUCK_MICROS: u64 = 20_000_000;
 
 impl Holding {
     /// The bricks that may be dropped now: not pledged any more for some time, and held by as many
@@ -51,6 +55,50 @@ impl Holding {
         let holding = pledging.iter().filter(holds).count();
         let wanted = pledging.len().min(self.redundancy as usize).max(1);
         (holding, wanted)
+    }
+
+    /// Pledges again what is held here and nobody can take over, in place of what there is no room for.
+    /// Full peers, each of which pledges what another one holds, would wait for each other's place for
+    /// ever; each goes on holding what it has. Returns whether there was any.
+    pub(super) fn take_back(&mut self, now: u64) -> bool {
+        if self.own.leaving {
+            return false;
+        }
+        let stuck = self.unpledged.iter();
+        let stuck = stuck.filter(|(_, since)| now.saturating_sub(**since) >= STUCK_MICROS);
+        let stuck: Vec<BrickIndex> = stuck
+            .map(|(&b, _)| b)
+            .filter(|&b| self.cannot_be_taken_over(b))
+            .collect();
+        if stuck.is_empty() {
+            return false;
+        }
+        let mut places: Vec<BrickIndex> = self.missing().collect();
+        places.sort_by_cached_key(|&b| {
+            let pledged = self.of_others().filter(|a| !a.leaving);
+            let pledged = pledged.filter(|a| a.pledged.contains(b)).count();
+            (Reverse(pledged), b)
+        });
+        places.truncate(self.lacking_room());
+        let pairs: Vec<_> = stuck.into_iter().zip(places).collect();
+        for &(back, instead) in &pairs {
+            self.own.pledged.remove(instead);
+            self.own.pledged.insert(back);
+        }
+        !pairs.is_empty()
+    }
+
+    /// Whether a brick that is held here and not pledged is held by nobody who pledges it, and those
+    /// who do are full. Of several that hold it, the first by name goes on.
+    fn cannot_be_taken_over(&self, brick: BrickIndex) -> bool {
+        let own = &self.own;
+        let mut stay = announced(&self.others).filter(|(_, a)| !a.leaving);
+        let goes_on = |(peer, a): (&PeerId, &Announcement)| {
+            let holds = a.held.contains(brick);
+            let takes_over = a.pledged.contains(brick) && (holds || a.held.len() < a.room);
+            takes_over || holds && *peer < self.local
+        };
+        own.held.contains(brick) && !own.pledged.contains(brick) && !stay.any(goes_on)
     }
 
     /// Bricks that are pledged, could be had, and do not fit beside those that are held.

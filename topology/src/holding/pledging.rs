@@ -24,7 +24,9 @@ impl Holding {
         if !wanted && self.own.pledged.is_empty() {
             return false;
         }
-        let settled = self.settle();
+        let taken_back = self.take_back(now);
+        self.outdated |= taken_back;
+        let settled = self.settle() | taken_back;
         if self.is_meeting(now) {
             return settled;
         }

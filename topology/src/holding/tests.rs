@@ -1,5 +1,7 @@
+mod stuck;
+
 use super::{
-    drops::UNPLEDGED_MICROS,
+    drops::{STUCK_MICROS, UNPLEDGED_MICROS},
     fetches::{FETCH_MICROS, REFUSED_MICROS},
     pledging::{MEETING_MICROS, WANTING_MICROS},
     *,

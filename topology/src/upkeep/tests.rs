@@ -191,6 +191,72 @@ fn spare_copies_give_way_to_bricks_that_have_too_few() {
     assert_eq!(safety.copies_min, 2, "{safety:?}");
 }
 
+/// What peers pledge of eight bricks that all wanted once, by turns; each has said what it pledges and
+/// holds.
+fn pledges(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
+    let grid = BrickGrid::new([16; 3], 8).unwrap();
+    let mut first = FirstPlacement::new(grid, 7);
+    let set = |bricks: &[u32]| {
+        let mut set = BrickSet::new(8);
+        for &b in bricks {
+            assert!(set.insert(BrickIndex(b)));
+        }
+        set
+    };
+    let names: Vec<PeerId> = (0..peers.len())
+        .map(|n| PeerId::new(&format!("peer-{n}")))
+        .collect();
+    let sets: Vec<_> = peers.iter().map(|(p, h, _)| (set(p), set(h))).collect();
+    let members: Vec<Member<'_>> = (names.iter().zip(&sets).zip(peers))
+        .map(|((peer, (pledged, held)), &(_, _, room))| Member {
+            peer,
+            room,
+            pledged,
+            held,
+            leaving: false,
+        })
+        .collect();
+    let next = |me| next_pledge(&mut first, &members, me, 1, false);
+    let all: Vec<BrickSet> = (0..peers.len()).map(next).collect();
+    let numbers = |s: &BrickSet| s.iter().map(|b| b.0).collect();
+    all.iter().map(numbers).collect()
+}
+
+#[test]
+fn a_brick_goes_to_one_that_has_it_in_memory_still() {
+    let most = [0, 1, 2, 3, 4, 5, 6];
+    for has in 0..3_usize {
+        let mut peers = [(&most[..], &most[..], 8); 3];
+        let all = [0, 1, 2, 3, 4, 5, 6, 7];
+        peers[has].1 = &all;
+        let next = pledges(&peers);
+        let takers = (0..3).filter(|&n| next[n].contains(&7));
+        assert_eq!(takers.collect::<Vec<_>>(), [has]);
+    }
+}
+
+#[test]
+fn what_is_not_there_yet_gives_way_first() {
+    // Brick 0 is pledged by all and there at two of three, 7 by nobody.
+    let shares: [&[u32]; 3] = [&[0, 1, 2], &[0, 3, 4], &[0, 5, 6]];
+    for lacks in 0..3_usize {
+        let mut peers = shares.map(|share| (share, share, 3));
+        peers[lacks].1 = &shares[lacks][1..];
+        let next = pledges(&peers);
+        let takers = (0..3).filter(|&n| next[n].contains(&7));
+        assert_eq!(takers.collect::<Vec<_>>(), [lacks]);
+        assert!(!next[lacks].contains(&0));
+    }
+}
+
+#[test]
+fn of_two_spare_bricks_the_one_that_is_not_there_gives_way() {
+    let (all, there) = ([0, 1, 2, 3], [0, 2, 3]);
+    let other = [0, 1, 4, 5, 6];
+    let next = pledges(&[(&all, &there, 4), (&other, &other, 5)]);
+    assert_eq!(next, [vec![0, 2, 3, 7], other.to_vec()]);
+}
+
 #[test]
 fn safety_counts_copies() {
     let set = |bricks: &[u32]| {
