@@ -38,6 +38,9 @@ const BOUND_MICROS: u64 = 100_000;
 /// a brick is waited for until it is gone, and then an attempt is made. Three attempts whose time is
 /// over, 0.75 s, 1.5 s and 3 s, with 0.5 s each to find out who is at fault, are within that.
 const UNSETTLED_MICROS: u64 = WAIT_MICROS_MAX + 1_000_000;
+/// For how long after a machine died with the last copy of a brick frames may wait for it, whenever they
+/// are asked for: silence until it is gone, and until that is noticed.
+const GONE_MICROS: u64 = 8_500_000;
 /// Of a frame's bound: how often its expected makespan.
 const MAKESPANS: u64 = 10;
 
@@ -50,6 +53,8 @@ pub(super) struct Oracle {
     held_since: Vec<BTreeMap<BrickIndex, u64>>,
     /// When a copy of each brick died last with its machine.
     copy_died: BTreeMap<BrickIndex, u64>,
+    /// Until when frames may wait for a machine that died with the last copy of a brick.
+    waits_until: u64,
     /// When each machine was disturbed last.
     disturbed: Vec<u64>,
     healed: Option<u64>,
@@ -66,6 +71,7 @@ impl Oracle {
             rendered: BTreeMap::new(),
             held_since: vec![BTreeMap::new(); machines],
             copy_died: BTreeMap::new(),
+            waits_until: 0,
             disturbed: vec![0; machines],
             healed: None,
             worst_unsettled: 0,
@@ -123,6 +129,9 @@ impl Oracle {
     pub(super) fn emptied(&mut self, who: Who, now: u64) {
         for (brick, _) in std::mem::take(&mut self.held_since[who]) {
             self.copy_died.insert(brick, now);
+            if !self.held_since.iter().any(|held| held.contains_key(&brick)) {
+                self.waits_until = now + GONE_MICROS;
+            }
         }
     }
 
@@ -175,7 +184,7 @@ impl Oracle {
             return;
         };
         let base = if asked >= healed + CALM_MICROS {
-            BOUND_MICROS
+            BOUND_MICROS + self.waits_until.saturating_sub(asked)
         } else {
             UNSETTLED_MICROS
         };
