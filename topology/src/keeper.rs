@@ -38,7 +38,7 @@ use std::{
 /// How often [`KeeperInput::Tick`] is to be said.
 pub const TICK_MICROS: u64 = 100_000;
 /// What is held is announced again after this, changed or not, for who missed it.
-const ANNOUNCE_MICROS: u64 = 2_000_000;
+pub(crate) const ANNOUNCE_MICROS: u64 = 2_000_000;
 /// Frames count as under way so long after it was said last that some are.
 const RENDERING_MICROS: u64 = 1_000_000;
 /// A brick that is dropped stays in memory so long for frames that were planned before.

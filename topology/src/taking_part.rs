@@ -8,8 +8,10 @@ use std::{
     sync::Arc,
 };
 
-/// First rest of a frame that failed twice, see [`rest_micros`].
-const REST_MICROS: u64 = 200_000;
+/// First rest of a frame that failed twice, see [`rest_micros`]. All rests of a frame together outlast the
+/// time after which everybody has said again what it holds: who refuses a frame because the requester
+/// thinks that it holds more is known to hold less before the frame is given up.
+const REST_MICROS: u64 = 400_000;
 /// An attempt's time, besides what its schedule expects, where costs were measured.
 const ATTEMPT_MICROS: u64 = 750_000;
 /// The same where nothing was measured yet, so that nobody knows what to expect.
@@ -172,7 +174,12 @@ fn most_missed(held: &BrickSet, left_out: &[&Candidate]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{brick_grid::BrickIndex, schedule::SPEED_ONE};
+    use crate::{
+        brick_grid::BrickIndex,
+        frame_tracker::ATTEMPTS_MAX,
+        keeper::{ANNOUNCE_MICROS, TICK_MICROS},
+        schedule::SPEED_ONE,
+    };
 
     fn candidate(name: &str, bricks: &[u32], suspects: &[&str]) -> Candidate {
         let mut held = BrickSet::new(8);
@@ -271,9 +278,15 @@ mod tests {
     fn frames_that_fail_and_fail_rest_longer_and_longer() {
         assert_eq!(
             [0, 1, 2, 3, 4].map(rest_micros),
-            [0, 0, 200_000, 400_000, 800_000]
+            [0, 0, 400_000, 800_000, 1_600_000]
         );
-        assert_eq!(rest_micros(u32::MAX), 3_200_000);
+        assert_eq!(rest_micros(u32::MAX), 6_400_000);
+    }
+
+    #[test]
+    fn a_frame_is_not_given_up_before_all_have_said_again_what_they_hold() {
+        let rests: u64 = (1..ATTEMPTS_MAX).map(rest_micros).sum();
+        assert!(rests > ANNOUNCE_MICROS + 2 * TICK_MICROS);
     }
 
     #[test]
