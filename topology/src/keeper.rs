@@ -69,7 +69,7 @@ pub struct Keeper {
     sets: BTreeMap<Digest, DataSet>,
     /// Data sets, the one opened first in front.
     order: Vec<Digest>,
-    /// Announcements of data sets that are not known yet.
+    /// Announcements of data sets, or by connected peers, that are not known yet.
     early: BTreeMap<PeerId, BTreeMap<Digest, Arc<Announcement>>>,
     /// When the manifests of some were asked for.
     needed: BTreeMap<Digest, u64>,
@@ -153,6 +153,7 @@ impl Keeper {
             KeeperInput::Connected(peer) => self.connected(peer, out),
             KeeperInput::Lost(peer) => {
                 self.connected.remove(&peer);
+                self.forget_early(&peer);
                 self.giving.forget(&peer);
                 self.give_all(out);
                 let sets = self.sets.values_mut();
@@ -275,6 +276,7 @@ impl Keeper {
         if self.leaving == Leaving::Gone {
             return;
         }
+        self.forget_early(&peer);
         // The beat first: nothing is taken from strangers.
         let beat = self.next_beat();
         out.push(KeeperOutput::Send(peer.clone(), beat));
@@ -287,6 +289,13 @@ impl Keeper {
             out.push(KeeperOutput::Send(peer.clone(), residency));
         }
         self.connected.insert(peer);
+    }
+
+    /// What one that is no member said over another connection does not count.
+    fn forget_early(&mut self, peer: &PeerId) {
+        if self.members.health(peer).is_none() {
+            self.early.remove(peer);
+        }
     }
 
     fn said(&mut self, from: PeerId, message: KeeperMessage, out: &mut Vec<KeeperOutput>) {
@@ -453,9 +462,15 @@ impl Keeper {
         let Some(member) = self.members.record(peer) else {
             return;
         };
-        for set in self.sets.values_mut() {
+        for (data_set, set) in &mut self.sets {
             let room = set.room_in(member.hello.memory_bytes);
             set.holding.expect(peer, room, self.now);
+            let said = self.early.get_mut(peer).and_then(|e| e.remove(data_set));
+            if let Some(announcement) = said {
+                // Who leaves waits for the others to say that they know.
+                self.dirty |= announcement.leaving;
+                set.holding.heard(peer, announcement, self.now);
+            }
         }
     }
 

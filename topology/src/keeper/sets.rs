@@ -107,7 +107,9 @@ impl Keeper {
                 set.holding.suspect(peer);
             }
         }
-        for (peer, of_peer) in &mut self.early {
+        let members = &self.members;
+        let known = |peer: &PeerId| members.health(peer).is_some();
+        for (peer, of_peer) in self.early.iter_mut().filter(|(p, _)| known(p)) {
             if let Some(announcement) = of_peer.remove(&data_set) {
                 set.holding.heard(peer, announcement, self.now);
             }
@@ -383,8 +385,11 @@ impl Keeper {
         announcement: Arc<Announcement>,
         out: &mut Vec<KeeperOutput>,
     ) {
-        // Who has not said what it is, or is gone, says it again.
         if self.members.health(&from).is_none() {
+            // Not believed before it has said what it is, or is back: that may come right after.
+            if self.connected.contains(&from) && self.sets.contains_key(&data_set) {
+                self.keep_early(from, data_set, announcement);
+            }
             return;
         }
         let Some(set) = self.sets.get_mut(&data_set) else {
@@ -392,14 +397,7 @@ impl Keeper {
                 let need = KeeperMessage::NeedManifest { data_set };
                 out.push(KeeperOutput::Send(from.clone(), need));
             }
-            let words = |s: &BrickSet| s.words().len();
-            let is_small =
-                words(&announcement.held).max(words(&announcement.pledged)) <= EARLY_WORDS_MAX;
-            let of_peer = self.early.entry(from).or_default();
-            let has_place = of_peer.len() < DATA_SETS_MAX || of_peer.contains_key(&data_set);
-            if is_small && has_place {
-                of_peer.insert(data_set, announcement);
-            }
+            self.keep_early(from, data_set, announcement);
             return;
         };
         let before = set.holding.others().get(&from);
@@ -415,6 +413,18 @@ impl Keeper {
             out.push(KeeperOutput::Roster(data_set));
         }
         self.fetch_all(out);
+    }
+
+    /// Keeps an announcement for when its data set or its peer is known.
+    fn keep_early(&mut self, from: PeerId, data_set: Digest, announcement: Arc<Announcement>) {
+        let words = |s: &BrickSet| s.words().len();
+        let is_small =
+            words(&announcement.held).max(words(&announcement.pledged)) <= EARLY_WORDS_MAX;
+        let of_peer = self.early.entry(from).or_default();
+        let has_place = of_peer.len() < DATA_SETS_MAX || of_peer.contains_key(&data_set);
+        if is_small && has_place {
+            of_peer.insert(data_set, announcement);
+        }
     }
 
     /// Whether the manifest of a data set is to be asked for now: not while one may be on its way.

@@ -1,4 +1,4 @@
-//! Peers that are started again under their name.
+//! Peers that are started again under their name, or come back after they were gone.
 
 use super::*;
 
@@ -58,4 +58,46 @@ fn one_that_was_started_again_holds_nothing_until_it_says_so() {
     let without = out.iter().position(|o| *o == without);
     assert!(roster.is_some() && roster < without, "{out:?}");
     assert!(mesh.keeper(0).peers().any(|p| *p.0 == name(3)));
+}
+
+/// What peer 3 says of itself and of what it holds.
+fn says(mesh: &Mesh, data: Digest, count: u64) -> [KeeperMessage; 2] {
+    let beat = KeeperMessage::Beat {
+        beat: Beat { born: 1, count },
+        hello: Arc::new(mesh.keeper(3).hello().clone()),
+        vitals: Arc::default(),
+    };
+    let announcement = Arc::new(mesh.holding(3, data).announcement().clone());
+    let residency = KeeperMessage::Residency {
+        data_set: data,
+        announcement,
+    };
+    [residency, beat]
+}
+
+#[test]
+fn what_one_that_is_back_holds_counts_from_its_first_beat_on() {
+    for (is_lost, held) in [(false, 13), (true, 0)] {
+        let (mut mesh, data) = four(0);
+        let bricks = mesh.held(3, data);
+        assert!(bricks >= 13);
+        mesh.cut = (0..3).map(|other| (other, 3)).collect();
+        mesh.run(10 * SECOND);
+        let of_3 = |mesh: &Mesh| {
+            let (_, candidates) = mesh.keeper(0).candidates(data).unwrap();
+            let mut of_3 = candidates.into_iter().filter(|c| c.entry.peer == name(3));
+            of_3.next().map(|c| c.entry.bricks.len())
+        };
+        assert_eq!(of_3(&mesh), None, "it is gone");
+        let [residency, beat] = says(&mesh, data, 1_000_000);
+        mesh.input(0, KeeperInput::Said(name(3), residency));
+        assert_eq!(of_3(&mesh), None, "it has not said what it is");
+        if is_lost {
+            // What came over a connection that is broken may be old.
+            mesh.input(0, KeeperInput::Lost(name(3)));
+            mesh.input(0, KeeperInput::Connected(name(3)));
+        }
+        mesh.input(0, KeeperInput::Said(name(3), beat));
+        assert!(of_3(&mesh).is_some_and(|n| n.min(13) == held));
+    }
 }
