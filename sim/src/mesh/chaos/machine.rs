@@ -13,6 +13,7 @@ use super::{
 };
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
+    brick_set::BrickSet,
     holding::Origin,
     keeper::{
         GiveResult, Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult,
@@ -34,6 +35,8 @@ pub(super) struct Machine {
     compositing: Compositing,
     pub(super) viewer: Option<Viewer>,
     data_set: Digest,
+    /// The bricks that it says it holds.
+    said: BrickSet,
     is_open: bool,
     /// What the viewer wants of the keeper next.
     wishes: Option<KeeperInput>,
@@ -70,6 +73,7 @@ impl Machine {
             compositing: Compositing::default(),
             viewer,
             data_set: manifest.digest(),
+            said: BrickSet::new(bricks),
             is_open: false,
             wishes: None,
             is_source: false,
@@ -219,6 +223,7 @@ impl Machine {
     fn keep(&mut self, env: &mut Environment, input: KeeperInput, is_true: bool) {
         let mut outputs = Vec::new();
         self.keeper.step(env.now(), input, &mut outputs);
+        self.tell_oracle(env);
         // Many changes at once are one to the viewer.
         let mut is_told = self.viewer.is_none();
         for output in outputs {
@@ -235,6 +240,15 @@ impl Machine {
                 KeeperOutput::Give(to, data_set, brick) => self.give(env, &to, data_set, brick),
                 other => self.carry_out(env, other),
             }
+        }
+    }
+
+    /// What this machine says that it holds has changed, or not.
+    fn tell_oracle(&mut self, env: &mut Environment) {
+        let set = self.keeper.data_sets().next();
+        if let Some((_, holding)) = set.filter(|(_, h)| h.announcement().held != self.said) {
+            self.said.clone_from(&holding.announcement().held);
+            env.oracle.says(self.me, &self.said, env.queue.now());
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! - No wrong frame: a tile has the jobs of its plan, each once, in the plan's order, rendered for
 //!   this view by a holder that really held the brick. All tiles are there; what is missing is said
-//!   to be, and nobody who could be reached held it.
+//!   to be, and nobody who could be reached held it and said so. (What a machine has dropped because
+//!   another one holds it is in its memory for some time: nobody can know of that.)
 //! - No job is rendered twice in an attempt.
 //! - No machine drops the last copy of a brick.
 //! - Once faults have stopped, every frame is whole within its bound.
@@ -19,14 +20,15 @@ use crate::mesh::report::FrameReport;
 use brickmesh_topology::{
     BrickIndex,
     asked_frames::{FrameEnd, FrameId},
+    brick_set::BrickSet,
     taking_part::WAIT_MICROS_MAX,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames whose jobs are remembered.
 const FRAMES_MAX: usize = 64;
-/// A peer that held a brick, undisturbed for so long, could have been reached: suspicions and
-/// penalties are over, and what it holds was announced.
+/// A peer that said that it holds a brick, and was undisturbed, for so long could have been reached:
+/// suspicions and penalties are over, and all have heard what it holds.
 const REACHABLE_MICROS: u64 = 12_000_000;
 /// After this, microseconds, connections that faults have broken are there again, and who died
 /// before is suspected.
@@ -51,6 +53,8 @@ pub(super) struct Oracle {
     rendered: BTreeMap<FrameId, BTreeMap<u32, Who>>,
     /// Since when each machine holds each brick.
     held_since: Vec<BTreeMap<BrickIndex, u64>>,
+    /// Since when each machine says that it holds each brick.
+    said_since: Vec<BTreeMap<BrickIndex, u64>>,
     /// When a copy of each brick died last with its machine.
     copy_died: BTreeMap<BrickIndex, u64>,
     /// Until when frames may wait for a machine that died with the last copy of a brick.
@@ -70,6 +74,7 @@ impl Oracle {
             broken: None,
             rendered: BTreeMap::new(),
             held_since: vec![BTreeMap::new(); machines],
+            said_since: vec![BTreeMap::new(); machines],
             copy_died: BTreeMap::new(),
             waits_until: 0,
             disturbed: vec![0; machines],
@@ -125,8 +130,18 @@ impl Oracle {
         self.held_since[who].entry(brick).or_insert(now);
     }
 
+    /// A machine says that it holds these bricks, and no others.
+    pub(super) fn says(&mut self, who: Who, held: &BrickSet, now: u64) {
+        let said = &mut self.said_since[who];
+        said.retain(|brick, _| held.contains(*brick));
+        for brick in held.iter() {
+            said.entry(brick).or_insert(now);
+        }
+    }
+
     /// A machine holds nothing any more.
     pub(super) fn emptied(&mut self, who: Who, now: u64) {
+        self.said_since[who].clear();
         for (brick, _) in std::mem::take(&mut self.held_since[who]) {
             self.copy_died.insert(brick, now);
             if !self.held_since.iter().any(|held| held.contains_key(&brick)) {
@@ -265,10 +280,10 @@ impl Environment {
             if !self.network.is_up(who) || calm_since > began {
                 continue;
             }
-            let held = &self.oracle.held_since[who];
+            let said = &self.oracle.said_since[who];
             let hidden = missing
                 .iter()
-                .find(|b| held.get(b).is_some_and(|s| s + REACHABLE_MICROS <= began));
+                .find(|b| said.get(b).is_some_and(|s| s + REACHABLE_MICROS <= began));
             if let Some(brick) = hidden {
                 let why = format!(
                     "a frame said that brick {} is missing, but {} held it",
