@@ -16,7 +16,7 @@ use brickmesh_topology::{schedule::SPEED_ONE, seeded::Seeded};
 const FIRST_FRAME: u32 = 5;
 /// Longest time after a frame was asked for that its fault begins, microseconds.
 const AFTER_MICROS_MAX: u64 = 40_000;
-/// At most one peer in so many goes for good.
+/// At most one peer in so many goes for good, or one where there are fewer, but not the only one.
 const GONE_PART: usize = 4;
 /// Frames and peers for which the numbers of faults are drawn; longer runs and larger meshes have
 /// more.
@@ -106,7 +106,7 @@ impl Scenario {
             input: chaos,
             peers,
             until,
-            may_go: peers / GONE_PART,
+            may_go: (peers / GONE_PART).max(usize::from(peers > 1)),
             faults: Vec::new(),
         };
         let weather = d.weather();
