@@ -171,6 +171,14 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 1..=3,
         field: "default".to_owned(),
     };
+    // Full peers waited for each other's place here, until takers were chosen by what they have in memory.
+    let stuck = Runs {
+        seeds: 9..=9,
+        frames: 300,
+        peers: 7..=7,
+        redundancies: 2..=2,
+        field: "default".to_owned(),
+    };
     let large = Runs {
         seeds: 1..=20,
         frames: 300,
@@ -178,7 +186,7 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 3..=3,
         field: "filled".to_owned(),
     };
-    let usual = || vec![small, large];
+    let usual = || vec![stuck, small, large];
     let runs = asked_for().map_or_else(usual, |asked| vec![asked]);
     runs.iter().for_each(check);
 }
