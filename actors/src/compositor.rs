@@ -26,8 +26,11 @@ use open_tile::{BadPart, OpenTile};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
+/// After a tile could not be sent.
+const SEND_AGAIN: Duration = Duration::from_secs(1);
 /// Frames of one requester that are composited at a time; older ones are dropped.
 const FRAMES_MAX: usize = 16;
 /// Bytes of partials that wait for their frame to be announced; older ones are dropped.
@@ -108,6 +111,8 @@ pub struct Compositor {
 struct Frame {
     plan: Arc<FramePlan>,
     tiles: BTreeMap<u32, OpenTile>,
+    /// A tile could not be sent: not before this is it tried again.
+    send_again_at: Option<Instant>,
 }
 
 impl Compositor {
@@ -180,7 +185,11 @@ impl Frame {
             (number, OpenTile::new(tile.rect, count))
         });
         let tiles = tiles.filter(|(_, tile)| !tile.is_whole()).collect();
-        Self { plan, tiles }
+        Self {
+            plan,
+            tiles,
+            send_again_at: None,
+        }
     }
 
     fn tile_bytes(&self) -> usize {
@@ -194,6 +203,7 @@ impl Frame {
     /// Takes a peer's runs, and sends the tiles that are whole with them.
     fn take(&mut self, key: &(PeerId, FrameId), sent: &Sent, outbox: &Outbox) {
         let share = sent.wire_bytes / sent.partial.tiles.len().max(1) as u64;
+        let mut refused = None;
         for part in &sent.partial.tiles {
             let Some(open) = self.tiles.get_mut(&part.tile) else {
                 continue;
@@ -207,35 +217,48 @@ impl Frame {
                 );
                 // It would be waited for; what came twice is there.
                 if bad != BadPart::Twice {
-                    let refused = Message::Refused {
-                        frame: key.1,
-                        peer: sent.from.as_str().to_owned(),
-                        why: bad.to_string(),
-                    };
-                    outbox.send_or_log(&key.0, Lane::Control, refused);
+                    refused.get_or_insert(bad);
                 }
             }
+        }
+        if let Some(bad) = refused {
+            let refused = Message::Refused {
+                frame: key.1,
+                peer: sent.from.as_str().to_owned(),
+                why: bad.to_string(),
+            };
+            outbox.send_or_log(&key.0, Lane::Control, refused);
         }
         self.send_whole(key, outbox);
     }
 
-    /// Sends the tiles that are whole; those that cannot be sent now are sent next time.
+    /// Sends the tiles that are whole. Those that cannot be sent now are sent later, and not waited
+    /// for again: the frames of others are blended on this thread, too.
     fn send_whole(&mut self, key: &(PeerId, FrameId), outbox: &Outbox) {
-        let plan = &self.plan;
-        let is_to_stay = |tile: u32, open: &OpenTile| {
-            if !open.is_whole() {
-                return true;
+        let now = Instant::now();
+        if self.send_again_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let whole = self.tiles.iter().filter(|(_, open)| open.is_whole());
+        let whole: Vec<u32> = whole.map(|(&tile, _)| tile).collect();
+        for tile in whole {
+            let Some(open) = self.tiles.get(&tile) else {
+                continue;
+            };
+            let message = open.message(key.1, &self.plan, tile);
+            let sent = if self.send_again_at.is_none() {
+                let patiently = outbox.send_patiently(&key.0, Lane::Pixels, message);
+                patiently.map(|_| ())
+            } else {
+                outbox.send(&key.0, Lane::Pixels, message)
+            };
+            if let Err(error) = sent {
+                tracing::warn!(peer = key.0.short(), %error, "a tile was not sent yet");
+                self.send_again_at = Some(Instant::now() + SEND_AGAIN);
+                return;
             }
-            let message = open.message(key.1, plan, tile);
-            match outbox.send_patiently(&key.0, Lane::Pixels, message) {
-                Ok(_) => false,
-                Err(error) => {
-                    tracing::warn!(peer = key.0.short(), %error, "a tile was not sent yet");
-                    true
-                }
-            }
-        };
-        self.tiles.retain(|&tile, open| is_to_stay(tile, open));
+            self.tiles.remove(&tile);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Invariant: the partials that are under way inside of this peer are bounded by bytes, as those to
 //! others are by the bus: see [`OWN_BYTES_MAX`]. A tile to this peer's own requester waits for no
-//! room: who blends it has the partials in hand whose room it would wait for.
+//! room: who blends it has the partials in hand whose room it would wait for. Those are of frames
+//! that this peer itself asked for, each tile once an attempt.
 
 use crate::{
     budget::{Budget, Held},

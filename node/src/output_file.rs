@@ -1,8 +1,8 @@
 //! Files that a command writes, whatever they are: a regular one is replaced by a whole one, anything
 //! else is written through.
 //!
-//! Invariants: a regular file is never half-written; it keeps its mode and owner, a new one has what
-//! the umask leaves. What a link points at is replaced, not the link. A device, pipe or socket stays
+//! Invariants: a regular file is never half-written, unless its folder takes no other file; it keeps
+//! its mode and owner, a new one has what the umask leaves. What a link points at is replaced, not the link. A device, pipe or socket stays
 //! what it is.
 
 use std::{
@@ -42,7 +42,9 @@ pub struct OutputFile {
 enum Way {
     /// Beside its place, and moved there when it is whole.
     Replace,
-    /// As it is opened: it is no regular file, or its folder takes no other file.
+    /// As it is opened, for its folder takes no other file.
+    InPlace,
+    /// As it is opened: it is no regular file.
     Through,
 }
 
@@ -57,6 +59,16 @@ impl OutputFile {
             path: asked.to_owned(),
             why,
         };
+        // What a link to a pipe says of it, as those of `/dev/fd` do, is no path.
+        let found = fs::metadata(asked);
+        if found.is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return Ok(Self {
+                what,
+                asked: asked.to_owned(),
+                path: asked.to_owned(),
+                way: Way::Through,
+            });
+        }
         let path = behind_links(asked).map_err(|e| error(e.to_string()))?;
         let folder = folder_of(&path);
         let way = match fs::metadata(&path) {
@@ -70,7 +82,7 @@ impl OutputFile {
                 if takes_files(folder).is_ok() {
                     Way::Replace
                 } else {
-                    Way::Through
+                    Way::InPlace
                 }
             }
             Ok(_) => Way::Through,
@@ -102,6 +114,12 @@ impl OutputFile {
         matches!(self.way, Way::Replace)
     }
 
+    /// Whether it is a regular file, or will be.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
+        !matches!(self.way, Way::Through)
+    }
+
     /// Writes the file with what `contents` gives, whole or, where it is replaced, not at all.
     ///
     /// # Errors
@@ -112,7 +130,7 @@ impl OutputFile {
     ) -> Result<(), OutputError> {
         let written = match self.way {
             Way::Replace => self.replace(contents),
-            Way::Through => self.write_through(contents),
+            Way::InPlace | Way::Through => self.write_through(contents),
         };
         written.map_err(|e| OutputError {
             what: self.what,

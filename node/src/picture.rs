@@ -17,7 +17,7 @@ pub fn check(path: &Path) -> Result<OutputFile, OutputError> {
     let ending = path.extension().unwrap_or_default().to_string_lossy();
     let file = OutputFile::check("picture", path)?;
     // A device has the name that it has.
-    if file.is_replaced() && !ending.eq_ignore_ascii_case(ENDING) {
+    if file.is_regular() && !ending.eq_ignore_ascii_case(ENDING) {
         return Err(OutputError {
             what: "picture",
             path: path.to_owned(),

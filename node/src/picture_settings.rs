@@ -103,7 +103,7 @@ fn lost_in_floats(manifest: &Manifest) -> Option<String> {
     let [low, high] = statistics.robust_range()?.map(|v| volume.value(v));
     let steps = statistics.floats_in_range().filter(|&n| n < FLOATS_MIN)?;
     Some(format!(
-        "the values are large beside their differences: 32-bit floats tell only {steps} apart between {} and {}; subtract an offset before the volume is written",
+        "the values ({} … {}) are large beside their differences: 32-bit floats tell only {steps} steps apart in the middle half of them; subtract an offset before the volume is written",
         short(low.min(high)),
         short(low.max(high))
     ))

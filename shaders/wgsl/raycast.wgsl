@@ -23,7 +23,7 @@ const OPAQUE: f32 = 0.999;
 // Edge of a macrocell in voxels.
 const CELL_EDGE: f32 = 8.0;
 // A number that is larger is of voxels that are no data (topology's `voxel_numbers`).
-const NO_DATA_MIN: f32 = 1e25;
+const NO_DATA_MIN: f32 = 4e15;
 // f32 counts samples exactly up to here.
 const SAMPLES_MAX: f32 = 16777216.0;
 

@@ -23,9 +23,9 @@ use std::{
 };
 
 /// How often the program is started where nothing was said: enough that a crash in 100 is found.
-const ENDS: usize = 400;
+const ENDS: usize = 100;
 /// How often for each way to end before all is done.
-const EARLY_ENDS: usize = 40;
+const EARLY_ENDS: usize = 12;
 /// Programs at a time.
 const AT_A_TIME: usize = 4;
 /// No program runs as long as this unless the test fails.

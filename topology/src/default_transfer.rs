@@ -207,18 +207,25 @@ impl<'a> Values<'a> {
     /// An interval of stored numbers as values, at least as wide as numbers can be told apart.
     fn in_values(&self, from: f64, to: f64) -> Interest {
         let width = (to - from).abs();
-        let least = from.abs().max(to.abs()) * 1e-6;
+        let least = from.abs().max(to.abs()) * f64::from(f32::EPSILON);
         if width > least {
             return Interest {
                 from: self.value(from),
                 to: self.value(to),
             };
         }
-        // One value: it is to be seen, below full opacity.
+        // One value: it is to be seen, below full opacity; what is around it says what is far.
+        let around = self.statistics.background.map(|b| from - b);
+        if let Some(far) = around.filter(|far| width <= 0.0 && far.abs() > least) {
+            return Interest {
+                from: self.value(from - 0.5 * far),
+                to: self.value(from + 0.25 * far),
+            };
+        }
         let half = match least {
             0.0 => 1.0,
             _ if width > 0.0 => least,
-            _ => least * 1e3,
+            _ => least * 1e4,
         };
         Interest {
             from: self.value(from - half),

@@ -4,7 +4,7 @@
 //! whichever way the file's axes point. Elsewhere z is up, unless the subject is much heavier at one
 //! end of another axis: that end is down then, as a pot is below its tree. What is flat is seen from
 //! higher up.
-//! Plain f64 arithmetic: the same manifest gives the same camera on every machine.
+//! One peer works it out, and the others get the view: it need not be the same to the last bit elsewhere.
 
 use crate::{
     camera::{Camera, DEFAULT_FOV_DEGREES},

@@ -24,7 +24,8 @@ pub const MANIFEST_VERSION: u32 = 3;
 const MANIFEST_VERSION_MIN: u32 = 2;
 /// Bins of the histogram.
 pub const HISTOGRAM_BINS: usize = 256;
-/// How often a voxel may be counted in a histogram: the smallest bricks store 7³ voxels and own 4³.
+/// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
+/// bricks store 7³ voxels and own 4³.
 const GHOSTS_COUNTED_MAX: u64 = 6;
 
 /// What a manifest says of one brick.
@@ -253,7 +254,9 @@ impl TryFrom<ManifestParts> for Manifest {
         if let Some((b, range)) = bad.next() {
             return Err(wrong(format!("brick {b}"), range));
         }
-        if parts.statistics.as_ref().is_some_and(|s| !s.is_valid()) {
+        // What they say of the numbers that devices compute with is in the name since version 3.
+        let are_known = |s: &ValueStatistics| s.is_valid() && parts.version >= 3;
+        if parts.statistics.as_ref().is_some_and(|s| !are_known(s)) {
             return Err(ManifestError::Statistics);
         }
         let subject = parts.subject.as_ref();
@@ -394,22 +397,39 @@ impl Manifest {
         records + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
     }
 
-    /// Length of the longest brick's bytes.
+    /// Memory that the largest brick takes, on whatever device: voxels among which no data is told
+    /// apart may be floats there.
     #[must_use]
     pub fn largest_brick_bytes(&self) -> u64 {
-        self.grid
+        let voxel_bytes = if self.numbers().is_checked() {
+            size_of::<f32>()
+        } else {
+            self.parts.volume.voxel.bytes()
+        };
+        let voxels = self
+            .grid
             .bricks()
-            .map(|b| self.brick_bytes(b))
-            .max()
-            .unwrap_or(0)
+            .map(|b| self.grid.stored_box(b).voxel_count());
+        voxels.max().unwrap_or(0) * voxel_bytes as u64
     }
 }
 
-/// The digest of what decides about voxels and their meaning; the source's name does not, and what
-/// follows from the voxels need not. Unchanged since version 2, where there is no fill value.
+/// The digest of what decides about voxels, their meaning and the numbers that devices compute with;
+/// the source's name does not, and what else follows from the voxels need not. What may be missing
+/// begins with a byte that says whether it is there. A manifest of version 2 keeps its name.
 fn digest(parts: &ManifestParts) -> Digest {
     let volume = &parts.volume;
-    let mut bytes = b"brickmesh manifest 2".to_vec();
+    let is_old = parts.version < 3;
+    let mut bytes = if is_old {
+        b"brickmesh manifest 2".to_vec()
+    } else {
+        b"brickmesh manifest 3".to_vec()
+    };
+    let presence = |bytes: &mut Vec<u8>, is_there: bool| {
+        if !is_old {
+            bytes.push(is_there.into());
+        }
+    };
     volume
         .dims
         .iter()
@@ -425,13 +445,24 @@ fn digest(parts: &ManifestParts) -> Digest {
         .chain(&scales)
         .for_each(|x| bytes.extend(x.to_le_bytes()));
     bytes.extend(parts.brick_edge.to_le_bytes());
+    presence(&mut bytes, volume.fill.is_some());
     if let Some(fill) = volume.fill {
         bytes.extend(fill.to_le_bytes());
     }
+    if !is_old {
+        let numbers = VoxelNumbers::of(volume, parts.range, parts.statistics.as_ref());
+        let unit_and_shift = numbers.unit_and_shift();
+        unit_and_shift
+            .iter()
+            .for_each(|x| bytes.extend(x.to_le_bytes()));
+        bytes.push(numbers.is_checked().into());
+    }
     parts.bricks.iter().for_each(|b| {
         bytes.extend(b.digest.as_bytes());
+        presence(&mut bytes, b.range.is_some());
         let range = b.range.iter().flatten();
         range.for_each(|x| bytes.extend(x.to_le_bytes()));
+        presence(&mut bytes, b.cells.is_some());
         if let Some(cells) = &b.cells {
             bytes.extend(cells.levels());
         }
@@ -442,7 +473,7 @@ fn digest(parts: &ManifestParts) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::VoxelType;
+    use crate::{value_statistics::NoDataCounts, volume::VoxelType};
 
     fn parts() -> ManifestParts {
         let record = BrickRecord {
@@ -456,14 +487,35 @@ mod tests {
 
     #[test]
     #[expect(clippy::float_cmp, reason = "numbers are copied")]
-    fn a_manifest_of_the_version_before_is_read_under_the_same_name() {
+    fn a_manifest_of_the_version_before_is_read_under_its_name() {
         let mut json = serde_json::to_value(parts()).unwrap();
         json["version"] = 2.into();
-        let old: Manifest = serde_json::from_value(json).unwrap();
-        assert_eq!(old.digest(), Manifest::try_from(parts()).unwrap().digest());
+        let old: Manifest = serde_json::from_value(json.clone()).unwrap();
+        assert_ne!(old.digest(), Manifest::try_from(parts()).unwrap().digest());
+        let statistics = ValueStatistics::of(NoDataCounts::default(), &[], &[]);
+        json["statistics"] = serde_json::to_value(statistics).unwrap();
+        let with_statistics = serde_json::from_value::<Manifest>(json);
+        assert!(with_statistics.is_err(), "they would be in no name");
         assert_eq!(old.statistics(), None);
         assert_eq!(old.histogram_range(), [0.0, 9.0]);
         assert_eq!(old.numbers(), VoxelNumbers::from(VoxelType::U8));
+    }
+
+    #[test]
+    fn what_decides_about_the_numbers_of_devices_is_in_the_name() {
+        let of = |values: &[(f32, u64)], no_data: NoDataCounts| {
+            let mut parts = parts();
+            parts.volume.voxel = VoxelType::F32;
+            parts.statistics = Some(ValueStatistics::of(no_data, values, &[]));
+            Manifest::try_from(parts).unwrap().digest()
+        };
+        let none = NoDataCounts::default();
+        let plain = of(&[(0.0, 9), (1.0, 9)], none);
+        assert_eq!(plain, of(&[(0.0, 4), (1.0, 5)], none), "more of the same");
+        assert_ne!(plain, of(&[(0.0, 9), (1e-30, 9)], none));
+        assert_ne!(plain, of(&[(1e5, 9), (1e5 + 1.0, 9)], none));
+        let nan = NoDataCounts { nan: 1, ..none };
+        assert_ne!(plain, of(&[(0.0, 9), (1.0, 9)], nan));
     }
 
     #[test]

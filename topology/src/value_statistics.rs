@@ -118,19 +118,25 @@ impl ValueStatistics {
         Some([self.quantile(1)?, self.quantile(999)?])
     }
 
-    /// How many floats there are in the robust range: what lies between two of them was lost when the
-    /// volume was written. `None`: there are no values, or all are one.
+    /// How many floats there are between the middle half of the values: what lies between two of them
+    /// was lost when the volume was written. Of more of the values, where those are one. `None`: there are
+    /// no values, or all are one.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "they were floats")]
     pub fn floats_in_range(&self) -> Option<u32> {
-        let [low, high] = self.robust_range()?.map(|v| v as f32);
         // Bits of floats ascend with their size.
         let ordered = |v: f32| {
             let size = i64::from(v.abs().to_bits());
             if v < 0.0 { -size } else { size }
         };
-        let between = ordered(high) - ordered(low);
-        u32::try_from(between).ok().filter(|&n| n > 0)
+        let between = |[low, high]: [u16; 2]| {
+            let [low, high] = [self.quantile(low)?, self.quantile(high)?];
+            let count = ordered(high as f32) - ordered(low as f32);
+            u32::try_from(count).ok().filter(|&n| n > 0)
+        };
+        [[250, 750], [10, 990], [1, 999]]
+            .into_iter()
+            .find_map(between)
     }
 
     /// The whole range of `values`, but as far as outliers and fill values would stretch it.
@@ -151,12 +157,14 @@ impl ValueStatistics {
     }
 }
 
-/// The most frequent value, if it is frequent; of several the lowest.
+/// The most frequent value, if it is frequent and the only one that is as frequent: which of several
+/// would depend on the sign of what the values are multiplied with.
 fn background(border: &Counted) -> Option<f64> {
     let all: u64 = border.iter().map(|v| v.1).sum();
-    let most = border.iter().rev().max_by_key(|v| v.1)?;
+    let most = border.iter().max_by_key(|v| v.1)?;
     let is_frequent = most.1 as f64 >= all as f64 * BACKGROUND_SHARE_MIN;
-    is_frequent.then(|| f64::from(most.0))
+    let is_alone = border.iter().filter(|v| v.1 == most.1).count() == 1;
+    (is_frequent && is_alone).then(|| f64::from(most.0))
 }
 
 /// The value below which a share of all lies.

@@ -16,8 +16,9 @@ use crate::{
 /// The number of a voxel that is no data: so large that a sample of which it is a part is told from any
 /// other, and small enough that differences of such samples are finite.
 pub const NO_DATA: f32 = 1e36;
-/// Numbers of samples that no data is a part of are larger than this. The part may be 1e-11 or more.
-pub const NO_DATA_MIN: f32 = 1e25;
+/// Numbers of samples that no data is a part of are larger than this, if the part is 1e-20 or more;
+/// no other sample's number is.
+pub const NO_DATA_MIN: f32 = 4.0 * NUMBER_MAX;
 /// Largest number of a voxel, either sign: outliers beyond are taken as this.
 pub const NUMBER_MAX: f32 = 1e15;
 /// Values whose distance from 0 is so many times the width of their range are taken without it.
@@ -206,7 +207,7 @@ mod tests {
             assert!(numbers.number(none) > NO_DATA_MIN, "{none}");
         }
         for outlier in [f32::MAX, f32::MIN, 1e30] {
-            assert!(numbers.number(outlier).abs() < NO_DATA_MIN / 1e9);
+            assert!(numbers.number(outlier).abs() < NO_DATA_MIN / 2.0);
         }
         let sample = 0.5 + (NO_DATA - 0.5) * 1e-10;
         assert!(sample > NO_DATA_MIN);

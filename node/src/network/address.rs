@@ -233,7 +233,6 @@ mod tests {
         assert_eq!(local, [address("127.0.0.1:7")]);
         let any = resolve(&address("localhost:7")).await.unwrap();
         assert_eq!(any[0], address("127.0.0.1:7"));
-        assert!(resolve(&address("no-such-host.invalid:7")).await.is_err());
         let number = address("[::1]:7");
         assert_eq!(resolve(&number).await.unwrap(), [number]);
     }

@@ -6,7 +6,10 @@
 
 use super::address;
 use libp2p::Multiaddr;
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 /// The same refusal is news again after this.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -76,56 +79,52 @@ impl Refusal {
     }
 }
 
-/// A refusal that is remembered.
-#[derive(Debug)]
-struct Noted {
-    at: Instant,
-    refusal: Refusal,
-    /// The joined address that it is about.
-    join: Option<usize>,
-}
-
 /// The refusals of late.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Vec<Noted>);
+pub(super) struct Refusals {
+    noted: Vec<(Instant, Refusal)>,
+    /// The last of each joined address that has not answered since, by its number.
+    joined: BTreeMap<usize, Refusal>,
+}
 
 impl Refusals {
     /// Notes a refusal, about joined address number `join` if it is about one. Returns whether it is
     /// news.
     pub(super) fn note(&mut self, refusal: &Refusal, join: Option<usize>, now: Instant) -> bool {
-        self.0
-            .retain(|noted| now.duration_since(noted.at) < AGAIN_AFTER);
-        let known = self.0.iter().any(|noted| noted.refusal == *refusal);
-        let is_news = !known && self.0.len() < REFUSALS_MAX;
+        self.noted
+            .retain(|(at, _)| now.duration_since(*at) < AGAIN_AFTER);
+        if let Some(join) = join {
+            self.joined.insert(join, refusal.clone());
+        }
+        let known = self.noted.iter().any(|(_, noted)| noted == refusal);
+        let has_room = join.is_some() || self.noted.len() < REFUSALS_MAX;
+        let is_news = !known && has_room;
         if is_news {
-            self.0.push(Noted {
-                at: now,
-                refusal: refusal.clone(),
-                join,
-            });
+            self.noted.push((now, refusal.clone()));
         }
         is_news
     }
 
     /// Joined address number `join` answers.
     pub(super) fn answered(&mut self, join: usize) {
-        self.0.retain(|noted| noted.join != Some(join));
+        if let Some(refusal) = self.joined.remove(&join) {
+            self.noted.retain(|(_, noted)| *noted != refusal);
+        }
     }
 
     /// Whether something is remembered about joined address number `join`.
     pub(super) fn is_known(&self, join: usize) -> bool {
-        self.0.iter().any(|noted| noted.join == Some(join))
+        self.joined.contains_key(&join)
     }
 
     /// What is remembered, the oldest first.
     pub(super) fn list(&self) -> Vec<Refusal> {
-        self.0.iter().map(|noted| noted.refusal.clone()).collect()
+        self.noted.iter().map(|(_, noted)| noted.clone()).collect()
     }
 
-    /// What of it is about joined addresses.
+    /// The last of each joined address that has not answered since, in their order.
     pub(super) fn of_joined(&self) -> Vec<Refusal> {
-        let joined = self.0.iter().filter(|noted| noted.join.is_some());
-        joined.map(|noted| noted.refusal.clone()).collect()
+        self.joined.values().cloned().collect()
     }
 }
 
@@ -160,6 +159,11 @@ mod tests {
         assert!(refusals.note(&dead, Some(1), now) && !refusals.note(&dead, Some(1), now));
         assert!(refusals.note(&Refusal::of_visitor(&at("10.0.0.8:1")), None, now));
         assert!(refusals.is_known(1) && !refusals.is_known(0));
+        // Where somebody else's refusal is the same, it is known all the same.
+        let visitor = Refusal::of_visitor(&at("10.0.0.8:1"));
+        assert!(!refusals.note(&visitor, Some(2), now) && refusals.is_known(2));
+        refusals.answered(2);
+        assert!(refusals.note(&visitor, None, now));
         assert_eq!(refusals.of_joined(), [dead]);
         refusals.answered(1);
         assert_eq!((refusals.of_joined().len(), refusals.list().len()), (0, 1));

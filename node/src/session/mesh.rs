@@ -203,11 +203,9 @@ impl Mesh {
         let Some(network) = &self.network else {
             return Ok(());
         };
-        let is_other = |refusal: &Refusal| !matches!(refusal, Refusal::NoAnswer { .. });
-        let given = network.refusals_of_joined();
-        let at_given = given.len() >= self.given.max(1) && given.iter().all(is_other);
-        let in_room = start.elapsed() > ROOM_WAIT && network.refusals().iter().any(is_other);
-        if status.peers.len() <= 1 && (at_given || in_room) {
+        let is_alone = status.peers.len() <= 1;
+        let (joined, all) = (network.refusals_of_joined(), network.refusals());
+        if is_alone && only_others(self.given, &joined, &all, start.elapsed()) {
             let hint = self.hint();
             return Err(SessionError::Refused { hint });
         }
@@ -223,6 +221,16 @@ impl Mesh {
         }
         super::in_words(&refusals)
     }
+}
+
+/// Whether only peers of other meshes or versions answer: at all of the `given` addresses, or, where
+/// none was given, in the room, when those of this mesh would have answered.
+fn only_others(given: usize, joined: &[Refusal], all: &[Refusal], waited: Duration) -> bool {
+    let is_other = |refusal: &Refusal| !matches!(refusal, Refusal::NoAnswer { .. });
+    if given > 0 {
+        return joined.len() == given && joined.iter().all(is_other);
+    }
+    waited > ROOM_WAIT && all.iter().any(is_other)
 }
 
 /// The peers of this process: one on the network, or several on a hub.
@@ -262,4 +270,30 @@ fn choose_device(args: &MeshArgs, memory_bytes: u64) -> Result<Chosen, DeviceErr
         tracing::warn!("{less}");
     }
     Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_ends_when_only_others_answer_and_not_before() {
+        let address: crate::network::Multiaddr = "/ip4/10.0.0.7/tcp/7".parse().unwrap();
+        let key = Refusal::AnotherKey {
+            address: address.clone(),
+        };
+        let dead = Refusal::NoAnswer {
+            address,
+            cause: "connection refused".to_owned(),
+        };
+        let (soon, late) = (Duration::ZERO, ROOM_WAIT * 2);
+        let one = std::slice::from_ref(&key);
+        assert!(only_others(1, one, one, soon));
+        assert!(!only_others(2, one, one, late), "the other one may answer");
+        let both = [key.clone(), dead];
+        assert!(!only_others(2, &both, &both, late), "it may be started");
+        assert!(!only_others(1, &[], one, late), "a stranger in the room");
+        assert!(!only_others(0, &[], one, soon) && only_others(0, &[], one, late));
+        assert!(!only_others(0, &[], &[], late));
+    }
 }

@@ -42,7 +42,7 @@ impl Shortage {
         let bricks = data_set.manifest.grid().brick_count();
         let rooms = status.peers.values().filter(|h| h.memory_bytes > 0);
         let rooms = rooms.map(|h| format!("{} {}", plain_text(&h.name), in_mib(h.memory_bytes)));
-        let unreadable = lacking(data_set).filter_map(|b| data_set.unreadable.get(&b));
+        let unreadable = never_read(data_set).map(|(_, why)| why);
         Self {
             missing: data_set.safety.missing,
             bricks,
@@ -94,11 +94,13 @@ fn in_mib(bytes: u64) -> String {
     }
 }
 
-/// The bricks that nobody holds.
-fn lacking(data_set: &DataSetStatus) -> impl Iterator<Item = BrickIndex> {
+/// The bricks that cannot be read and that nobody holds.
+fn never_read(data_set: &DataSetStatus) -> impl Iterator<Item = (&BrickIndex, &String)> {
     let is_held = |b: BrickIndex| data_set.residency.values().any(|r| r.held.contains(b));
-    let bricks = data_set.manifest.grid().bricks();
-    bricks.filter(move |&b| !is_held(b))
+    data_set
+        .unreadable
+        .iter()
+        .filter(move |(b, _)| !is_held(**b))
 }
 
 /// What is to be done now.
@@ -167,8 +169,7 @@ impl Arriving {
         let bricks = data_set.manifest.grid().brick_count();
         // What there is no room for, and what cannot be read, does not come.
         let no_room = u64::from(bricks).saturating_sub(room);
-        let unreadable = lacking(data_set).filter(|b| data_set.unreadable.contains_key(b));
-        let never = no_room + unreadable.count() as u64;
+        let never = no_room + never_read(data_set).count() as u64;
         let is_clear = is_own && missing > 0 && u64::from(missing) <= never && quiet > QUIET;
         let is_over = settled_for.is_some_and(|s| s > SETTLED)
             || quiet > SETTLED && never > 0

@@ -117,14 +117,18 @@ fn head(path: &Path) -> Option<Vec<u8>> {
 /// What a file is, if it is none of ours. `is_named`: its name says a format that is read.
 pub(super) fn of_file(path: &Path, is_named: bool) -> Option<Foreign> {
     let head = head(path)?;
+    // XML begins with any amount of white space and comments.
+    let text = String::from_utf8_lossy(&head);
+    // What is inside of a header that is ours says nothing.
+    if is_named && (text.contains("<VTKFile") || found(&MISNAMED, &head).is_some()) {
+        return None;
+    }
     if let Some(foreign) = found(&MARKS, &head) {
         return Some(foreign);
     }
     if is_named {
         return None;
     }
-    // XML begins with any amount of white space and comments.
-    let text = String::from_utf8_lossy(&head);
     if let Some((_, rest)) = text.split_once("<VTKFile") {
         return Some(if rest.contains("type=\"ImageData\"") {
             Foreign {

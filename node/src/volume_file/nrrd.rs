@@ -51,25 +51,8 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     let dims = dims("sizes", sizes)?;
     let mut description = VolumeDescription::new(dims, voxel);
     place(&get, &mut description)?;
-    match get("space")
-        .map(str::to_lowercase)
-        .as_deref()
-        .map(|s| s.trim_end_matches("-time"))
-    {
-        Some("right-anterior-superior" | "ras" | "rast") => {
-            description.patient = Some(PatientAxes::Ras);
-        }
-        Some("left-posterior-superior" | "lps" | "lpst") => {
-            description.patient = Some(PatientAxes::Lps);
-        }
-        // A left-handed space: turned into a right-handed one.
-        Some("left-anterior-superior" | "las" | "last") => {
-            let columns = description.direction.iter_mut();
-            let columns = columns.chain([&mut description.origin]);
-            columns.for_each(|column| column[1] = -column[1]);
-            description.patient = Some(PatientAxes::Lps);
-        }
-        _ => {}
+    if let Some(space) = get("space") {
+        place_in_patient(space, &mut description);
     }
     let big_endian = match get("endian") {
         Some("big") => true,
@@ -192,6 +175,23 @@ fn place<'a>(
         volume.origin = origin.to_array();
     }
     Ok(())
+}
+
+/// What a named space says of a patient, if it is of one.
+fn place_in_patient(space: &str, volume: &mut VolumeDescription) {
+    let lower = space.to_lowercase();
+    volume.patient = match lower.trim_end_matches("-time") {
+        "right-anterior-superior" | "ras" | "rast" => Some(PatientAxes::Ras),
+        "left-posterior-superior" | "lps" | "lpst" => Some(PatientAxes::Lps),
+        // A left-handed space: turned into a right-handed one.
+        "left-anterior-superior" | "las" | "last" => {
+            let columns = volume.direction.iter_mut();
+            let columns = columns.chain([&mut volume.origin]);
+            columns.for_each(|column| column[1] = -column[1]);
+            Some(PatientAxes::Lps)
+        }
+        _ => None,
+    };
 }
 
 /// Vectors such as `(1,0,0) (0,1,0)`; `none` stands for an axis without direction.

@@ -13,6 +13,7 @@ use crate::{
     progress::Progress,
     session::{Session, SessionError},
     stats::{Stats, StatsFile},
+    stop::Stop,
     transfer::short,
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
@@ -46,14 +47,14 @@ pub(super) struct Turn<'a> {
     pub(super) whole: bool,
 }
 
-/// Bands that are asked for and not yet awaited, the next one first. Nobody waits for them once
+/// Bands that are asked for and not yet awaited, since when, the next one first. Nobody waits for them once
 /// this is gone.
 #[derive(Default)]
-struct Ahead(VecDeque<JoinHandle<Result<Frame, SessionError>>>);
+struct Ahead(VecDeque<(Instant, JoinHandle<Result<Frame, SessionError>>)>);
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        self.0.iter().for_each(|(_, band)| band.abort());
     }
 }
 
@@ -74,10 +75,21 @@ impl Writing {
         Self { bands, done }
     }
 
+    /// Writes a band more. A pipe may take its time, and need not be waited for to the end.
+    async fn take(&self, rows: Vec<u8>, stop: &mut Stop) -> Result<bool, SessionError> {
+        tokio::select! {
+            sent = self.bands.send(rows) => Ok(sent.is_ok()),
+            () = stop.said() => Err(SessionError::Stopped),
+        }
+    }
+
     /// Waits until the picture is where it shall be.
-    async fn end(self) -> CommandResult {
+    async fn end(self, stop: &mut Stop) -> CommandResult {
         drop(self.bands);
-        Ok(self.done.await??)
+        tokio::select! {
+            done = self.done => Ok(done??),
+            () = stop.said() => Err(SessionError::Stopped.into()),
+        }
     }
 }
 
@@ -106,11 +118,17 @@ impl Turn<'_> {
     ) -> Result<Stats, Box<dyn std::error::Error>> {
         let mut stats = Stats::new(session.manifest(), &session.status().await?);
         let result = self.render_all(session, &mut stats).await;
-        // What came before an interruption is kept.
-        if let Some(file) = &mut self.stats {
-            file.write(&stats)?;
+        // What came before an interruption is kept, and the interruption is what is told.
+        let written = self
+            .stats
+            .as_mut()
+            .map_or(Ok(()), |file| file.write(&stats));
+        if let (Err(_), Err(error)) = (&result, &written) {
+            tracing::warn!("{error}");
         }
-        result.map(|()| stats)
+        result?;
+        written?;
+        Ok(stats)
     }
 
     async fn render_all(&mut self, session: &Arc<Session>, stats: &mut Stats) -> CommandResult {
@@ -128,16 +146,18 @@ impl Turn<'_> {
         let mut writing: Option<Writing> = None;
         let mut before: Option<Writing> = None;
         let mut done = Done::default();
+        let mut stop = session.stop();
         for got in 0..total {
             while ahead.0.len() < self.ahead && asked < total {
                 let (shot, band) = self.place(asked, bands.len());
-                done.since.get_or_insert_with(Instant::now);
-                ahead.0.push_back(self.ask(session, shot, bands[band])?);
+                let asked_for = self.ask(session, shot, bands[band])?;
+                ahead.0.push_back((Instant::now(), asked_for));
                 asked += 1;
             }
-            let Some(frame) = ahead.0.pop_front() else {
+            let Some((since, frame)) = ahead.0.pop_front() else {
                 break;
             };
+            done.since.get_or_insert(since);
             let frame = frame.await.map_err(|_| SessionError::Ended)??;
             let (shot, band) = self.place(got, bands.len());
             let index = u32::try_from(shot)?;
@@ -145,7 +165,7 @@ impl Turn<'_> {
                 Some(picture) => picture,
                 None => {
                     if let Some(before) = before.take() {
-                        before.end().await?;
+                        before.end(&mut stop).await?;
                     }
                     Writing::begin(picture::check(&self.path(index))?, self.size)
                 }
@@ -153,9 +173,9 @@ impl Turn<'_> {
             let opacity = frame.image.pixels().iter().map(|p| p[3]);
             done.opacity_max = opacity.fold(done.opacity_max, f32::max);
             let rows = frame.image.to_rgba8(self.settings.background);
-            if picture.bands.send(rows).await.is_err() {
+            if !picture.take(rows, &mut stop).await? {
                 // It has ended before, and says why.
-                picture.end().await?;
+                picture.end(&mut stop).await?;
                 return Err("a picture was not written to its end".into());
             }
             done.stats.push(frame.stats);
@@ -169,7 +189,7 @@ impl Turn<'_> {
             self.finish(session, stats, index, whole).await?;
         }
         if let Some(before) = before {
-            before.end().await?;
+            before.end(&mut stop).await?;
         }
         Ok(())
     }

@@ -34,7 +34,9 @@ impl Driver {
     ) {
         tracing::debug!(%error, "dial failed");
         let dial = self.joining.remove(&connection);
-        let join = dial.as_ref().map(|dial| dial.index);
+        // While other numbers of a name are to be tried, nothing is said of it.
+        let is_last = dial.as_ref().filter(|dial| dial.rest.is_empty());
+        let join = is_last.map(|dial| dial.index);
         let nothing = Vec::new();
         let tried = match error {
             DialError::Transport(tried) => tried,
