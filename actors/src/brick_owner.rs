@@ -61,6 +61,8 @@ pub struct BrickOwner {
     /// Bricks that this peer's own source does not give, and why.
     unreadable: BTreeMap<(Digest, BrickIndex), String>,
     peer_log: PeerLog,
+    /// It was told to leave.
+    is_leaving: bool,
     /// Who waits for the goodbye.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -107,6 +109,7 @@ impl BrickOwner {
             copies: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             peer_log: PeerLog::default(),
+            is_leaving: false,
             waiting: Vec::new(),
         }
     }
@@ -153,7 +156,11 @@ impl BrickOwner {
                     tracing::warn!("the requester's mailbox is full: it misses a lost peer");
                 }
             }
-            KeeperOutput::Changed(change) => self.peer_log.note(&change, &self.keeper),
+            // Once this peer has said goodbye it hears nobody, and that is no news.
+            KeeperOutput::Changed(change) if !self.is_leaving => {
+                self.peer_log.note(&change, &self.keeper);
+            }
+            KeeperOutput::Changed(_) => {}
             KeeperOutput::Dropping(from, why) => {
                 tracing::warn!(peer = from.short(), why, "a message was dropped");
             }
@@ -359,6 +366,7 @@ impl Handler<LeaveMesh> for BrickOwner {
     fn handle(&mut self, leave: LeaveMesh, ctx: &mut Self::Context) -> Self::Result {
         let (left, gone) = oneshot::channel();
         self.waiting.push(left);
+        self.is_leaving = true;
         let unused = leave.unused;
         self.step(KeeperInput::Leave { unused }, None, ctx);
         Box::pin(async move {

@@ -233,6 +233,13 @@ pub struct NetworkArgs {
 }
 
 impl NetworkArgs {
+    /// Whether anything is said of other peers.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        let lists = self.join.is_empty() && self.listen.is_empty();
+        !lists || self.key.is_some() || self.identity.is_some()
+    }
+
     /// The file with the mesh key.
     ///
     /// # Errors

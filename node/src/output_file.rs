@@ -114,6 +114,23 @@ impl OutputFile {
         matches!(self.way, Way::Replace)
     }
 
+    /// Refuses to write where something is that the command reads or writes otherwise: `what` is there.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn is_not(&self, other: &Path, what: &str) -> Result<(), OutputError> {
+        let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let other = behind_links(other).unwrap_or_else(|_| other.to_owned());
+        if !self.is_regular() || place(&self.path) != place(&other) {
+            return Ok(());
+        }
+        Err(OutputError {
+            what: self.what,
+            path: self.asked.clone(),
+            why: format!("{what} is there; choose another name"),
+        })
+    }
+
     /// Whether it is a regular file, or will be.
     #[must_use]
     pub fn is_regular(&self) -> bool {
@@ -258,6 +275,29 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_is_read_or_written_otherwise_is_not_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let [volume, link, new] = ["volume", "link", "new"].map(|n| dir.path().join(n));
+        fs::write(&volume, "voxels").unwrap();
+        symlink("volume", &link).unwrap();
+        let over = |out: &Path, other: &Path| {
+            let out = OutputFile::check("picture", out).unwrap();
+            out.is_not(other, "the volume").map_err(|e| e.to_string())
+        };
+        for (out, other) in [
+            (&volume, &volume),
+            (&link, &volume),
+            (&volume, &link),
+            (&new, &new),
+        ] {
+            let error = over(out, other).unwrap_err();
+            assert!(error.contains("the volume is there"), "{error}");
+        }
+        over(&new, &volume).unwrap();
+        over(Path::new("/dev/null"), Path::new("/dev/null")).unwrap();
     }
 
     #[test]

@@ -110,8 +110,11 @@ fn lost_in_floats(manifest: &Manifest) -> Option<String> {
 }
 
 /// How many voxels are no data, if any are.
-fn no_data(manifest: &Manifest) -> Option<String> {
+pub(crate) fn no_data(manifest: &Manifest) -> Option<String> {
     let statistics = manifest.statistics()?;
+    if manifest.volume().fill.is_some() && statistics.filled == 0 {
+        return Some("no voxel has the value that --fill declares".to_owned());
+    }
     let counts = [
         (statistics.nan, "NaN"),
         (statistics.infinite, "infinite"),

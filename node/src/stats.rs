@@ -330,6 +330,14 @@ impl StatsFile {
         Ok(Self { file, last: None })
     }
 
+    /// Refuses to write where something else is: see [`OutputFile::is_not`].
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn is_not(&self, other: &Path, what: &str) -> Result<(), OutputError> {
+        self.file.is_not(other, what)
+    }
+
     /// Writes what there is so far, if that is not too often; what is no regular file is written once,
     /// at the end.
     ///

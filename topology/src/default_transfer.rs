@@ -16,6 +16,10 @@ use crate::{
 const LOW_SHARE: f64 = 0.25;
 /// Share of the values beside the background below full opacity.
 const HIGH_SHARE: f64 = 0.995;
+/// Share of the values at whose end it is looked on which side of the background the object is.
+const FAR_SHARE: f64 = 0.99;
+/// Share of the object's values at which its lowest one is looked for.
+const LOWEST_SHARE: f64 = 0.01;
 /// A background farther from all values than so many widths of theirs is a fill value.
 const FILL_WIDTHS: f64 = 3.0;
 /// A background is in the middle of the values if it is so far from both ends of them.
@@ -188,11 +192,14 @@ impl<'a> Values<'a> {
         self.in_values(middle - reach, middle + reach)
     }
 
-    /// The object lies above the background, or below it; above where none is known.
+    /// The object lies above the background, or below it, whichever values are farther from it; above
+    /// where none is known.
     fn interest(&self) -> Interest {
-        let (below, is_above) = self.background().map_or((0.0, true), |background| {
+        let background = self.background();
+        let (below, is_above) = background.map_or((0.0, true), |background| {
+            let [low, high] = [1.0 - FAR_SHARE, FAR_SHARE].map(|s| self.quantile(s));
             let below = self.share_below(background);
-            (below, below < 0.5)
+            (below, high - background >= background - low)
         });
         let of_object = |share: f64| {
             if is_above {
@@ -201,7 +208,15 @@ impl<'a> Values<'a> {
                 self.quantile(below * (1.0 - share))
             }
         };
-        self.in_values(of_object(LOW_SHARE), of_object(HIGH_SHARE))
+        let (mut from, to) = (of_object(LOW_SHARE), of_object(HIGH_SHARE));
+        // Where many voxels have the lowest value of the object, as with labels, it is seen as well.
+        let lowest = of_object(LOWEST_SHARE);
+        if let Some(background) = background
+            && lowest.to_bits() == from.to_bits()
+        {
+            from = 0.5 * (from + background);
+        }
+        self.in_values(from, to)
     }
 
     /// An interval of stored numbers as values, at least as wide as numbers can be told apart.

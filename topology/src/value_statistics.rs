@@ -13,6 +13,8 @@ pub const QUANTILE_THOUSANDTHS: [u16; 15] = [
 ];
 /// Share of the border that the most frequent value there must have to be the background.
 const BACKGROUND_SHARE_MIN: f64 = 0.15;
+/// Noise around an object is narrower than this, beside the range of all values.
+const NOISE_WIDTH_MAX: f64 = 0.15;
 /// The histogram's bins go up to here beyond the middle 99.8 % of the values, in widths of those: as far
 /// as that it is the whole range.
 const HISTOGRAM_WIDTHS: f64 = 3.0;
@@ -56,7 +58,7 @@ impl ValueStatistics {
     /// data is in neither.
     #[must_use]
     pub fn of(no_data: NoDataCounts, values: &Counted, border: &Counted) -> Self {
-        let background = background(border);
+        let background = background(border).or_else(|| noisy_background(values, border));
         let is_background =
             |v: f32| background.is_some_and(|b| f64::from(v).to_bits() == b.to_bits());
         let rest: Vec<(f32, u64)> = values
@@ -165,6 +167,15 @@ fn background(border: &Counted) -> Option<f64> {
     let is_frequent = most.1 as f64 >= all as f64 * BACKGROUND_SHARE_MIN;
     let is_alone = border.iter().filter(|v| v.1 == most.1).count() == 1;
     (is_frequent && is_alone).then(|| f64::from(most.0))
+}
+
+/// The middle of the border's values, where no value is frequent there and they lie close together
+/// beside all values: the noise around an object.
+fn noisy_background(values: &Counted, border: &Counted) -> Option<f64> {
+    let at = |of: &Counted, share| quantile(of, share);
+    let noise = at(border, 0.95)? - at(border, 0.05)?;
+    let all = at(values, 0.999)? - at(values, 0.001)?;
+    (noise < NOISE_WIDTH_MAX * all).then(|| at(border, 0.5))?
 }
 
 /// The value below which a share of all lies.

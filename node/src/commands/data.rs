@@ -4,6 +4,7 @@ use super::CommandResult;
 use crate::{
     args::{ImportArgs, InfoArgs},
     brick_store,
+    picture_settings::no_data,
     progress::Progress,
     stats::VolumeStats,
     stop::Stop,
@@ -16,6 +17,13 @@ use brickmesh_topology::{BrickIndex, plain_text::counted, value_gathering::Value
 const DAMAGED_SHOWN_MAX: usize = 20;
 
 pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
+    if args.source.volume.join("manifest.json").is_file() {
+        return Err(format!(
+            "{}: it is a .brickmesh folder; give the volume that it was made of",
+            args.source.volume.display()
+        )
+        .into());
+    }
     let file = volume_file::open_with_fill(&args.source.volume, args.source.fill)?;
     let mut progress = Progress::new("importing");
     let store = brick_store::import(&file, args.brick, &args.out, &mut |done, total| {
@@ -31,6 +39,9 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         manifest.grid().edge(),
         manifest.digest()
     );
+    if let Some(line) = no_data(manifest) {
+        println!("{line}");
+    }
     Ok(())
 }
 

@@ -85,8 +85,12 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     } else {
         args.out.clone()
     };
-    picture::check(&first)?;
+    picture::check(&first)?.is_not(&args.source.volume, "the volume")?;
     let stats_file = args.stats.as_deref().map(StatsFile::check).transpose()?;
+    if let Some(file) = &stats_file {
+        file.is_not(&args.source.volume, "the volume")?;
+        file.is_not(&first, "the picture")?;
+    }
     let mut mesh = args.mesh.clone();
     let source = open_source(&args.source, &mut mesh, &stop)?;
     if let DataSource::Own(source) = &source {
@@ -167,6 +171,9 @@ pub(crate) fn open_source(
         }
         mesh.mesh = true;
         return Ok(DataSource::Named(name.to_owned()));
+    }
+    if !mesh.mesh && mesh.network.is_given() {
+        return Err("--join, --listen, --key and --identity belong to --mesh: without it only peers of this process render".into());
     }
     if mesh.mesh {
         // Before the volume is read, which may take a while: it is for nothing without the key.
