@@ -229,12 +229,13 @@ impl<'a> Values<'a> {
                 to: self.value(to),
             };
         }
-        // One value: it is to be seen, below full opacity; what is around it says what is far.
+        // One value: it is to be seen, also where it is a voxel wide and mostly interpolated away; what
+        // is around it says what is far.
         let around = self.statistics.background.map(|b| from - b);
         if let Some(far) = around.filter(|far| width <= 0.0 && far.abs() > least) {
             return Interest {
-                from: self.value(from - 0.5 * far),
-                to: self.value(from + 0.25 * far),
+                from: self.value(from - 0.7 * far),
+                to: self.value(from),
             };
         }
         let half = match least {

@@ -224,3 +224,58 @@ fn stretching_keeps_shares_and_may_turn_a_function_round() {
     assert_eq!(down.validate(), Ok(()));
     assert!((down.classify(150.0).1 - ramp.classify(7.5).1).abs() < 1e-12);
 }
+
+/// A ball of `object` in noise of a few values around 0, seen from the ball's side of it.
+fn noisy(object: f64, noise: f64) -> Vec<f64> {
+    let noise_at = |i: usize| noise * ((i * 7919 % 101) as f64 / 101.0);
+    let ball = ball(0.0).into_iter().enumerate();
+    ball.map(|(i, v)| noise_at(i) + if v > 0.0 { object * v.max(0.5) } else { 0.0 })
+        .collect()
+}
+
+#[test]
+fn noise_around_an_object_is_not_what_is_shown() {
+    for object in [1.0, -1.0] {
+        let stored: Vec<f64> = noisy(object, 0.05).into_iter().map(as_float).collect();
+        let (_, manifest) = of_floats(&stored);
+        let Interest { from, to } = interest(&manifest);
+        assert!(to / object > 0.7, "{object}: {from} … {to}");
+        assert!((to - from) / object > 0.4, "{object}: {from} … {to}");
+    }
+    // Whole numbers, of which one is the most frequent in the middle of the noise.
+    let volume = VolumeDescription::new([EDGE; 3], VoxelType::U8);
+    let stored: Vec<f64> = noisy(250.0, 5.0)
+        .into_iter()
+        .map(|v| v.min(255.0).round())
+        .collect();
+    let Interest { from, to } = interest(&manifest(volume, &stored));
+    assert!(to > 200.0 && from < to, "{from} … {to}");
+}
+
+#[test]
+fn masks_and_labels_are_shown_from_their_lowest_value_on() {
+    let labels = |i: usize, v: f64| {
+        if v <= 0.0 {
+            0.0
+        } else {
+            f64::from(u8::from(i.is_multiple_of(3))) + 1.0
+        }
+    };
+    let stored: Vec<f64> = ball(0.0)
+        .into_iter()
+        .enumerate()
+        .map(|(i, v)| labels(i, v))
+        .collect();
+    let Interest { from, to } = interest(&of_floats(&stored).1);
+    assert!(from > 0.0 && from < 0.9 && to > 1.5, "{from} … {to}");
+    let mask: Vec<f64> = stored.iter().map(|v| v.min(1.0)).collect();
+    for (scale, offset) in [(1.0, 0.0), (1000.0, 1e5), (-1e-9, 0.0)] {
+        let mapped: Vec<f64> = mask.iter().map(|v| as_float(v * scale + offset)).collect();
+        let Interest { from, to } = interest(&of_floats(&mapped).1);
+        let [from, to] = [from, to].map(|v| (v - offset) / scale);
+        assert!(
+            (from - 0.3).abs() < 0.01 && (to - 1.0).abs() < 0.01,
+            "{from} … {to}"
+        );
+    }
+}
