@@ -252,9 +252,11 @@ fn pictures_of_any_size_by_one_peer_and_by_three_are_the_same_view() {
         let all = a.iter().zip(b).map(|(a, b)| (a - b).abs());
         all.sum::<f64>() / a.len() as f64
     };
-    // Of one size they are the same, of two as far as edges are sampled alike.
+    // Of one size they are the same to 1/255, of two as far as edges are sampled alike.
     for (one, three) in (0..3).map(|n| (&small[n], &small[n + 3])) {
-        assert!(mean_off(one, three) < 0.01, "{}", mean_off(one, three));
+        let off = one.iter().zip(three).map(|(a, b)| (a - b).abs());
+        let most = off.fold(0.0, f64::max);
+        assert!(most <= 1.0, "{most}");
     }
     assert!(
         mean_off(&small[1], &small[2]) < 2.0,

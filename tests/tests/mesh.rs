@@ -5,7 +5,7 @@ use brickmesh_actors::{
     bus::{Bus, BusError, Lane},
     device_slot::DeviceSupply,
     messages::{Message, decode},
-    requester::FrameError,
+    requester::{FrameError, JobStats},
 };
 use brickmesh_shaders::{DeviceError, Job, RenderDevice, RenderedJob, SubImage};
 use brickmesh_tests::{
@@ -183,8 +183,14 @@ fn every_job_is_timed_and_rendered_by_a_holder() {
         // The last frame's times, at the speed that was found for who took them, are the next
         // costs: what was dear is expected to be dear on the same peer's jobs.
         let mut ratios = std::collections::BTreeMap::<_, Vec<f64>>::new();
-        for (a, b) in first.jobs.iter().zip(&second.jobs) {
-            assert_eq!((a.brick, a.owned), (b.brick, b.owned));
+        // A brick that took long, on a busy machine, may have been cut since.
+        let same = |a: &&JobStats, b: &&JobStats| (a.brick, a.owned) == (b.brick, b.owned);
+        let both = first.jobs.iter().filter_map(|a| {
+            let b = second.jobs.iter().find(|b| same(&a, b))?;
+            Some((a, b))
+        });
+        assert!(2 * both.clone().count() > first.jobs.len());
+        for (a, b) in both {
             let ratio = b.estimate_micros as f64 / a.measured_micros.unwrap().max(1) as f64;
             ratios.entry(a.peer.clone()).or_default().push(ratio);
         }
