@@ -61,8 +61,8 @@ pub struct BrickOwner {
     /// Bricks that this peer's own source does not give, and why.
     unreadable: BTreeMap<(Digest, BrickIndex), String>,
     peer_log: PeerLog,
-    /// It was told to leave.
-    is_leaving: bool,
+    /// It has said goodbye.
+    has_left: bool,
     /// Who waits for the goodbye.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -109,7 +109,7 @@ impl BrickOwner {
             copies: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             peer_log: PeerLog::default(),
-            is_leaving: false,
+            has_left: false,
             waiting: Vec::new(),
         }
     }
@@ -157,7 +157,7 @@ impl BrickOwner {
                 }
             }
             // Once this peer has said goodbye it hears nobody, and that is no news.
-            KeeperOutput::Changed(change) if !self.is_leaving => {
+            KeeperOutput::Changed(change) if !self.has_left => {
                 self.peer_log.note(&change, &self.keeper);
             }
             KeeperOutput::Changed(_) => {}
@@ -165,6 +165,7 @@ impl BrickOwner {
                 tracing::warn!(peer = from.short(), why, "a message was dropped");
             }
             KeeperOutput::Left => {
+                self.has_left = true;
                 for left in self.waiting.drain(..) {
                     if left.send(()).is_err() {
                         tracing::debug!("nobody waits for the goodbye any more");
@@ -366,7 +367,6 @@ impl Handler<LeaveMesh> for BrickOwner {
     fn handle(&mut self, leave: LeaveMesh, ctx: &mut Self::Context) -> Self::Result {
         let (left, gone) = oneshot::channel();
         self.waiting.push(left);
-        self.is_leaving = true;
         let unused = leave.unused;
         self.step(KeeperInput::Leave { unused }, None, ctx);
         Box::pin(async move {
