@@ -1,15 +1,26 @@
 //! Compiles `wgsl/*.wgsl` to SPIR-V with naga, one file per entry point and variant.
 //!
-//! A variant is a choice of the `override` constants of a kernel; they are settled here, so that
-//! drivers see constants and need no specialisation. Names: `raycast_` and a number whose bit b
-//! is constant b of [`RAYCAST_SWITCHES`].
+//! A raycast kernel is `raycast.wgsl` and the stages of a mode, a file of `wgsl/modes`. A variant is a
+//! choice of its `override` constants; they are settled here, so that drivers see constants and need
+//! no specialisation. Names: `raycast_`, the mode, and a number whose bit b is constant b of
+//! [`RAYCAST_SWITCHES`].
 
 use naga::{
     back::{PipelineConstants, pipeline_constants::process_overrides, spv},
     proc::{BoundsCheckPolicies, BoundsCheckPolicy},
     valid::{Capabilities, ValidationFlags, Validator},
 };
-use std::{env, error::Error, fs, path::Path};
+use std::{
+    env,
+    error::Error,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+#[path = "src/constants.rs"]
+#[expect(dead_code, unreachable_pub, reason = "the crate uses all of it")]
+mod constants;
 
 /// The `override` constants of `raycast.wgsl`.
 const RAYCAST_SWITCHES: [&str; 4] = ["VOXELS_BY_SAMPLER", "TABLE_BY_SAMPLER", "SHADED", "LEAPS"];
@@ -17,40 +28,64 @@ const RAYCAST_SWITCHES: [&str; 4] = ["VOXELS_BY_SAMPLER", "TABLE_BY_SAMPLER", "S
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=wgsl");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/constants.rs");
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
-    for choice in 0..1_u32 << RAYCAST_SWITCHES.len() {
-        let mut constants = PipelineConstants::default();
-        for (bit, switch) in RAYCAST_SWITCHES.iter().enumerate() {
-            constants.insert((*switch).into(), f64::from(choice >> bit & 1));
+    let kernel = fs::read_to_string("wgsl/raycast.wgsl")?;
+    let mut table = String::new();
+    for mode in modes()? {
+        let name = mode.file_stem().unwrap_or_default().to_string_lossy();
+        let text = format!("{kernel}\n{}", fs::read_to_string(&mode)?);
+        write!(table, "({name:?}, [")?;
+        for choice in 0..1_u32 << RAYCAST_SWITCHES.len() {
+            let mut constants = PipelineConstants::default();
+            for (bit, switch) in RAYCAST_SWITCHES.iter().enumerate() {
+                constants.insert((*switch).into(), f64::from(choice >> bit & 1));
+            }
+            for (constant, value) in constants::KERNEL_CONSTANTS {
+                constants.insert(constant.into(), f64::from(value));
+            }
+            let target = format!("raycast_{name}_{choice}");
+            compile(&text, "raycast", &constants, &out.join(&target))
+                .map_err(|e| format!("raycast.wgsl with {}: {e}", mode.display()))?;
+            write!(table, "spirv!({target:?}), ")?;
         }
-        compile(
-            "wgsl/raycast.wgsl",
-            "raycast",
-            &constants,
-            &out.join(format!("raycast_{choice}")),
-        )?;
+        table += "]),\n";
     }
+    let count = table.lines().count();
+    let table = format!(
+        "/// The raycast kernels, by the name of their mode and the bits of their switches.\n\
+         pub(super) static RAYCAST: [(&str, [&[u8]; {}]); {count}] = [\n{table}];\n",
+        1 << RAYCAST_SWITCHES.len()
+    );
+    fs::write(out.join("raycast.rs"), table)?;
     let none = PipelineConstants::default();
+    let probe = fs::read_to_string("wgsl/probe.wgsl")?;
     for entry in ["probe_voxels", "probe_table"] {
-        compile("wgsl/probe.wgsl", entry, &none, &out.join(entry))?;
+        compile(&probe, entry, &none, &out.join(entry)).map_err(|e| format!("probe.wgsl: {e}"))?;
     }
     Ok(())
 }
 
+/// The files with the stages of each mode.
+fn modes() -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let entries = fs::read_dir("wgsl/modes")?.map(|entry| Ok(entry?.path()));
+    let mut files = entries.collect::<Result<Vec<PathBuf>, std::io::Error>>()?;
+    files.sort();
+    Ok(files)
+}
+
 /// Compiles one entry point with its constants to `target` with the ending `.spv`.
 fn compile(
-    source: &str,
+    text: &str,
     entry: &str,
     constants: &PipelineConstants,
     target: &Path,
 ) -> Result<(), Box<dyn Error>> {
-    let text = fs::read_to_string(source)?;
-    let module = naga::front::wgsl::parse_str(&text)
-        .map_err(|e| format!("{source}: {}", e.emit_to_string(&text)))?;
+    let module = naga::front::wgsl::parse_str(text).map_err(|e| e.emit_to_string(text))?;
     let info = Validator::new(ValidationFlags::all(), Capabilities::all())
         .validate(&module)
-        .map_err(|e| format!("{source}: {}", e.emit_to_string(&text)))?;
+        .map_err(|e| e.emit_to_string(text))?;
     let stage = naga::ShaderStage::Compute;
     let (module, info) = process_overrides(&module, &info, Some((stage, entry)), constants)?;
     let pipeline = spv::PipelineOptions {

@@ -2,7 +2,7 @@
 
 use brickmesh_actors::messages::{Message, Pixels, decode, encode};
 use brickmesh_shaders::SubImage;
-use brickmesh_topology::{BrickIndex, Digest, PixelRect};
+use brickmesh_topology::{BrickIndex, Digest, PixelRect, render_settings::Mode};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -41,7 +41,7 @@ fn transfer(c: &mut Criterion) {
     let image = SubImage::new(rect, vec![[0.25; 4]; rect.pixel_count()]).expect("an image");
     group.throughput(Throughput::Bytes(16 * rect.pixel_count() as u64));
     group.bench_function("pixels_128x128", |b| {
-        b.iter(|| Pixels::of(black_box(&image)).image())
+        b.iter(|| Pixels::of(black_box(&image), Mode::Dvr).image(Mode::Dvr))
     });
     group.finish();
 }

@@ -5,24 +5,20 @@
 //! little-endian. The protocol's version is in the names of the bus's lanes.
 //!
 //! Invariant: nothing here is trusted. [`decode`] makes texts fit for people to read; whoever uses a
-//! field checks it against the data set first (`validate` of manifest, roster, view, transfer function).
+//! field checks it against the data set first (`validate` of manifest, roster, view, render settings).
 
 pub use brickmesh_topology::asked_frames::{EarlierWork, FrameId};
 
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, PixelRect, TransferFunction, View, cost_table::CostTable,
-    frame_plan::PlanRules, keeper::KeeperMessage, plain_text::plain_text, roster::Roster,
-    stealing::StealMessage,
+    BrickIndex, Digest, PixelRect, RenderSettings, View, cost_table::CostTable,
+    frame_plan::PlanRules, keeper::KeeperMessage, plain_text::plain_text, render_settings::Mode,
+    roster::Roster, stealing::StealMessage,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Smallest sample distance that is rendered, in voxels: a smaller one shows no more and takes every
-/// peer for itself.
-pub const STEP_VOXELS_MIN: f64 = 1e-3;
 
 /// Asks for a frame. Sent to every peer of the roster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,14 +29,8 @@ pub struct FrameRequest {
     pub data_set: Digest,
     /// The rays.
     pub view: View,
-    /// Values to colours.
-    pub transfer: TransferFunction,
-    /// Sample distance, world units.
-    pub step: f64,
-    /// Headlight shading.
-    pub shade: bool,
-    /// Whether the samples of each pixel are moved by a part of a step.
-    pub jitter: bool,
+    /// What is to be seen.
+    pub settings: RenderSettings,
     /// Name of the roster snapshot.
     pub roster: Digest,
     /// Name of the cost table.
@@ -53,8 +43,9 @@ pub struct FrameRequest {
     pub earlier: Option<EarlierWork>,
 }
 
-/// Pixels of a rectangle, premultiplied linear RGBA, four little-endian half-precision numbers
-/// each, row by row.
+/// Pixels of a rectangle, row by row, eight bytes each: where a mode combines colours, premultiplied
+/// linear RGBA in half precision; where it combines values, the value's place in the transfer table and
+/// its weight in single precision. Little-endian.
 ///
 /// Half the bytes of f32. Rounding is relative (2⁻¹¹ at most), and what a partial adds to a pixel
 /// is at most what is not hidden yet; so all partials of a pixel and its tile together put it off
@@ -294,6 +285,9 @@ pub fn is_partial(bytes: &[u8]) -> bool {
     bytes.starts_with(PARTIAL_HEAD)
 }
 
+/// Bytes of a pixel.
+const PIXEL_BYTES: usize = 8;
+
 impl Message {
     /// Bytes of pixels in it, if it is a partial.
     #[must_use]
@@ -308,26 +302,45 @@ impl Message {
 impl Pixels {
     /// The bytes of a sub-image.
     #[must_use]
-    pub fn of(image: &SubImage) -> Self {
-        let mut halves = vec![f16::ZERO; 4 * image.pixels().len()];
-        halves.convert_from_f32_slice(bytemuck::cast_slice(image.pixels()));
-        if cfg!(target_endian = "big") {
-            halves.iter_mut().for_each(swap_bytes);
-        }
+    pub fn of(image: &SubImage, mode: Mode) -> Self {
+        let bytes = if mode.combines_values() {
+            let values = image.pixels().iter().flat_map(|p| [p[0], p[1]]);
+            values.flat_map(f32::to_le_bytes).collect()
+        } else {
+            let mut halves = vec![f16::ZERO; 4 * image.pixels().len()];
+            halves.convert_from_f32_slice(bytemuck::cast_slice(image.pixels()));
+            if cfg!(target_endian = "big") {
+                halves.iter_mut().for_each(swap_bytes);
+            }
+            bytemuck::cast_slice(&halves).to_vec()
+        };
         Self {
             rect: image.rect(),
-            bytes: bytemuck::cast_slice(&halves).to_vec(),
+            bytes,
         }
     }
 
-    /// The sub-image of these bytes; `None` where their length is not the rectangle's, or a value
+    /// The sub-image of these bytes; `None` where their length is not the rectangle's, or a number
     /// is not finite.
     #[must_use]
-    pub fn image(&self) -> Option<SubImage> {
+    pub fn image(&self, mode: Mode) -> Option<SubImage> {
         let count = self.rect.pixel_count();
-        if !self.bytes.len().is_multiple_of(8) || self.bytes.len() / 8 != count {
+        if !self.bytes.len().is_multiple_of(PIXEL_BYTES) || self.bytes.len() / PIXEL_BYTES != count
+        {
             return None;
         }
+        let pixels = if mode.combines_values() {
+            let number = |b: &[u8]| b.try_into().map_or(f32::NAN, f32::from_le_bytes);
+            let pixel = |b: &[u8]| [number(&b[..4]), number(&b[4..]), 0.0, 0.0];
+            self.bytes.chunks_exact(PIXEL_BYTES).map(pixel).collect()
+        } else {
+            self.colors(count)
+        };
+        let finite = pixels.as_flattened().iter().all(|v| v.is_finite());
+        finite.then(|| SubImage::new(self.rect, pixels)).flatten()
+    }
+
+    fn colors(&self, count: usize) -> Vec<[f32; 4]> {
         // What came from the network need not lie at an even address.
         let mut halves = vec![f16::ZERO; 4 * count];
         bytemuck::cast_slice_mut(&mut halves).copy_from_slice(&self.bytes);
@@ -336,8 +349,7 @@ impl Pixels {
         }
         let mut pixels = vec![[0.0; 4]; count];
         halves.convert_to_f32_slice(bytemuck::cast_slice_mut(&mut pixels));
-        let finite = halves.iter().all(|v| v.is_finite());
-        finite.then(|| SubImage::new(self.rect, pixels)).flatten()
+        pixels
     }
 }
 
@@ -393,14 +405,14 @@ mod tests {
             height: 1,
         };
         let image = SubImage::new(rect, vec![[0.25; 4], [0.5; 4]]).unwrap();
-        let good = Pixels::of(&image);
-        assert_eq!(good.image().unwrap(), image);
+        let good = Pixels::of(&image, Mode::Dvr);
+        assert_eq!(good.image(Mode::Dvr).unwrap(), image);
         let mut short = good.clone();
         short.bytes.pop();
-        assert!(short.image().is_none());
+        assert!(short.image(Mode::Dvr).is_none());
         let mut nan = good;
         nan.bytes[..2].copy_from_slice(&f16::NAN.to_le_bytes());
-        assert!(nan.image().is_none());
+        assert!(nan.image(Mode::Dvr).is_none());
     }
 
     #[test]

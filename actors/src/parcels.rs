@@ -7,6 +7,7 @@
 
 use crate::messages::{JobTime, Pixels, TilePart};
 use crate::run_gathering::{Run, RunGathering};
+use brickmesh_topology::render_settings::Mode;
 use std::collections::BTreeMap;
 
 /// Bytes of pixels to one compositor that are worth a message.
@@ -40,7 +41,7 @@ impl Parcels {
     }
 
     /// Takes runs that have ended, each for the compositor that `compositor` names by its tile.
-    pub fn add(&mut self, ended: Vec<Run>, compositor: impl Fn(usize) -> usize) {
+    pub fn add(&mut self, ended: Vec<Run>, mode: Mode, compositor: impl Fn(usize) -> usize) {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         for run in ended {
             let compositor = compositor(run.tile);
@@ -48,7 +49,7 @@ impl Parcels {
                 tile: number(run.tile),
                 first: number(run.first),
                 count: number(run.count),
-                pixels: Pixels::of(&run.image),
+                pixels: Pixels::of(&run.image, mode),
             };
             let parcel = self.by_compositor.entry(compositor).or_default();
             let bytes = part.pixels.bytes.len();
@@ -101,19 +102,21 @@ mod tests {
     fn small_parts_wait_and_go_together() {
         let mut parcels = Parcels::default();
         // 80² pixels of 8 bytes are 50 KiB.
-        parcels.add(vec![run(0, 8), run(1, 80), run(2, 8)], |tile| tile % 2);
+        parcels.add(vec![run(0, 8), run(1, 80), run(2, 8)], Mode::Dvr, |tile| {
+            tile % 2
+        });
         assert!(parcels.take_full().is_empty());
-        parcels.add(vec![run(3, 80)], |tile| tile % 2);
+        parcels.add(vec![run(3, 80)], Mode::Dvr, |tile| tile % 2);
         let full = parcels.take_full();
         let tiles: Vec<u32> = full[0].1.tiles.iter().map(|t| t.tile).collect();
         assert_eq!((full.len(), full[0].0, tiles), (1, 1, vec![1, 3]));
         // 1024² pixels are 8 MiB: each goes alone.
-        parcels.add(vec![run(0, 1024), run(2, 1024)], |tile| tile % 2);
+        parcels.add(vec![run(0, 1024), run(2, 1024)], Mode::Dvr, |tile| tile % 2);
         let sizes: Vec<usize> = (parcels.take_full().iter())
             .map(|p| p.1.tiles.len())
             .collect();
         assert_eq!(sizes, [2, 1, 1]);
-        parcels.add(vec![run(0, 8), run(2, 8)], |tile| tile % 2);
+        parcels.add(vec![run(0, 8), run(2, 8)], Mode::Dvr, |tile| tile % 2);
         let time = JobTime {
             job: 4,
             measured_micros: 5,

@@ -195,7 +195,9 @@ impl Raycaster {
         });
         let is_next_here = |j: usize| u32::try_from(j).is_ok_and(|j| frame.work().is_queued(j));
         let ended = (parcels.runs).add(&frame.plan, index, &rendered.image, is_next_here);
-        parcels.add(ended, |tile| frame.plan.tiles[tile].compositor);
+        parcels.add(ended, frame.plan.mode, |tile| {
+            frame.plan.tiles[tile].compositor
+        });
         let full = parcels.take_full();
         (self.queue.kept()).put(&frame.key, data_set, of_device, rendered);
         send(&self.outbox, frame, full);
@@ -319,7 +321,9 @@ fn send_all(
     parcels: &mut Parcels,
 ) -> Result<(), RenderError> {
     let open = parcels.runs.end_all();
-    parcels.add(open, |tile| frame.plan.tiles[tile].compositor);
+    parcels.add(open, frame.plan.mode, |tile| {
+        frame.plan.tiles[tile].compositor
+    });
     let (all, jobs) = parcels.take_all();
     send(outbox, frame, all);
     if jobs.is_empty() {

@@ -16,7 +16,7 @@ use crate::{
 };
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture};
 use brickmesh_topology::{
-    Digest, Manifest, PeerId, TransferFunction, View,
+    Digest, Manifest, PeerId, RenderSettings, View,
     asked_frames::{
         AskedFrames, AttemptInputs, EndedFrame, FrameMessage, FrameOrder, FramesInput, FramesOutput,
     },
@@ -43,14 +43,8 @@ pub struct AskFrame {
     pub data_set: Digest,
     /// The rays.
     pub view: View,
-    /// Values to colours.
-    pub transfer: TransferFunction,
-    /// Sample distance, world units.
-    pub step: f64,
-    /// Headlight shading.
-    pub shade: bool,
-    /// Whether the samples of each pixel are moved by a part of a step.
-    pub jitter: bool,
+    /// What is to be seen.
+    pub settings: RenderSettings,
     /// How it is planned.
     pub rules: PlanRules,
 }
@@ -193,12 +187,12 @@ impl Requester {
             return self.fail(frame.number, FrameError::NobodyHolds { data_set }, ctx);
         };
         let start = Instant::now();
-        let visible = self.visibility.cells(manifest, &p.ask.transfer);
+        let visible = self.visibility.cells(manifest, &p.ask.settings);
         let earlier = inputs.earlier.as_ref();
         let plan = FramePlan::derive(&PlanInputs {
             manifest,
             view: &p.ask.view,
-            step: p.ask.step,
+            settings: &p.ask.settings,
             visible: &visible,
             roster: &inputs.roster.value,
             costs: &inputs.costs.value,
@@ -274,7 +268,8 @@ impl Requester {
         let Some(p) = self.pending.remove(&ended.number) else {
             return;
         };
-        let (answer, result) = p.result(ended);
+        let manifest = self.manifests.get(&p.ask.data_set);
+        let (answer, result) = p.result(ended, manifest.map(Arc::as_ref));
         if let Ok(Frame { stats, .. }) = &result {
             self.tell_owner(OwnerInput::Delivered(FrameTimes {
                 total_micros: stats.total_micros,
@@ -296,7 +291,9 @@ impl Requester {
                 composite_micros,
                 received_bytes,
             } => {
-                arrived = pixels.image().map(|image| ArrivedTile {
+                let mode = self.pending.get(&frame.number).map(|p| p.ask.settings.mode);
+                let image = pixels.image(mode.unwrap_or_default());
+                arrived = image.map(|image| ArrivedTile {
                     tile,
                     image,
                     composite_micros,

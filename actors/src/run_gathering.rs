@@ -47,7 +47,7 @@ impl RunGathering {
             let run = match self.open.remove(&tile) {
                 Some(run) if run.first + run.count == position => Run {
                     count: run.count + 1,
-                    image: run.image.then(&part),
+                    image: run.image.then(&part, plan.mode),
                     ..run
                 },
                 other => {

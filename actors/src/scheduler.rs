@@ -6,7 +6,7 @@ use crate::{
     budget::Budget,
     bus::Lane,
     compositor::{Compositor, ExpectFrame, ForgetFrames},
-    messages::{FrameId, FrameRequest, Message, STEP_VOXELS_MIN, StealNote},
+    messages::{FrameId, FrameRequest, Message, StealNote},
     outbox::Outbox,
     raycaster::{Raycaster, WakeUp},
     render_queue::{ActiveFrame, RenderQueue},
@@ -232,26 +232,20 @@ fn plan(
     visibility: &mut Visibility,
 ) -> Result<(Scene, FramePlan), String> {
     request.view.validate().map_err(|e| e.to_string())?;
-    request.transfer.validate().map_err(|e| e.to_string())?;
-    // A hair less: the requester has multiplied, too.
-    let step_min = STEP_VOXELS_MIN * manifest.volume().min_spacing() * (1.0 - 1e-9);
-    if !(request.step.is_finite() && request.step >= step_min) {
-        return Err(format!(
-            "step is {}; it must be a finite number, at least {step_min} for this volume",
-            request.step
-        ));
-    }
+    let volume = manifest.volume();
+    let is_valid = request.settings.validate(volume);
+    is_valid.map_err(|e| e.to_string())?;
     let bricks = manifest.grid().brick_count();
     roster.validate(bricks).map_err(|e| e.to_string())?;
     if request.earlier.is_some() {
         first.validate(bricks).map_err(|e| e.to_string())?;
     }
     costs.validate(manifest.grid()).map_err(|e| e.to_string())?;
-    let visible = visibility.cells(manifest, &request.transfer);
+    let visible = visibility.cells(manifest, &request.settings);
     let inputs = PlanInputs {
         manifest,
         view: &request.view,
-        step: request.step,
+        settings: &request.settings,
         visible: &visible,
         roster,
         costs,
@@ -262,24 +256,8 @@ fn plan(
         }),
     };
     let plan = FramePlan::derive(&inputs).map_err(|e| e.to_string())?;
-    Ok((request.scene(manifest), plan))
-}
-
-impl FrameRequest {
-    /// What the frame shows of the data set.
-    #[must_use]
-    pub fn scene(&self, manifest: &Manifest) -> Scene {
-        Scene {
-            data_set: self.data_set,
-            volume: manifest.volume().clone(),
-            numbers: manifest.numbers(),
-            view: self.view,
-            transfer: self.transfer.clone(),
-            step: self.step,
-            shade: self.shade,
-            jitter: self.jitter,
-        }
-    }
+    let scene = Scene::new(manifest, request.view, request.settings.clone());
+    Ok((scene, plan))
 }
 
 impl Actor for Scheduler {

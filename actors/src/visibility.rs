@@ -1,24 +1,26 @@
-//! Keeps the visible cells of the last transfer function: they stay the same while the camera
-//! moves, and cost more than the rest of a plan.
+//! Keeps the visible cells of the last settings: they stay the same while the camera moves, and cost
+//! more than the rest of a plan.
 
-use brickmesh_topology::{Digest, Manifest, TransferFunction, cell_ranges::VisibleCells};
+use brickmesh_topology::{Digest, Manifest, RenderSettings, cell_ranges::VisibleCells};
 use std::sync::Arc;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Visibility {
-    last: Option<(Digest, TransferFunction, Arc<VisibleCells>)>,
+    last: Option<(Digest, RenderSettings, Arc<VisibleCells>)>,
 }
 
 impl Visibility {
-    /// What a transfer function shows of a data set.
-    pub fn cells(&mut self, manifest: &Manifest, transfer: &TransferFunction) -> Arc<VisibleCells> {
+    /// What settings show of a data set.
+    pub fn cells(&mut self, manifest: &Manifest, settings: &RenderSettings) -> Arc<VisibleCells> {
         let data_set = manifest.digest();
         match &self.last {
-            Some((d, t, cells)) if *d == data_set && t == transfer => Arc::clone(cells),
+            Some((d, last, cells)) if *d == data_set && settings.shows_as(last) => {
+                Arc::clone(cells)
+            }
             _ => {
-                let cells = Arc::new(VisibleCells::of(manifest, transfer));
-                self.last = Some((data_set, transfer.clone(), Arc::clone(&cells)));
+                let cells = Arc::new(VisibleCells::of(manifest, settings));
+                self.last = Some((data_set, settings.clone(), Arc::clone(&cells)));
                 cells
             }
         }

@@ -5,11 +5,13 @@ mod values;
 pub use values::{parse_camera, parse_orbit};
 
 use crate::network::{MeshKey, MeshKeyError};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use brickmesh_topology::{prediction::Prediction, render_settings::Mode, schedule::Scheduler};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_listen_address,
     parse_milliseconds, parse_name, parse_size, parse_socket, parse_step, parse_transfer_range,
+    switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -114,11 +116,11 @@ pub struct PictureArgs {
     #[arg(long, default_value_t = 0.5, value_parser = parse_step)]
     pub step: f64,
     /// Headlight shading [default: on; off where an axis has one voxel]
-    #[arg(long, value_enum, value_name = "ON|OFF")]
-    pub shade: Option<Switch>,
+    #[arg(long, value_parser = switch(), value_name = "ON|OFF")]
+    pub shade: Option<bool>,
     /// Move the samples of each pixel by another part of a step: fine grain in place of rings
-    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
-    pub jitter: Switch,
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
+    pub jitter: bool,
     /// How samples become a pixel
     #[arg(long, value_enum, default_value = "dvr")]
     pub mode: Mode,
@@ -166,50 +168,23 @@ pub struct MeshArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct RulesArgs {
     /// Split dear bricks into several jobs
-    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
-    pub split: Switch,
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
+    pub split: bool,
     /// Shortest job that a split may make, milliseconds on a device of speed 1
     #[arg(long, default_value_t = 5.0, value_parser = parse_milliseconds, value_name = "MS")]
     pub min_job: f64,
     /// How a job's cost follows from the last frame
     #[arg(long, value_enum, default_value = "projected")]
-    pub prediction: PredictionChoice,
+    pub prediction: Prediction,
     /// Who gives jobs to peers
     #[arg(long, value_enum, default_value = "refined")]
-    pub scheduler: SchedulerChoice,
+    pub scheduler: Scheduler,
     /// Give neighbours in depth to one peer, which blends them before it sends
-    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
-    pub runs: Switch,
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
+    pub runs: bool,
     /// Peers that are done take jobs from others
-    #[arg(long, value_enum, default_value = "on", value_name = "ON|OFF")]
-    pub steal: Switch,
-}
-
-/// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// On.
-    On,
-    /// Off.
-    Off,
-}
-
-/// `--scheduler`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SchedulerChoice {
-    /// Best-fit decreasing.
-    BestFit,
-    /// Best fit, then a bounded search.
-    Refined,
-}
-
-/// `--prediction`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PredictionChoice {
-    /// As in the last frame.
-    LastFrame,
-    /// Scaled by the number of samples expected now and then.
-    Projected,
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
+    pub steal: bool,
 }
 
 /// How to find other peers.
@@ -415,13 +390,6 @@ pub enum TransferRange {
     Preset,
     /// These data values.
     Given(f64, f64),
-}
-
-/// How samples become a pixel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// Direct volume rendering: emission and absorption, front to back.
-    Dvr,
 }
 
 /// `--camera`, with what was given.

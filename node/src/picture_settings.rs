@@ -1,12 +1,12 @@
 //! What the pictures of a command have in common, whatever the camera.
 
 use crate::{
-    args::{PictureArgs, Switch},
+    args::PictureArgs,
     transfer::{self, TransferFileError, short},
 };
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
-    Digest, Manifest, TransferFunction, View, VoxelType, frame_plan::PlanRules,
+    Digest, Manifest, RenderSettings, View, VoxelType, frame_plan::PlanRules,
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
@@ -19,16 +19,8 @@ const FLOATS_MIN: u32 = 256;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct PictureSettings {
-    /// Values to colours.
-    pub transfer: TransferFunction,
-    /// Sample distance, world units.
-    pub step: f64,
-    /// Headlight shading.
-    pub shade: bool,
-    /// Whether the samples of each pixel are moved by a part of a step.
-    pub jitter: bool,
-    /// Behind the volume.
-    pub background: [f32; 3],
+    /// What is to be seen.
+    pub render: RenderSettings,
     /// How frames are planned.
     pub rules: PlanRules,
     /// What was decided for who did not say, in lines for people.
@@ -60,13 +52,16 @@ impl PictureSettings {
             ));
         }
         // In a plane or a line there are no surfaces to be lit.
-        let shade = args.shade.map_or(!volume.is_thin(), |s| s == Switch::On);
+        let shade = args.shade.unwrap_or(!volume.is_thin());
         Ok(Self {
-            transfer: chosen.function,
-            step: asked.max(least),
-            shade,
-            jitter: args.jitter == Switch::On,
-            background: args.background,
+            render: RenderSettings {
+                transfer: chosen.function,
+                step: asked.max(least),
+                shade,
+                mode: args.mode,
+                jitter: args.jitter,
+                background: args.background,
+            },
             rules,
             told,
         })
@@ -78,10 +73,7 @@ impl PictureSettings {
         AskFrame {
             data_set,
             view,
-            transfer: self.transfer.clone(),
-            step: self.step,
-            shade: self.shade,
-            jitter: self.jitter,
+            settings: self.render.clone(),
             rules: self.rules,
         }
     }

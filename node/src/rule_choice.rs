@@ -1,6 +1,6 @@
 //! How frames are planned, as the command line asks for it.
 
-use crate::args::{PredictionChoice, RulesArgs, SchedulerChoice, Switch};
+use crate::args::RulesArgs;
 use brickmesh_topology::{frame_plan::PlanRules, prediction::Prediction, schedule::Scheduler};
 
 impl RulesArgs {
@@ -13,18 +13,12 @@ impl RulesArgs {
     )]
     pub fn rules(&self) -> PlanRules {
         PlanRules {
-            split: self.split == Switch::On,
+            split: self.split,
             min_job_micros: (self.min_job * 1000.0) as u64,
-            prediction: match self.prediction {
-                PredictionChoice::LastFrame => Prediction::LastFrame,
-                PredictionChoice::Projected => Prediction::Projected,
-            },
-            scheduler: match self.scheduler {
-                SchedulerChoice::BestFit => Scheduler::BestFit,
-                SchedulerChoice::Refined => Scheduler::Refined,
-            },
-            lengthen_runs: self.runs == Switch::On,
-            steal: self.steal == Switch::On,
+            prediction: self.prediction,
+            scheduler: self.scheduler,
+            lengthen_runs: self.runs,
+            steal: self.steal,
             ..PlanRules::default()
         }
     }
@@ -33,12 +27,12 @@ impl RulesArgs {
 impl Default for RulesArgs {
     fn default() -> Self {
         Self {
-            split: Switch::On,
+            split: true,
             min_job: 5.0,
-            prediction: PredictionChoice::Projected,
-            scheduler: SchedulerChoice::Refined,
-            runs: Switch::On,
-            steal: Switch::On,
+            prediction: Prediction::Projected,
+            scheduler: Scheduler::Refined,
+            runs: true,
+            steal: true,
         }
     }
 }

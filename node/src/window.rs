@@ -252,7 +252,7 @@ async fn show(
     let ask = settings.ask(session.data_set(), view);
     let frame = session.frame(ask).await?;
     let rect = frame.image.rect();
-    let rgba = frame.image.to_rgba8(settings.background);
+    let rgba = frame.image.to_rgba8(settings.render.background);
     let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
     let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
     let missing = &frame.stats.missing;

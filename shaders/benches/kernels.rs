@@ -8,8 +8,8 @@ use brickmesh_shaders::{
     macrocells::Macrocells,
 };
 use brickmesh_topology::{
-    BrickGrid, Camera, Digest, PixelRect, TransferFunction, VolumeDescription, VoxelType,
-    transfer_function::TransferPoint,
+    BrickGrid, Camera, Digest, PixelRect, RenderSettings, TransferFunction, VolumeDescription,
+    VoxelType, render_settings::Mode, transfer_function::TransferPoint,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;
@@ -116,10 +116,11 @@ fn scene(step: f64, shade: bool) -> Scene {
         view: camera.view(512, 512).unwrap_or_else(|e| panic!("{e}")),
         numbers: volume.voxel.into(),
         volume,
-        transfer: transfer(),
-        step,
-        shade,
-        jitter: false,
+        settings: RenderSettings {
+            shade,
+            jitter: false,
+            ..RenderSettings::new(transfer(), step)
+        },
     }
 }
 
@@ -222,7 +223,9 @@ fn blending(criterion: &mut Criterion) {
     let behind = SubImage::new(rect, vec![[0.1, 0.2, 0.05, 0.3]; rect.pixel_count()]);
     let behind = behind.unwrap_or_else(|| SubImage::transparent(rect));
     let mut image = SubImage::transparent(rect);
-    criterion.bench_function("over/512x512", |b| b.iter(|| image.blend_behind(&behind)));
+    criterion.bench_function("over/512x512", |b| {
+        b.iter(|| image.combine(&behind, Mode::Dvr))
+    });
 }
 
 criterion_group!(benches, cpu, vulkan, blending);

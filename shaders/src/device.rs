@@ -5,7 +5,7 @@ pub mod process_end;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;
 
-use crate::{brick::BrickVoxels, over::SubImage, scene::Scene};
+use crate::{brick::BrickVoxels, scene::Scene, sub_image::SubImage};
 use brickmesh_topology::{BrickIndex, Digest, PixelRect, VoxelBox};
 
 /// Names a resident brick: its data set and its index there.

@@ -9,15 +9,21 @@
 //! Not here: who renders what (topology), messages (actors), files (node).
 
 pub mod brick;
+pub mod classifier;
+pub mod constants;
 pub mod device;
 pub mod jitter;
-pub mod look;
 pub mod macrocells;
-pub mod over;
+pub mod modes;
 pub mod scene;
+pub mod sub_image;
 pub mod transfer_table;
 
 pub use brick::BrickVoxels;
 pub use device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob};
-pub use over::SubImage;
 pub use scene::Scene;
+pub use sub_image::SubImage;
+
+const _: () = assert!(
+    constants::NO_DATA_MIN.to_bits() == brickmesh_topology::voxel_numbers::NO_DATA_MIN.to_bits()
+);

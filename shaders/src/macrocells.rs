@@ -13,15 +13,13 @@
 
 use crate::{
     brick::BrickVoxels,
+    constants::CELL_EDGE,
     device::cpu::voxel::{StoredVoxel, with_voxel},
     transfer_table::TransferTable,
 };
-use brickmesh_topology::VoxelNumbers;
-use brickmesh_topology::voxel_numbers::NO_DATA_MIN;
+use brickmesh_topology::{VoxelNumbers, render_settings::Mode, voxel_numbers::NO_DATA_MIN};
 use rayon::prelude::*;
 
-/// Edge of a macrocell in interpolation cells, where a device has no better one.
-pub const CELL_EDGE: u32 = 8;
 /// Largest distance kept, in macrocells: jumps need not be longer.
 const DISTANCE_MAX: u8 = 64;
 /// Roundings of a few operations in f32, as a part of the number.
@@ -167,13 +165,13 @@ pub struct VisibleValues {
 }
 
 impl VisibleValues {
-    /// What the table shows.
+    /// What the table shows; all, where values are combined and classified after that.
     #[must_use]
-    pub fn of(table: &TransferTable) -> Self {
+    pub fn of(table: &TransferTable, mode: Mode) -> Self {
         let mut count = 0;
         let mut visible_before = vec![0];
         for entry in &table.entries {
-            count += u32::from(entry[3] > 0.0);
+            count += u32::from(mode.combines_values() || entry[3] > 0.0);
             visible_before.push(count);
         }
         Self {
@@ -334,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_range_is_visible_where_the_table_has_an_opacity_in_it() {
-        let values = VisibleValues::of(&table(100..110));
+        let values = VisibleValues::of(&table(100..110), Mode::Dvr);
         assert!(!values.any([0.0, 49.4]));
         assert!(values.any([0.0, 49.6]), "entry 100 takes part from 99 on");
         assert!(values.any([40.0, 60.0]));
@@ -353,7 +351,7 @@ mod tests {
                 0
             }
         }));
-        let grid = SkipGrid::new(&cells, &VisibleValues::of(&table(100..110)));
+        let grid = SkipGrid::new(&cells, &VisibleValues::of(&table(100..110), Mode::Dvr));
         let seen = [[2, 3, 2], [9, 0, 0]];
         for (at, &d) in places(grid.counts()).zip(grid.distances()) {
             let far = |s: &[u32; 3]| (0..3).map(|a| at[a].abs_diff(s[a])).max().unwrap();
@@ -365,7 +363,7 @@ mod tests {
     #[test]
     fn a_brick_without_opacity_shows_nothing() {
         let cells = Macrocells::of(&brick([20, 20, 20], |_| 3));
-        let grid = SkipGrid::new(&cells, &VisibleValues::of(&table(100..110)));
+        let grid = SkipGrid::new(&cells, &VisibleValues::of(&table(100..110), Mode::Dvr));
         assert_eq!(grid.visible(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What a frame shows: the volume's description, the view, and how samples become colours.
 
 use brickmesh_topology::{
-    Digest, TransferFunction, View, VolumeDescription, VoxelNumbers,
+    Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelNumbers,
     voxel_numbers::inverse_power_of_two,
 };
 use glam::DVec3;
@@ -17,26 +17,9 @@ pub struct Scene {
     pub numbers: VoxelNumbers,
     /// The rays.
     pub view: View,
-    /// Data value → colour and opacity.
-    pub transfer: TransferFunction,
-    /// Distance of neighbouring samples on a ray, world units.
-    pub step: f64,
-    /// Headlight Blinn-Phong on central-difference gradients.
-    pub shade: bool,
-    /// Whether the samples of a ray begin a part of a step after the eye, see [`crate::jitter`].
-    pub jitter: bool,
+    /// How its samples become colours.
+    pub settings: RenderSettings,
 }
-
-/// Blinn-Phong ambient term of the headlight.
-pub const AMBIENT: f32 = 0.2;
-/// Blinn-Phong diffuse term of the headlight.
-pub const DIFFUSE: f32 = 0.7;
-/// Blinn-Phong specular term of the headlight; white.
-pub const SPECULAR: f32 = 0.2;
-/// Blinn-Phong specular exponent of the headlight.
-pub const SPECULAR_EXPONENT: i32 = 10;
-/// A ray is not followed once this opaque: what is dropped is at most 1/1000 of full scale.
-pub const OPAQUE: f32 = 0.999;
 
 /// Least width of a transfer function's domain, as a part of its distance from 0.
 const DOMAIN_PART_MIN: f64 = 1e-9;
@@ -44,6 +27,18 @@ const DOMAIN_PART_MIN: f64 = 1e-9;
 const DOMAIN_NUMBERS_MIN: f64 = 1e-6;
 
 impl Scene {
+    /// What is to be seen of a data set.
+    #[must_use]
+    pub fn new(manifest: &Manifest, view: View, settings: RenderSettings) -> Self {
+        Self {
+            data_set: manifest.digest(),
+            volume: manifest.volume().clone(),
+            numbers: manifest.numbers(),
+            view,
+            settings,
+        }
+    }
+
     /// The same picture from a world that is scaled by a power of two, such that the smallest spacing
     /// is 1 to 2: squares and products of lengths are numbers that an f32 holds. No number of the
     /// picture is rounded otherwise.
@@ -54,15 +49,18 @@ impl Scene {
         scene.volume.spacing = scene.volume.spacing.map(|s| s * scale);
         scene.volume.origin = scene.volume.origin.map(|o| o * scale);
         scene.view.eye *= DVec3::splat(scale);
-        scene.step *= scale;
-        scene.transfer.unit_distance = self.transfer.unit_distance.map(|d| d * scale);
+        let settings = &mut scene.settings;
+        settings.step *= scale;
+        let unit_distance = &mut settings.transfer.unit_distance;
+        *unit_distance = unit_distance.map(|d| d * scale);
         scene
     }
 
     /// World units that the transfer function's opacity refers to.
     #[must_use]
     pub fn unit_distance(&self) -> f64 {
-        self.transfer
+        let transfer = &self.settings.transfer;
+        transfer
             .unit_distance
             .unwrap_or_else(|| self.volume.min_spacing())
     }
@@ -80,8 +78,9 @@ impl Scene {
     /// of voxels can tell.
     #[must_use]
     pub fn domain(&self) -> [f64; 2] {
-        let low = self.transfer.points.first().map_or(0.0, |p| p.value);
-        let high = self.transfer.points.last().map_or(1.0, |p| p.value);
+        let points = &self.settings.transfer.points;
+        let low = points.first().map_or(0.0, |p| p.value);
+        let high = points.last().map_or(1.0, |p| p.value);
         let [per_number, _] = self.numbers.value_scale_and_offset(&self.volume);
         let least = (low.abs() * DOMAIN_PART_MIN).max(per_number.abs() * DOMAIN_NUMBERS_MIN);
         [low, high.max(low + least)]

@@ -4,8 +4,10 @@
 //! function's domain; kernels interpolate linearly between neighbours and clamp outside.
 //! Entry e stands for the value `low + (high − low) · e/(n−1)`.
 
-use crate::scene::Scene;
-use brickmesh_topology::transfer_function::step_opacity;
+use crate::{
+    modes::{ModeStages, with_mode},
+    scene::Scene,
+};
 
 /// Fewest entries: fine enough for the curvature of the step opacity.
 const ENTRIES_MIN: usize = 512;
@@ -34,9 +36,12 @@ impl TransferTable {
         let last = (count - 1) as f64;
         let entries = (0..count).map(|e| {
             let (color, opacity) = scene
+                .settings
                 .transfer
                 .classify(low + (high - low) * e as f64 / last);
-            let alpha = step_opacity(opacity, scene.step, unit);
+            let step = scene.settings.step;
+            let alpha =
+                with_mode!(scene.settings.mode, M => M::sample_opacity(opacity, step, unit));
             [color[0] * alpha, color[1] * alpha, color[2] * alpha, alpha].map(|c| c as f32)
         });
         let per_value = last / (high - low);
@@ -46,6 +51,30 @@ impl TransferTable {
             scale: (value_scale * per_value) as f32,
             offset: ((value_offset - low) * per_value) as f32,
         }
+    }
+
+    /// The place in the table of a voxel's number: 0 … entries − 1, not clamped.
+    #[must_use]
+    #[inline]
+    pub fn place(&self, number: f32) -> f32 {
+        number.mul_add(self.scale, self.offset)
+    }
+
+    /// Premultiplied linear RGBA at a place, clamped; NaN is as 0.
+    #[must_use]
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the table before; NaN becomes 0"
+    )]
+    pub fn classify(&self, place: f32) -> [f32; 4] {
+        let last = self.entries.len() - 1;
+        let x = place.max(0.0).min(last as f32);
+        let entry = (x as usize).min(last.saturating_sub(1));
+        let t = x - entry as f32;
+        let (a, b) = (self.entries[entry], self.entries[(entry + 1).min(last)]);
+        std::array::from_fn(|c| a[c] + (b[c] - a[c]) * t)
     }
 
     /// For each macrocell range query: the largest step opacity among the numbers `low..=high`, as the
@@ -80,6 +109,7 @@ fn entry_count(scene: &Scene) -> usize {
             (x - x.round()).abs()
         };
         scene
+            .settings
             .transfer
             .points
             .iter()

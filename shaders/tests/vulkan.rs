@@ -10,15 +10,16 @@
 
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, DeviceError, Job, RenderDevice, Scene, SubImage,
+    constants::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR, SPECULAR_EXPONENT},
     device::{
         cpu::CpuDevice,
         vulkan::{VulkanDevice, enumerate},
     },
-    scene::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR, SPECULAR_EXPONENT},
 };
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Camera, Digest, PixelRect, TransferFunction, VolumeDescription,
-    VoxelBox, VoxelType,
+    BrickGrid, BrickIndex, Camera, Digest, PixelRect, RenderSettings, TransferFunction,
+    VolumeDescription, VoxelBox, VoxelType,
+    render_settings::Mode,
     transfer_function::{TransferPoint, step_opacity},
 };
 use bytes::Bytes;
@@ -146,14 +147,17 @@ impl Data {
             let mut t = 0.0;
             while t < reach && acc.w < f64::from(OPAQUE) {
                 let p = grid_from_world.transform_point3(view.eye + direction * t);
-                t += scene.step;
+                t += scene.settings.step;
                 if p.cmplt(DVec3::ZERO).any() || p.cmpgt(last).any() {
                     continue;
                 }
-                let (rgb, opacity) = scene.transfer.classify(self.volume.value(self.sample(p)));
-                let alpha = step_opacity(opacity, scene.step, scene.unit_distance());
+                let (rgb, opacity) = scene
+                    .settings
+                    .transfer
+                    .classify(self.volume.value(self.sample(p)));
+                let alpha = step_opacity(opacity, scene.settings.step, scene.unit_distance());
                 let mut color = DVec3::from_array(rgb) * alpha;
-                if scene.shade && alpha > 0.0 {
+                if scene.settings.shade && alpha > 0.0 {
                     let difference = [DVec3::X, DVec3::Y, DVec3::Z]
                         .map(|a| 0.5 * (self.sample(p + a) - self.sample(p - a)));
                     let g = normal * DVec3::from_array(difference) * self.volume.value_scale;
@@ -178,18 +182,20 @@ fn point(value: f64, color: [f64; 3], opacity: f64) -> TransferPoint {
 }
 
 fn scene(data: &Data, camera: Camera, points: Vec<TransferPoint>, step: f64) -> Scene {
+    let transfer = TransferFunction {
+        unit_distance: None,
+        points,
+    };
     Scene {
         data_set: data_set(),
         volume: data.volume.clone(),
         numbers: data.volume.voxel.into(),
         view: camera.view(53, 41).unwrap(),
-        transfer: TransferFunction {
-            unit_distance: None,
-            points,
+        settings: RenderSettings {
+            shade: false,
+            jitter: false,
+            ..RenderSettings::new(transfer, step)
         },
-        step,
-        shade: false,
-        jitter: false,
     }
 }
 
@@ -251,7 +257,7 @@ fn by_bricks(device: &mut VulkanDevice, data: &Data, scene: &Scene, edge: u32) -
         let owned = grid.owned_box(brick);
         if let Some(rect) = scene.view.rect_of(&scene.volume, &owned) {
             let job = Job { brick, owned, rect };
-            picture.blend_behind(&device.render(&job).unwrap().image);
+            picture.combine(&device.render(&job).unwrap().image, Mode::Dvr);
         }
         device.unload_brick(key(brick));
     }
@@ -438,10 +444,8 @@ fn pictures_of_every_type_are_the_references() {
             let camera = Camera::whole(&data.volume);
             for points in [colourful(low, high), sparse(low, high)] {
                 for shade in [false, true] {
-                    let scene = Scene {
-                        shade,
-                        ..scene(&data, camera, points.clone(), 0.4)
-                    };
+                    let mut scene = scene(&data, camera, points.clone(), 0.4);
+                    scene.settings.shade = shade;
                     let image = whole(&mut device, &data, &scene);
                     let what = format!("{} shaded {shade}", voxel.name());
                     assert_close(&what, &image, &data.reference(&scene));
@@ -490,10 +494,8 @@ fn bricks_add_up_to_the_whole() {
             for (azimuth, elevation) in [(45.0, 35.0), (0.0, 0.0), (90.0, 0.0), (201.0, -50.0)] {
                 for shade in [false, true] {
                     let camera = Camera::orbit(&data.volume, azimuth, elevation, 1.2);
-                    let scene = Scene {
-                        shade,
-                        ..scene(&data, camera, colourful(low, high), 0.25)
-                    };
+                    let mut scene = scene(&data, camera, colourful(low, high), 0.25);
+                    scene.settings.shade = shade;
                     let one = whole(&mut device, &data, &scene);
                     let many = by_bricks(&mut device, &data, &scene, 16);
                     let off = difference_max(&one, &many);
@@ -522,10 +524,8 @@ fn the_cpu_device_gives_the_same_picture() {
             for points in [colourful(low, high), sparse(low, high)] {
                 for shade in [false, true] {
                     let camera = Camera::orbit(&data.volume, 120.0, -20.0, 1.5);
-                    let scene = Scene {
-                        shade,
-                        ..scene(&data, camera, points.clone(), 0.3)
-                    };
+                    let mut scene = scene(&data, camera, points.clone(), 0.3);
+                    scene.settings.shade = shade;
                     let here = whole(&mut device, &data, &scene);
                     let there = whole(&mut cpu, &data, &scene);
                     let there: Vec<DVec4> = there

@@ -5,8 +5,11 @@
 // same expression decides who owns it everywhere, so that each sample has exactly one owner. Indices k
 // are whole numbers, or all of a pixel's have the same fraction: its jitter.
 //
-// Source: Levoy, "Efficient ray tracing of volume data", ACM TOG 9(3), 1990 (front to back,
-// early termination). Mirrors: `vulkan/params.rs`.
+// Stages: interval, sample, classify, combine; those in which modes differ are in `modes/`, a file of
+// each: `partial_of` a sample, `combine`, `is_done`.
+//
+// Source: Levoy, "Efficient ray tracing of volume data", ACM TOG 9(3), 1990. Mirrors:
+// `vulkan/params.rs`.
 
 // Whether the linear sampler is precise enough for the voxels: else eight loads and a line in f32.
 override VOXELS_BY_SAMPLER: bool;
@@ -16,14 +19,13 @@ override SHADED: bool;
 // Whether some macrocells of the brick are transparent.
 override LEAPS: bool;
 
-const AMBIENT: f32 = 0.2;
-const DIFFUSE: f32 = 0.7;
-const SPECULAR: f32 = 0.2;
-const OPAQUE: f32 = 0.999;
-// Edge of a macrocell in voxels.
-const CELL_EDGE: f32 = 8.0;
-// A number that is larger is of voxels that are no data (topology's `voxel_numbers`).
-const NO_DATA_MIN: f32 = 4e15;
+// `constants.rs`
+override AMBIENT: f32;
+override DIFFUSE: f32;
+override SPECULAR: f32;
+override OPAQUE: f32;
+override CELL_EDGE: f32;
+override NO_DATA_MIN: f32;
 // f32 counts samples exactly up to here.
 const SAMPLES_MAX: f32 = 16777216.0;
 
@@ -116,7 +118,7 @@ fn jitter(x: u32, y: u32) -> f32 {
 
 // First sample that the job owns and the first beyond, of those with this fraction. Positions are
 // monotone in k on each axis, so what lies between is owned entirely.
-fn owned_interval(d: vec3<f32>, fraction: f32) -> vec2<f32> {
+fn interval(d: vec3<f32>, fraction: f32) -> vec2<f32> {
     let e = scene.eye_in_grid;
     let far = SAMPLES_MAX * scene.step_in_world;
     let x = slab(e.x, d.x, job.owned_low.x, job.owned_high.x, far);
@@ -136,7 +138,7 @@ fn owned_interval(d: vec3<f32>, fraction: f32) -> vec2<f32> {
 }
 
 // The field at q, voxels from the first stored one, in units of the image; clamped to the edge.
-fn field(q: vec3<f32>) -> f32 {
+fn sample(q: vec3<f32>) -> f32 {
     if (VOXELS_BY_SAMPLER) {
         return textureSampleLevel(voxels, linear, (q + 0.5) * job.inverse_size, 0.0).x;
     }
@@ -159,7 +161,7 @@ fn field(q: vec3<f32>) -> f32 {
     return faces.x + (faces.y - faces.x) * f.z;
 }
 
-// Premultiplied colour of a step at a table coordinate; clamped.
+// Premultiplied colour of a step at a place in the table; clamped.
 fn classify(x: f32) -> vec4<f32> {
     if (TABLE_BY_SAMPLER) {
         return textureSampleLevel(table, table_linear, vec2<f32>((x + 0.5) * scene.inverse_table_size, 0.5), 0.0);
@@ -175,7 +177,7 @@ fn classify(x: f32) -> vec4<f32> {
 
 // A difference of the field; 0 beside what is no data.
 fn difference(q: vec3<f32>, axis: vec3<f32>) -> f32 {
-    let d = field(q + axis) - field(q - axis);
+    let d = sample(q + axis) - sample(q - axis);
     return select(0.0, d, abs(d) < NO_DATA_MIN);
 }
 
@@ -229,31 +231,25 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let toward = through * inverse_length;
 
     let fraction = scene.jitter * jitter(scene.picture_x + pixel.x, scene.picture_y + pixel.y);
-    let interval = owned_interval(d, fraction);
+    let samples = interval(d, fraction);
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
     let still = abs(d) < vec3<f32>(1e-20);
     let per_sample = select(1.0 / (d * scene.step_in_world), vec3<f32>(1e20), still);
     var acc = vec4<f32>(0.0);
-    var k = interval.x;
+    var k = samples.x;
     loop {
         if (LEAPS) {
-            k = leap(k, interval.y, d, per_sample);
+            k = leap(k, samples.y, d, per_sample);
         }
         // Not k >= end: a k that is no number must end the loop too.
-        if (!(k < interval.y) || acc.a >= OPAQUE) {
+        if (!(k < samples.y) || is_done(acc)) {
             break;
         }
         let q = position(k, d) - job.stored_low;
-        let value = field(q);
+        let value = sample(q);
         if (value < NO_DATA_MIN) {
-            var color = classify(fma(value, job.table_scale, job.table_offset));
-            if (SHADED) {
-                if (color.a > 0.0) {
-                    color = shade(color, q, toward);
-                }
-            }
-            // over, front to back (Porter, Duff 1984)
-            acc += (1.0 - acc.a) * color;
+            let place = fma(value, job.table_scale, job.table_offset);
+            acc = combine(acc, partial_of(place, q, toward));
         }
         k += 1.0;
     }

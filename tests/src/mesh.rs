@@ -1,6 +1,5 @@
 //! Meshes of peers in one process, for tests: every message is encoded, every wait ends.
 
-use crate::reference::Look;
 use brickmesh_actors::{
     Peer, PeerConfig,
     brick_owner::{AskStatus, OpenSource},
@@ -11,7 +10,7 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
-use brickmesh_topology::{PeerId, View, frame_plan::PlanRules};
+use brickmesh_topology::{PeerId, RenderSettings, View, frame_plan::PlanRules};
 use std::{
     num::NonZeroUsize,
     sync::Arc,
@@ -162,14 +161,16 @@ impl Mesh {
     ///
     /// # Panics
     /// Where the peer has ended.
-    pub async fn frame_from(&self, n: usize, view: View, look: &Look) -> Result<Frame, FrameError> {
+    pub async fn frame_from(
+        &self,
+        n: usize,
+        view: View,
+        settings: &RenderSettings,
+    ) -> Result<Frame, FrameError> {
         let ask = AskFrame {
             data_set: self.source.manifest().digest(),
             view,
-            transfer: look.transfer.clone(),
-            step: look.step,
-            shade: look.shade,
-            jitter: look.jitter,
+            settings: settings.clone(),
             rules: self.rules,
         };
         self.peers[n]
@@ -183,8 +184,8 @@ impl Mesh {
     ///
     /// # Panics
     /// Where it did not come whole.
-    pub async fn picture(&self, view: View, look: &Look) -> Vec<u8> {
-        let frame = self.frame_from(0, view, look).await.expect("a frame");
+    pub async fn picture(&self, view: View, settings: &RenderSettings) -> Vec<u8> {
+        let frame = self.frame_from(0, view, settings).await.expect("a frame");
         assert!(frame.stats.missing.is_empty(), "boxes are missing");
         frame.image.to_rgba8([0.0; 3])
     }
@@ -200,7 +201,7 @@ pub fn picture(
     peers: usize,
     device: MakeDevice<'_>,
     view: View,
-    look: &Look,
+    settings: &RenderSettings,
 ) -> Vec<u8> {
     actix::System::new().block_on(async {
         let mesh = Mesh::start(
@@ -210,6 +211,6 @@ pub fn picture(
             device,
         )
         .await;
-        mesh.picture(view, look).await
+        mesh.picture(view, settings).await
     })
 }

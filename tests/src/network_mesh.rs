@@ -8,7 +8,6 @@ use crate::{
     compare::compare,
     mesh::{self, Mesh},
     network_peer::{NetworkPeer, SECOND, config, key, until_async},
-    reference::Look,
     volumes::{Bricks, waves},
 };
 use brickmesh_actors::{
@@ -21,8 +20,8 @@ use brickmesh_actors::{
 };
 use brickmesh_node::network::{Multiaddr, Network, NetworkConfig};
 use brickmesh_topology::{
-    Camera, Digest, PeerId, TransferFunction, View, VoxelType, frame_plan::PlanRules,
-    holding::Announcement,
+    Camera, Digest, PeerId, RenderSettings, TransferFunction, View, VoxelType,
+    frame_plan::PlanRules, holding::Announcement,
 };
 use bytes::Bytes;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -277,7 +276,7 @@ pub async fn settled(members: &[Member], data_set: Digest) {
 #[derive(Debug)]
 pub struct Scene {
     source: Arc<Bricks>,
-    look: Look,
+    settings: RenderSettings,
     pictures: Vec<(View, Vec<u8>)>,
     /// Whether boxes may be missing while the viewer does not hear a member that is well: on a busy
     /// machine it may be silent for a second, and what it alone holds is missing, rightly.
@@ -301,11 +300,10 @@ impl Scene {
     #[must_use]
     pub fn new() -> Self {
         let field = waves([60, 50, 40], VoxelType::U16, false);
-        let look = Look {
-            transfer: TransferFunction::ramp(20_000.0, 60_000.0),
-            step: 0.5,
+        let settings = RenderSettings {
             shade: false,
             jitter: false,
+            ..RenderSettings::new(TransferFunction::ramp(20_000.0, 60_000.0), 0.5)
         };
         let source = Arc::new(Bricks::cut(&field, BRICK_EDGE));
         let pictures = actix::System::new().block_on(async {
@@ -314,13 +312,13 @@ impl Scene {
             for azimuth in [20.0, 110.0, 200.0, 290.0] {
                 let camera = Camera::orbit(&field.volume, azimuth, 15.0, 1.0);
                 let view = camera.view(PICTURE_EDGE, PICTURE_EDGE).expect("a view");
-                pictures.push((view, alone.picture(view, &look).await));
+                pictures.push((view, alone.picture(view, &settings).await));
             }
             pictures
         });
         Self {
             source,
-            look,
+            settings,
             pictures,
             bears_silence: false,
         }
@@ -355,10 +353,7 @@ impl Scene {
         let ask = AskFrame {
             data_set: self.data_set(),
             view: self.picture(n).0,
-            transfer: self.look.transfer.clone(),
-            step: self.look.step,
-            shade: self.look.shade,
-            jitter: self.look.jitter,
+            settings: self.settings.clone(),
             rules: PlanRules::default(),
         };
         let frame = tokio::time::timeout(SETTLE, of.peer.requester.send(ask)).await;

@@ -6,7 +6,7 @@
 //! a spacing beside it; what no data is a part of is transparent; interpolate first, classify after; a
 //! step `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied.
 
-use brickmesh_topology::{TransferFunction, View, VolumeDescription};
+use brickmesh_topology::{RenderSettings, View, VolumeDescription};
 use glam::{DMat3, DVec3};
 
 /// A volume with its voxels as stored numbers, x fastest.
@@ -16,19 +16,6 @@ pub struct Field {
     pub volume: VolumeDescription,
     /// Stored numbers.
     pub stored: Vec<f64>,
-}
-
-/// How samples become a picture.
-#[derive(Clone, Debug)]
-pub struct Look {
-    /// Data value → colour and opacity.
-    pub transfer: TransferFunction,
-    /// World units between samples.
-    pub step: f64,
-    /// Headlight Blinn-Phong: ambient 0.2, diffuse 0.7, specular 0.2, exponent 10.
-    pub shade: bool,
-    /// Samples of each pixel are moved by a part of a step.
-    pub jitter: bool,
 }
 
 impl Field {
@@ -98,13 +85,13 @@ impl Field {
 
 /// The picture of a field: premultiplied linear RGBA, row by row from the top.
 #[must_use]
-pub fn render(field: &Field, view: &View, look: &Look) -> Vec<[f64; 4]> {
+pub fn render(field: &Field, view: &View, settings: &RenderSettings) -> Vec<[f64; 4]> {
     let mut pixels = Vec::new();
     for y in 0..view.height {
         for x in 0..view.width {
             let through = view.direction_through(f64::from(x) + 0.5, f64::from(y) + 0.5);
-            let jitter = if look.jitter { jitter(x, y) } else { 0.0 };
-            pixels.push(ray(field, view.eye, through.normalize(), jitter, look));
+            let jitter = if settings.jitter { jitter(x, y) } else { 0.0 };
+            pixels.push(ray(field, view.eye, through.normalize(), jitter, settings));
         }
     }
     pixels
@@ -121,9 +108,15 @@ fn jitter(x: u32, y: u32) -> f64 {
     f64::from(u32::try_from(bits >> 24).expect("eight bits")) / 256.0
 }
 
-fn ray(field: &Field, eye: DVec3, direction: DVec3, jitter: f64, look: &Look) -> [f64; 4] {
+fn ray(
+    field: &Field,
+    eye: DVec3,
+    direction: DVec3,
+    jitter: f64,
+    settings: &RenderSettings,
+) -> [f64; 4] {
     let grid_from_world = field.volume.grid_from_world();
-    let unit = look
+    let unit = settings
         .transfer
         .unit_distance
         .unwrap_or_else(|| field.volume.min_spacing());
@@ -131,7 +124,7 @@ fn ray(field: &Field, eye: DVec3, direction: DVec3, jitter: f64, look: &Look) ->
     let mut acc = [0.0; 4];
     let mut k = 0_u32;
     loop {
-        let t = (f64::from(k) + jitter) * look.step;
+        let t = (f64::from(k) + jitter) * settings.step;
         k += 1;
         if t > reach {
             return acc;
@@ -140,12 +133,12 @@ fn ray(field: &Field, eye: DVec3, direction: DVec3, jitter: f64, look: &Look) ->
         let Some(value) = field.value(p) else {
             continue;
         };
-        let (mut color, opacity) = look.transfer.classify(value);
-        let alpha = 1.0 - (1.0 - opacity).powf(look.step / unit);
+        let (mut color, opacity) = settings.transfer.classify(value);
+        let alpha = 1.0 - (1.0 - opacity).powf(settings.step / unit);
         if alpha <= 0.0 {
             continue;
         }
-        if look.shade {
+        if settings.shade {
             color = shaded(color, field.gradient(p), direction);
         }
         let through = 1.0 - acc[3];

@@ -1,11 +1,11 @@
 //! The scenes that pictures are compared on.
 
 use crate::{
-    reference::{Field, Look},
+    reference::Field,
     volumes::{limits, waves},
 };
 use brickmesh_topology::{
-    Camera, TransferFunction, View, VoxelType, transfer_function::TransferPoint,
+    Camera, RenderSettings, TransferFunction, View, VoxelType, transfer_function::TransferPoint,
 };
 use glam::DVec3;
 
@@ -28,14 +28,15 @@ fn transfer(voxel: VoxelType) -> TransferFunction {
     }
 }
 
-/// A look with steps of half a voxel, jittered.
+/// Settings with steps of half a voxel, jittered.
 #[must_use]
-pub fn look(field: &Field, shade: bool) -> Look {
-    Look {
-        transfer: transfer(field.volume.voxel),
-        step: 0.5 * field.volume.min_spacing(),
+pub fn settings(field: &Field, shade: bool) -> RenderSettings {
+    RenderSettings {
         shade,
-        jitter: true,
+        ..RenderSettings::new(
+            transfer(field.volume.voxel),
+            0.5 * field.volume.min_spacing(),
+        )
     }
 }
 

@@ -12,11 +12,12 @@ use brickmesh_tests::{
     compare::compare,
     failing_device::{Call, Cues, lost, out_of_memory},
     mesh::{Mesh, cpu, peer_id},
-    reference::{Field, Look},
+    reference::Field,
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    Camera, TransferFunction, View, VoxelType, brick_set::BrickSet, device_recovery::Attempt,
+    Camera, RenderSettings, TransferFunction, View, VoxelType, brick_set::BrickSet,
+    device_recovery::Attempt,
 };
 use std::{
     sync::Arc,
@@ -31,7 +32,7 @@ const FAILING: usize = 1;
 /// What all tests look at, and the picture that one peer makes of it.
 struct Shown {
     field: Field,
-    look: Look,
+    settings: RenderSettings,
     view: View,
     alone: Vec<u8>,
 }
@@ -39,18 +40,17 @@ struct Shown {
 impl Shown {
     async fn new() -> Self {
         let field = waves([60, 50, 40], VoxelType::U16, false);
-        let look = Look {
-            transfer: TransferFunction::ramp(20_000.0, 60_000.0),
-            step: 0.5,
+        let settings = RenderSettings {
             shade: false,
             jitter: false,
+            ..RenderSettings::new(TransferFunction::ramp(20_000.0, 60_000.0), 0.5)
         };
         let view = Camera::whole(&field.volume).view(64, 64).unwrap();
         let mesh = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
-        let alone = mesh.picture(view, &look).await;
+        let alone = mesh.picture(view, &settings).await;
         Self {
             field,
-            look,
+            settings,
             view,
             alone,
         }
@@ -68,7 +68,7 @@ impl Shown {
 
     /// Asks for a frame, which must be whole and right.
     async fn check(&self, mesh: &Mesh) {
-        let picture = mesh.picture(self.view, &self.look).await;
+        let picture = mesh.picture(self.view, &self.settings).await;
         assert!(compare(&self.alone, &picture).max <= 1);
     }
 }
@@ -105,7 +105,10 @@ fn device_name(status: &MeshStatus) -> &str {
 async fn takes_part_again(shown: &Shown, mesh: &Mesh) {
     let start = Instant::now();
     loop {
-        let frame = mesh.frame_from(0, shown.view, &shown.look).await.unwrap();
+        let frame = mesh
+            .frame_from(0, shown.view, &shown.settings)
+            .await
+            .unwrap();
         assert!(frame.stats.missing.is_empty());
         assert!(compare(&shown.alone, &frame.image.to_rgba8([0.0; 3])).max <= 1);
         if frame.stats.jobs.iter().any(|j| j.peer == peer_id(FAILING)) {
@@ -165,7 +168,7 @@ fn bricks_that_only_the_lost_device_held_come_back_from_the_hosts_copies() {
         let start = Instant::now();
         while !cues.is_over() {
             // Of what is left; whether it is whole depends on when.
-            let frame = mesh.frame_from(FAILING, shown.view, &shown.look).await;
+            let frame = mesh.frame_from(FAILING, shown.view, &shown.settings).await;
             let jobs = frame.map(|f| f.stats.jobs.len());
             assert!(start.elapsed() < PATIENCE, "{jobs:?}");
         }

@@ -4,10 +4,10 @@ use brickmesh_shaders::{RenderDevice, device::process_end};
 use brickmesh_tests::{
     hooked_device::{IsWanted, hooked},
     mesh::{Mesh, cpu},
-    reference::{Field, Look},
+    reference::Field,
     volumes::{Bricks, waves},
 };
-use brickmesh_topology::{Camera, TransferFunction, View, VoxelType};
+use brickmesh_topology::{Camera, RenderSettings, TransferFunction, View, VoxelType};
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::{self, ThreadId},
@@ -48,25 +48,24 @@ async fn mesh(
     (Mesh::start(1, 1, bricks, &only).await, dropped)
 }
 
-fn scene() -> (Field, View, Look) {
+fn scene() -> (Field, View, RenderSettings) {
     let field = waves([32, 32, 32], VoxelType::U16, false);
     let view = Camera::whole(&field.volume).view(64, 64).expect("a view");
-    let look = Look {
-        transfer: TransferFunction::ramp(20_000.0, 60_000.0),
-        step: 0.5,
+    let settings = RenderSettings {
         shade: false,
         jitter: false,
+        ..RenderSettings::new(TransferFunction::ramp(20_000.0, 60_000.0), 0.5)
     };
-    (field, view, look)
+    (field, view, settings)
 }
 
 #[test]
 fn a_peer_that_has_ended_has_dropped_its_device_on_another_thread() {
     actix::System::new().block_on(async {
-        let (field, view, look) = scene();
+        let (field, view, settings) = scene();
         for awaited in [true, false] {
             let (mesh, dropped) = mesh(&field, |_| {}).await;
-            mesh.picture(view, &look).await;
+            mesh.picture(view, &settings).await;
             assert!(dropped.try_recv().is_err(), "it is there still");
             if awaited {
                 mesh.peers[0].end().await;
@@ -83,7 +82,7 @@ fn a_peer_that_has_ended_has_dropped_its_device_on_another_thread() {
 #[test]
 fn a_peer_that_ends_in_the_middle_of_a_picture_calls_it_off() {
     actix::System::new().block_on(async {
-        let (field, view, look) = scene();
+        let (field, view, settings) = scene();
         let (begun, rendering) = mpsc::channel();
         let (mesh, dropped) = mesh(&field, move |is_wanted| {
             begun.send(()).ok();
@@ -93,7 +92,7 @@ fn a_peer_that_ends_in_the_middle_of_a_picture_calls_it_off() {
             }
         })
         .await;
-        let frame = mesh.frame_from(0, view, &look);
+        let frame = mesh.frame_from(0, view, &settings);
         let end = async {
             while rendering.try_recv().is_err() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -111,7 +110,7 @@ fn a_peer_that_ends_in_the_middle_of_a_picture_calls_it_off() {
 #[test]
 fn a_device_that_hangs_is_left_at_work_after_a_while() {
     actix::System::new().block_on(async {
-        let (field, view, look) = scene();
+        let (field, view, settings) = scene();
         let (begun, rendering) = mpsc::channel();
         let hang = move |_: IsWanted<'_>| {
             begun.send(()).ok();
@@ -131,7 +130,7 @@ fn a_device_that_hangs_is_left_at_work_after_a_while() {
             assert!(dropped.try_recv().is_err());
         };
         tokio::select! {
-            _ = mesh.frame_from(0, view, &look) => panic!("its picture was never rendered"),
+            _ = mesh.frame_from(0, view, &settings) => panic!("its picture was never rendered"),
             () = end => {}
         }
     });

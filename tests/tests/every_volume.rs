@@ -12,12 +12,12 @@ use brickmesh_shaders::{RenderDevice, device::vulkan::VulkanDevice};
 use brickmesh_tests::{
     compare::{compare, to_rgba8},
     mesh::{cpu, picture, scalar},
-    reference::{self, Field, Look},
+    reference::{self, Field},
     skip::vulkan_is_there,
     volumes::Bricks,
 };
 use brickmesh_topology::{
-    Camera, TransferFunction, View, VolumeDescription, VoxelType,
+    Camera, RenderSettings, TransferFunction, View, VolumeDescription, VoxelType,
     default_transfer::{default_transfer, stretched},
     value_statistics::ValueStatistics,
 };
@@ -84,12 +84,10 @@ fn view(volume: &VolumeDescription) -> View {
     camera.view(64, 56).unwrap()
 }
 
-fn look(field: &Field, transfer: TransferFunction) -> Look {
-    Look {
-        transfer,
-        step: 0.5 * field.volume.min_spacing(),
+fn settings(field: &Field, transfer: TransferFunction) -> RenderSettings {
+    RenderSettings {
         shade: !field.volume.is_thin(),
-        jitter: true,
+        ..RenderSettings::new(transfer, 0.5 * field.volume.min_spacing())
     }
 }
 
@@ -99,14 +97,14 @@ fn default_of(field: &Field) -> TransferFunction {
 
 /// The picture by two peers with bricks of 16.
 fn rendered(field: &Field, transfer: TransferFunction, device: MakeDevice) -> Vec<u8> {
-    let look = look(field, transfer);
+    let settings = settings(field, transfer);
     let source = Arc::new(Bricks::cut(field, 16));
-    picture(source, 2, &device, view(&field.volume), &look)
+    picture(source, 2, &device, view(&field.volume), &settings)
 }
 
 fn referred(field: &Field, transfer: TransferFunction) -> Vec<u8> {
-    let look = look(field, transfer);
-    to_rgba8(&reference::render(field, &view(&field.volume), &look))
+    let settings = settings(field, transfer);
+    to_rgba8(&reference::render(field, &view(&field.volume), &settings))
 }
 
 /// How bright the brightest pixel is.

@@ -34,7 +34,7 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    BrickIndex, Camera, Digest, Manifest, PeerId, TransferFunction, VoxelType,
+    BrickIndex, Camera, Digest, Manifest, PeerId, RenderSettings, TransferFunction, VoxelType,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
     default_transfer::default_transfer,
@@ -42,6 +42,7 @@ use brickmesh_topology::{
     frame_tracker::{FrameInput, FrameTracker},
     keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
     membership::Beat,
+    render_settings::Mode,
     roster::Roster,
     seeded::Seeded,
     stealing::Work,
@@ -112,8 +113,9 @@ fn load_volume(path: &Path) -> Result<(), String> {
 /// What a program does with a manifest that it has taken: everything that follows is usable.
 fn use_manifest(manifest: &Manifest) {
     let transfer = default_transfer(manifest).function;
-    transfer.validate().unwrap();
-    let visible = VisibleCells::of(manifest, &transfer);
+    let settings = RenderSettings::new(transfer, manifest.volume().min_spacing());
+    settings.validate(manifest.volume()).unwrap();
+    let visible = VisibleCells::of(manifest, &settings);
     let numbers = manifest.numbers();
     for stored in [f32::MIN, -1.0, 0.0, 1e-38, 255.0, f32::MAX, f32::NAN] {
         let number = numbers.number(stored);
@@ -448,7 +450,7 @@ impl Scene {
         let manifest = bricks.manifest().clone();
         let request = wire::request(&manifest);
         let (roster, costs) = (wire::roster(&manifest), wire::costs(&manifest));
-        let visible = VisibleCells::of(&manifest, &request.transfer);
+        let visible = VisibleCells::of(&manifest, &request.settings);
         let plan = plan(&manifest, &request, &roster, &costs, &visible);
         Self {
             manifest,
@@ -472,7 +474,7 @@ fn plan(
     let inputs = PlanInputs {
         manifest,
         view: &request.view,
-        step: request.step,
+        settings: &request.settings,
         visible,
         roster,
         costs,
@@ -559,13 +561,13 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
         }
         Message::Frame(request) => frame(scene, &request)?,
         Message::Partial(partial) => {
-            let parts = partial.tiles.iter();
-            if parts.filter(|t| t.pixels.image().is_none()).count() > 0 {
+            let mut parts = partial.tiles.iter();
+            if parts.any(|t| t.pixels.image(Mode::Dvr).is_none()) {
                 return Err("a part that is no image".to_owned());
             }
         }
         Message::Tile { pixels, .. } => {
-            let image = pixels.image().ok_or("a tile that is no image")?;
+            let image = pixels.image(Mode::Dvr).ok_or("a tile that is no image")?;
             drop(image.crop(&scene.plan.tiles[0].rect));
         }
         Message::Steal(note) => {
@@ -608,11 +610,9 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
 /// A request is checked, and then there is a plan for it.
 fn frame(scene: &Scene, request: &FrameRequest) -> Result<(), String> {
     request.view.validate().map_err(|e| e.to_string())?;
-    request.transfer.validate().map_err(|e| e.to_string())?;
-    if !(request.step.is_finite() && request.step > 0.0) {
-        return Err("a step that is none".to_owned());
-    }
-    let visible = VisibleCells::of(&scene.manifest, &request.transfer);
+    let valid = request.settings.validate(scene.manifest.volume());
+    valid.map_err(|e| e.to_string())?;
+    let visible = VisibleCells::of(&scene.manifest, &request.settings);
     plan(
         &scene.manifest,
         request,

@@ -12,10 +12,11 @@ use brickmesh_tests::{
     compare::compare,
     hooked_device::{IsWanted, hooked},
     mesh::{Mesh, cpu, peer_id},
-    reference::Look,
     volumes::{Bricks, waves},
 };
-use brickmesh_topology::{Camera, PeerId, TransferFunction, VoxelType, prediction::Prediction};
+use brickmesh_topology::{
+    Camera, PeerId, RenderSettings, TransferFunction, VoxelType, prediction::Prediction,
+};
 use bytes::Bytes;
 use std::{
     cell::Cell,
@@ -27,35 +28,34 @@ use std::{
     time::Duration,
 };
 
-fn field_and_look() -> (brickmesh_tests::reference::Field, Look) {
+fn field_and_settings() -> (brickmesh_tests::reference::Field, RenderSettings) {
     let field = waves([60, 50, 40], VoxelType::U16, false);
     let transfer = TransferFunction::ramp(20_000.0, 60_000.0);
     (
         field,
-        Look {
-            transfer,
-            step: 0.5,
+        RenderSettings {
             shade: false,
             jitter: false,
+            ..RenderSettings::new(transfer, 0.5)
         },
     )
 }
 
 #[test]
 fn a_peer_that_dies_leaves_no_hole_and_frames_go_on() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(4, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
-        let before = mesh.picture(view, &look).await;
+        let before = mesh.picture(view, &settings).await;
         mesh.hub.cut(&peer_id(3));
-        let after = mesh.picture(view, &look).await;
+        let after = mesh.picture(view, &settings).await;
         assert!(
             compare(&before, &after).max <= 1,
             "the same picture by other peers"
         );
         mesh.settle(3).await;
-        assert!(compare(&before, &mesh.picture(view, &look).await).max <= 1);
+        assert!(compare(&before, &mesh.picture(view, &settings).await).max <= 1);
     });
 }
 
@@ -78,13 +78,13 @@ impl Bus for Untimed {
 
 #[test]
 fn a_frame_whose_times_are_lost_ends_with_its_picture_whole() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     actix::System::new().block_on(async {
         let bricks = Arc::new(Bricks::cut(&field, 16));
         let lose = |bus| -> Arc<dyn Bus> { Arc::new(Untimed(bus)) };
         let mesh = Mesh::start_through(2, 2, bricks, &cpu, &lose).await;
-        let asked = mesh.frame_from(0, view, &look);
+        let asked = mesh.frame_from(0, view, &settings);
         let frame = tokio::time::timeout(Duration::from_secs(60), asked).await;
         let frame = frame.expect("the wait has an end").unwrap();
         assert_eq!(frame.stats.failed_attempts, 0);
@@ -94,35 +94,34 @@ fn a_frame_whose_times_are_lost_ends_with_its_picture_whole() {
         };
         assert!(timed(0) > 0 && timed(1) == 0);
         let alone = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
-        let expected = alone.picture(view, &look).await;
+        let expected = alone.picture(view, &settings).await;
         assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
     });
 }
 
 /// An opaque volume, which is rendered quickly however large the picture is.
-fn solid() -> (brickmesh_tests::reference::Field, Look) {
+fn solid() -> (brickmesh_tests::reference::Field, RenderSettings) {
     let mut field = waves([20; 3], VoxelType::U8, false);
     field.stored.fill(200.0);
     let mut transfer = TransferFunction::ramp(0.0, 100.0);
     transfer.points.iter_mut().for_each(|p| p.opacity = 1.0);
-    let look = Look {
-        transfer,
-        step: 0.5,
+    let settings = RenderSettings {
         shade: false,
         jitter: false,
+        ..RenderSettings::new(transfer, 0.5)
     };
-    (field, look)
+    (field, settings)
 }
 
 #[test]
 fn a_picture_larger_than_a_peers_own_queue_comes() {
-    let (field, look) = solid();
+    let (field, settings) = solid();
     for peers in [1, 3] {
         // Four tiles of 32 MiB, one of which alone is half of what may be under way inside of a peer.
         let view = Camera::whole(&field.volume).view(4096, 4096).unwrap();
         actix::System::new().block_on(async {
             let mesh = Mesh::start(peers, 1, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
-            let asked = mesh.frame_from(0, view, &look);
+            let asked = mesh.frame_from(0, view, &settings);
             let frame = tokio::time::timeout(Duration::from_secs(120), asked).await;
             let frame = frame.expect("the wait has an end").unwrap();
             let opaque = frame.image.pixels().iter().filter(|p| p[3] > 0.99).count();
@@ -146,12 +145,12 @@ fn no_numbers() -> Box<dyn RenderDevice> {
 
 #[test]
 fn pixels_that_are_no_numbers_end_a_frame_with_the_cause_or_are_rendered_by_others() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     let bricks = Arc::new(Bricks::cut(&field, 16));
     actix::System::new().block_on(async {
         let alone = Mesh::start(1, 1, bricks.clone(), &no_numbers).await;
-        let asked = alone.frame_from(0, view, &look);
+        let asked = alone.frame_from(0, view, &settings);
         let frame = tokio::time::timeout(Duration::from_secs(20), asked).await;
         let error = frame.expect("the wait has an end").unwrap_err().to_string();
         assert!(error.contains("not finite"), "{error}");
@@ -160,26 +159,26 @@ fn pixels_that_are_no_numbers_end_a_frame_with_the_cause_or_are_rendered_by_othe
             device.into()
         };
         let mesh = Mesh::start_supplied(3, 2, bricks.clone(), &supply, &|bus| bus).await;
-        let asked = mesh.frame_from(0, view, &look);
+        let asked = mesh.frame_from(0, view, &settings);
         let frame = tokio::time::timeout(Duration::from_secs(20), asked).await;
         let frame = frame.expect("the wait has an end").unwrap();
         assert!(frame.stats.failed_attempts > 0 && frame.stats.missing.is_empty());
         let well = Mesh::start(1, 1, bricks, &cpu).await;
-        let expected = well.picture(view, &look).await;
+        let expected = well.picture(view, &settings).await;
         assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
     });
 }
 
 #[test]
 fn every_job_is_timed_and_rendered_by_a_holder() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     actix::System::new().block_on(async {
         let mut mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
         mesh.rules.prediction = Prediction::LastFrame;
-        let first = mesh.frame_from(0, view, &look).await.unwrap().stats;
+        let first = mesh.frame_from(0, view, &settings).await.unwrap().stats;
         assert!(first.jobs.iter().all(|j| j.measured_micros.is_some()));
-        let second = mesh.frame_from(0, view, &look).await.unwrap().stats;
+        let second = mesh.frame_from(0, view, &settings).await.unwrap().stats;
         // The last frame's times, at the speed that was found for who took them, are the next
         // costs: what was dear is expected to be dear on the same peer's jobs.
         let mut ratios = std::collections::BTreeMap::<_, Vec<f64>>::new();
@@ -208,7 +207,7 @@ fn every_job_is_timed_and_rendered_by_a_holder() {
 
 #[test]
 fn two_requesters_share_the_bricks_each_with_its_own_camera() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let here = Camera::orbit(&field.volume, 20.0, 10.0, 1.0)
         .view(48, 48)
         .unwrap();
@@ -217,11 +216,11 @@ fn two_requesters_share_the_bricks_each_with_its_own_camera() {
         .unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
-        let alone = mesh.frame_from(0, here, &look).await.unwrap();
+        let alone = mesh.frame_from(0, here, &settings).await.unwrap();
         // The other peer's roster comes with its residency messages; all are settled by now.
         let (a, b) = tokio::join!(
-            mesh.frame_from(0, here, &look),
-            mesh.frame_from(1, there, &look)
+            mesh.frame_from(0, here, &settings),
+            mesh.frame_from(1, there, &settings)
         );
         // Thefts may group the blending otherwise: the same picture, not the same last bits.
         let rgba = |f: &brickmesh_actors::requester::Frame| f.image.to_rgba8([0.0; 3]);
@@ -232,11 +231,11 @@ fn two_requesters_share_the_bricks_each_with_its_own_camera() {
 
 #[test]
 fn more_frames_than_may_be_under_way_are_refused_not_queued() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 64)), &cpu).await;
-        let frame = || mesh.frame_from(0, view, &look);
+        let frame = || mesh.frame_from(0, view, &settings);
         let (a, b, c, d, e) = tokio::join!(frame(), frame(), frame(), frame(), frame());
         let all = [a, b, c, d, e];
         assert_eq!(
@@ -251,18 +250,18 @@ fn more_frames_than_may_be_under_way_are_refused_not_queued() {
 
 #[test]
 fn a_step_that_would_take_all_devices_for_itself_is_refused() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(2, 2, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
-        let tiny = Look {
+        let tiny = RenderSettings {
             step: 1e-9,
-            ..look.clone()
+            ..settings.clone()
         };
         let error = mesh.frame_from(0, view, &tiny).await.unwrap_err();
         let said = error.to_string();
         assert!(said.contains("step is 0.000000001"), "{said}");
-        mesh.picture(view, &look).await;
+        mesh.picture(view, &settings).await;
     });
 }
 
@@ -281,7 +280,7 @@ fn endless(inner: Box<dyn RenderDevice>, called_off: &Arc<AtomicUsize>) -> Box<d
 
 #[test]
 fn a_job_that_nobody_waits_for_any_more_is_given_up_in_the_middle() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     let (made, called_off) = (Cell::new(0), Arc::new(AtomicUsize::new(0)));
     let device = || -> Box<dyn RenderDevice> {
@@ -295,7 +294,7 @@ fn a_job_that_nobody_waits_for_any_more_is_given_up_in_the_middle() {
     actix::System::new().block_on(async {
         let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &device).await;
         // Two attempts: the second without the peer whose jobs do not end.
-        mesh.picture(view, &look).await;
+        mesh.picture(view, &settings).await;
         let start = std::time::Instant::now();
         while called_off.load(Ordering::Relaxed) == 0 {
             assert!(start.elapsed() < Duration::from_secs(60));
@@ -306,17 +305,14 @@ fn a_job_that_nobody_waits_for_any_more_is_given_up_in_the_middle() {
 
 #[test]
 fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(8, 8).unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(2, 1, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
         let ask = brickmesh_actors::requester::AskFrame {
             data_set: brickmesh_topology::Digest::of(b"another"),
             view,
-            transfer: look.transfer,
-            step: 1.0,
-            shade: false,
-            jitter: false,
+            settings,
             rules: Default::default(),
         };
         let error = mesh.peers[0]
@@ -331,11 +327,11 @@ fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
 
 #[test]
 fn peers_say_how_fast_they_are_and_how_their_last_frame_went() {
-    let (field, look) = field_and_look();
+    let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
-        let frame = mesh.frame_from(0, view, &look).await.unwrap();
+        let frame = mesh.frame_from(0, view, &settings).await.unwrap();
         let total = frame.stats.total_micros;
         let start = std::time::Instant::now();
         // They say so with their beats; another peer hears it.

@@ -14,13 +14,13 @@ use brickmesh_shaders::{
 use brickmesh_tests::{
     compare::{compare, to_rgba8},
     mesh::{cpu, picture},
-    reference::{self, Field, Look},
-    scenes::{fields, look, views},
+    reference::{self, Field},
+    scenes::{fields, settings, views},
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    Camera, TransferFunction, View, VoxelBox, VoxelType, transfer_function::TransferPoint,
-    visibility::front_to_back,
+    Camera, RenderSettings, TransferFunction, View, VoxelBox, VoxelType, render_settings::Mode,
+    transfer_function::TransferPoint, visibility::front_to_back,
 };
 use glam::DVec3;
 use std::{num::NonZeroUsize, sync::Arc};
@@ -29,10 +29,10 @@ use std::{num::NonZeroUsize, sync::Arc};
 fn one_peer_with_one_brick_and_five_peers_with_bricks_of_32_differ_by_at_most_1() {
     for (name, field) in fields() {
         for shade in [false, true] {
-            let look = look(&field, shade);
+            let settings = settings(&field, shade);
             for (eye, view) in views(&field) {
-                let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &look);
-                let five = picture(Arc::new(Bricks::cut(&field, 32)), 5, &cpu, view, &look);
+                let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
+                let five = picture(Arc::new(Bricks::cut(&field, 32)), 5, &cpu, view, &settings);
                 let d = compare(&one, &five);
                 assert!(d.max <= 1, "{name}, {eye}, shade {shade}: {d:?}");
                 assert!(
@@ -48,10 +48,10 @@ fn one_peer_with_one_brick_and_five_peers_with_bricks_of_32_differ_by_at_most_1(
 fn the_cpu_device_agrees_with_the_reference_within_2() {
     for (name, field) in fields() {
         for shade in [false, true] {
-            let look = look(&field, shade);
+            let settings = settings(&field, shade);
             for (eye, view) in views(&field) {
-                let ours = picture(Arc::new(Bricks::cut(&field, 32)), 2, &cpu, view, &look);
-                let reference = to_rgba8(&reference::render(&field, &view, &look));
+                let ours = picture(Arc::new(Bricks::cut(&field, 32)), 2, &cpu, view, &settings);
+                let reference = to_rgba8(&reference::render(&field, &view, &settings));
                 let d = compare(&ours, &reference);
                 assert!(d.max <= 2, "{name}, {eye}, shade {shade}: {d:?}");
             }
@@ -95,11 +95,10 @@ fn along_x(field: &Field) -> View {
 fn a_constant_volume_has_the_opacity_of_its_samples() {
     let field = constant(32, 1.0);
     let (opacity, step) = (0.05_f64, 0.25_f64);
-    let look = Look {
-        transfer: plain(opacity),
-        step,
+    let settings = RenderSettings {
         shade: false,
         jitter: false,
+        ..RenderSettings::new(plain(opacity), step)
     };
     for (peers, edge) in [(1, 64), (3, 8)] {
         let picture = picture(
@@ -107,7 +106,7 @@ fn a_constant_volume_has_the_opacity_of_its_samples() {
             peers,
             &cpu,
             along_x(&field),
-            &look,
+            &settings,
         );
         // Samples stand on both borders: 32 / 0.25 + 1 of them.
         let alpha = 1.0 - (1.0 - opacity).powf(step * 129.0);
@@ -126,17 +125,15 @@ fn a_constant_volume_has_the_opacity_of_its_samples() {
 fn an_empty_volume_is_the_background_and_an_opaque_one_its_colour() {
     let field = constant(20, 1.0);
     let view = along_x(&field);
-    let empty = Look {
-        transfer: plain(0.0),
-        step: 0.5,
+    let empty = RenderSettings {
         shade: false,
         jitter: false,
+        ..RenderSettings::new(plain(0.0), 0.5)
     };
-    let opaque = Look {
-        transfer: plain(1.0),
-        step: 0.5,
+    let opaque = RenderSettings {
         shade: false,
         jitter: false,
+        ..RenderSettings::new(plain(1.0), 0.5)
     };
     let bricks: Arc<dyn BrickSource> = Arc::new(Bricks::cut(&field, 8));
     let nothing = picture(Arc::clone(&bricks), 2, &cpu, view, &empty);
@@ -168,18 +165,17 @@ fn an_opaque_slab_hides_what_is_behind_it_and_shows_what_is_before() {
             p(32.0, [0.0, 0.0, 1.0], 1.0),
         ],
     };
-    let look = Look {
-        transfer,
-        step: 0.3,
+    let settings = RenderSettings {
         shade: false,
         jitter: false,
+        ..RenderSettings::new(transfer, 0.3)
     };
     let picture = picture(
         Arc::new(Bricks::cut(&field, 8)),
         3,
         &cpu,
         along_x(&field),
-        &look,
+        &settings,
     );
     // 10 + 8 … 10 + 16 holds the samples k = 60 … 86; k = 87 stands at 16.1, in the slab.
     let red = 1.0 - 0.9_f64.powf(0.3 * 27.0);
@@ -209,15 +205,15 @@ fn field_color(x: f64) -> (f64, f64, f64) {
 #[test]
 fn bricks_without_ghost_voxels_are_seen() {
     let field = waves([70, 65, 41], VoxelType::U8, false);
-    let look = look(&field, false);
+    let settings = settings(&field, false);
     let (_, view) = views(&field)[0];
-    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &look);
+    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
     let broken = picture(
         Arc::new(Bricks::without_ghosts(&field, 32)),
         1,
         &cpu,
         view,
-        &look,
+        &settings,
     );
     assert!(compare(&one, &broken).max > 1);
 }
@@ -226,7 +222,7 @@ fn bricks_without_ghost_voxels_are_seen() {
 fn by_hand(
     field: &Field,
     view: View,
-    look: &Look,
+    settings: &RenderSettings,
     change: fn(VoxelBox) -> VoxelBox,
     reverse: bool,
 ) -> Vec<u8> {
@@ -238,10 +234,7 @@ fn by_hand(
         volume: field.volume.clone(),
         numbers: field.volume.voxel.into(),
         view,
-        transfer: look.transfer.clone(),
-        step: look.step,
-        shade: look.shade,
-        jitter: look.jitter,
+        settings: settings.clone(),
     };
     device.set_scene(&scene).unwrap();
     let grid = manifest.grid();
@@ -271,7 +264,7 @@ fn by_hand(
             owned: change(owned),
             rect: view.rect(),
         };
-        image.blend_behind(&device.render(&job).unwrap().image);
+        image.combine(&device.render(&job).unwrap().image, Mode::Dvr);
     }
     image.to_rgba8([0.0; 3])
 }
@@ -279,15 +272,15 @@ fn by_hand(
 #[test]
 fn boxes_that_overlap_or_a_wrong_order_are_seen() {
     let field = waves([70, 65, 41], VoxelType::U8, false);
-    let look = look(&field, false);
+    let settings = settings(&field, false);
     let (_, view) = views(&field)[0];
-    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &look);
-    let right = by_hand(&field, view, &look, |b| b, false);
+    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
+    let right = by_hand(&field, view, &settings, |b| b, false);
     assert!(compare(&one, &right).max <= 1);
     // One voxel more than owned: samples between two bricks are blended twice.
     let wider = |b: VoxelBox| VoxelBox::new(b.lo, b.hi.map(|v| if v == 32 { v + 1 } else { v }));
-    let twice = by_hand(&field, view, &look, wider, false);
+    let twice = by_hand(&field, view, &settings, wider, false);
     assert!(compare(&one, &twice).max > 1);
-    let reversed = by_hand(&field, view, &look, |b| b, true);
+    let reversed = by_hand(&field, view, &settings, |b| b, true);
     assert!(compare(&one, &reversed).max > 1);
 }

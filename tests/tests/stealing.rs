@@ -11,10 +11,10 @@ use brickmesh_tests::{
     compare::compare,
     hooked_device::{IsWanted, hooked},
     mesh::{Mesh, cpu},
-    scenes::{fields, look},
+    scenes::{fields, settings},
     volumes::Bricks,
 };
-use brickmesh_topology::{Camera, View};
+use brickmesh_topology::{Camera, RenderSettings, View};
 use std::{cell::Cell, sync::Arc, thread, time::Duration};
 
 /// A device that takes `delay` longer for each job, as on a machine that does something else.
@@ -29,9 +29,9 @@ fn slow(inner: Box<dyn RenderDevice>, delay: Duration) -> Box<dyn RenderDevice> 
 }
 
 /// Four peers with all bricks of this edge; the last one takes longer for each job.
-async fn mesh(brick: u32, delay: Duration) -> (Mesh, View, brickmesh_tests::reference::Look) {
+async fn mesh(brick: u32, delay: Duration) -> (Mesh, View, RenderSettings) {
     let (_, field) = fields().remove(0);
-    let look = look(&field, true);
+    let settings = settings(&field, true);
     let view = Camera::orbit(&field.volume, 30.0, 25.0, 1.1)
         .view(96, 80)
         .unwrap();
@@ -47,20 +47,20 @@ async fn mesh(brick: u32, delay: Duration) -> (Mesh, View, brickmesh_tests::refe
     let mut mesh = Mesh::start(4, 4, Arc::new(Bricks::cut(&field, brick)), &device).await;
     // Jobs of this small volume are far below what is worth a split by default.
     mesh.rules.min_job_micros = 100;
-    (mesh, view, look)
+    (mesh, view, settings)
 }
 
 #[test]
 fn others_take_the_jobs_of_a_slow_peer_and_the_picture_stays() {
     actix::System::new().block_on(async {
-        let (mut mesh, view, look) = mesh(16, Duration::from_millis(15)).await;
+        let (mut mesh, view, settings) = mesh(16, Duration::from_millis(15)).await;
         mesh.rules.steal = false;
-        let alone = mesh.frame_from(0, view, &look).await.unwrap();
+        let alone = mesh.frame_from(0, view, &settings).await.unwrap();
         assert!(alone.stats.jobs.iter().all(|j| j.stolen_from.is_none()));
         let expected = alone.image.to_rgba8([0.0; 3]);
         // A new requester knows nothing of speeds: its first plan is wrong.
         mesh.rules.steal = true;
-        let frame = mesh.frame_from(1, view, &look).await.unwrap();
+        let frame = mesh.frame_from(1, view, &settings).await.unwrap();
         assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
         let slow = brickmesh_tests::mesh::peer_id(3);
         let stolen =
@@ -77,7 +77,7 @@ fn others_take_the_jobs_of_a_slow_peer_and_the_picture_stays() {
         // Its speed is known now: the next plans give it less to begin with.
         let mut last = first;
         for _ in 0..4 {
-            let frame = mesh.frame_from(1, view, &look).await.unwrap();
+            let frame = mesh.frame_from(1, view, &settings).await.unwrap();
             assert!(compare(&expected, &frame.image.to_rgba8([0.0; 3])).max <= 1);
             last = planned(&frame.stats);
         }
@@ -91,15 +91,15 @@ fn others_take_the_jobs_of_a_slow_peer_and_the_picture_stays() {
 #[test]
 fn bricks_cut_into_many_jobs_make_the_same_picture() {
     actix::System::new().block_on(async {
-        let (mut mesh, view, look) = mesh(32, Duration::ZERO).await;
+        let (mut mesh, view, settings) = mesh(32, Duration::ZERO).await;
         mesh.rules.split = false;
-        let whole = mesh.frame_from(0, view, &look).await.unwrap();
+        let whole = mesh.frame_from(0, view, &settings).await.unwrap();
         let expected = whole.image.to_rgba8([0.0; 3]);
         mesh.rules.split = true;
         mesh.rules.min_job_micros = 1;
         let mut jobs = 0;
         for _ in 0..3 {
-            let split = mesh.frame_from(0, view, &look).await.unwrap();
+            let split = mesh.frame_from(0, view, &settings).await.unwrap();
             assert!(compare(&expected, &split.image.to_rgba8([0.0; 3])).max <= 1);
             jobs = split.stats.jobs.len();
         }

@@ -5,7 +5,7 @@ use brickmesh_shaders::{RenderDevice, device::vulkan::VulkanDevice};
 use brickmesh_tests::{
     compare::compare,
     mesh::{cpu, picture},
-    scenes::{fields, look, views},
+    scenes::{fields, settings, views},
     skip::vulkan_is_there,
     volumes::Bricks,
 };
@@ -25,10 +25,22 @@ fn on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1() {
     }
     for (name, field) in fields() {
         for shade in [false, true] {
-            let look = look(&field, shade);
+            let settings = settings(&field, shade);
             for (eye, view) in views(&field) {
-                let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &vulkan, view, &look);
-                let five = picture(Arc::new(Bricks::cut(&field, 32)), 5, &vulkan, view, &look);
+                let one = picture(
+                    Arc::new(Bricks::cut(&field, 128)),
+                    1,
+                    &vulkan,
+                    view,
+                    &settings,
+                );
+                let five = picture(
+                    Arc::new(Bricks::cut(&field, 32)),
+                    5,
+                    &vulkan,
+                    view,
+                    &settings,
+                );
                 let d = compare(&one, &five);
                 // A texture unit may round: a thousandth of the pixels may differ by up to 3.
                 assert!(
@@ -47,10 +59,16 @@ fn cpu_and_vulkan_agree() {
     }
     for (name, field) in fields() {
         for shade in [false, true] {
-            let look = look(&field, shade);
+            let settings = settings(&field, shade);
             for (eye, view) in views(&field) {
-                let ours = picture(Arc::new(Bricks::cut(&field, 32)), 2, &cpu, view, &look);
-                let theirs = picture(Arc::new(Bricks::cut(&field, 32)), 2, &vulkan, view, &look);
+                let ours = picture(Arc::new(Bricks::cut(&field, 32)), 2, &cpu, view, &settings);
+                let theirs = picture(
+                    Arc::new(Bricks::cut(&field, 32)),
+                    2,
+                    &vulkan,
+                    view,
+                    &settings,
+                );
                 let d = compare(&ours, &theirs);
                 assert!(
                     d.psnr >= 45.0 && d.over_4 <= 0.001,

@@ -1,7 +1,7 @@
 //! What every peer does before it renders: the plan of a frame, from costs that were measured.
 
 use brickmesh_topology::{
-    Camera, Manifest, PeerId, TransferFunction, VolumeDescription, VoxelType,
+    Camera, Manifest, PeerId, RenderSettings, TransferFunction, VolumeDescription, VoxelType,
     brick_set::BrickSet,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
@@ -40,7 +40,8 @@ fn plans(c: &mut Criterion) {
     for (edge, peers, copies) in [(8, 1, 3), (4, 8, 3), (4, 8, 8), (6, 8, 3), (6, 64, 3)] {
         let manifest = manifest(edge);
         let transfer = TransferFunction::ramp(0.0, 255.0);
-        let visible = VisibleCells::of(&manifest, &transfer);
+        let settings = RenderSettings::new(transfer, 0.5);
+        let visible = VisibleCells::of(&manifest, &settings);
         let bricks = manifest.grid().brick_count();
         let roster = roster(bricks, peers, copies);
         let view = Camera::whole(manifest.volume())
@@ -51,7 +52,7 @@ fn plans(c: &mut Criterion) {
             FramePlan::derive(&PlanInputs {
                 manifest: &manifest,
                 view: &view,
-                step: 0.5,
+                settings: &settings,
                 visible: &visible,
                 roster: &roster,
                 costs,

@@ -11,7 +11,7 @@
 use crate::{
     brick_grid::{BrickGrid, BrickIndex},
     manifest::Manifest,
-    transfer_function::TransferFunction,
+    render_settings::RenderSettings,
     volume::VolumeDescription,
     voxel_box::VoxelBox,
 };
@@ -117,13 +117,12 @@ impl CellRanges {
         (has_data.then(|| range.map(f64::from)), Self(out.into()))
     }
 
-    /// The cells that a transfer function shows, where `range` is the brick's, in data units.
+    /// The cells that settings show, where `range` is the brick's, in data units.
     #[must_use]
-    pub fn visible(&self, range: [f64; 2], transfer: &TransferFunction) -> CellMask {
+    pub fn visible(&self, range: [f64; 2], settings: &RenderSettings) -> CellMask {
         mask_of(|cell| {
             let (low, high) = (self.0[cell], self.0[CELLS + cell]);
-            let (a, b) = (value_at(low, range), value_at(high, range));
-            low <= high && transfer.max_opacity(a.min(b), a.max(b)) > 0.0
+            low <= high && settings.can_show([low, high].map(|level| value_at(level, range)))
         })
     }
 
@@ -233,26 +232,26 @@ fn levels([low, high]: [f32; 2], range: [f32; 2]) -> (u8, u8) {
     levels
 }
 
-/// Which cells of every brick a transfer function shows.
+/// Which cells of every brick can be seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisibleCells(Vec<CellMask>);
 
 impl VisibleCells {
     /// The visible cells of a data set. O(cells · log points); the same for every camera, so
-    /// worth keeping while the transfer function stays.
+    /// worth keeping while what the settings show stays.
     #[must_use]
-    pub fn of(manifest: &Manifest, transfer: &TransferFunction) -> Self {
+    pub fn of(manifest: &Manifest, settings: &RenderSettings) -> Self {
         let mask = |brick| {
             let Some(stored) = manifest.brick_range(brick) else {
                 return NONE;
             };
             let range = stored.map(|stored| manifest.volume().value(stored));
-            if transfer.max_opacity(range[0].min(range[1]), range[0].max(range[1])) <= 0.0 {
+            if !settings.can_show(range) {
                 return NONE;
             }
             manifest
                 .brick_cells(brick)
-                .map_or(ALL, |cells| cells.visible(range, transfer))
+                .map_or(ALL, |cells| cells.visible(range, settings))
         };
         Self(manifest.grid().bricks().map(mask).collect())
     }
@@ -306,23 +305,27 @@ impl VisibleCells {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{transfer_function::TransferPoint, volume::VoxelType};
+    use crate::{
+        transfer_function::{TransferFunction, TransferPoint},
+        volume::VoxelType,
+    };
 
     fn volume(dims: [u32; 3], voxel: VoxelType) -> VolumeDescription {
         VolumeDescription::new(dims, voxel)
     }
 
     /// A step: opaque from `value` on.
-    fn from(value: f64) -> TransferFunction {
+    fn from(value: f64) -> RenderSettings {
         let point = |value, opacity| TransferPoint {
             value,
             color: [1.0; 3],
             opacity,
         };
-        TransferFunction {
+        let transfer = TransferFunction {
             unit_distance: None,
             points: vec![point(value - 1e-9, 0.0), point(value, 1.0)],
-        }
+        };
+        RenderSettings::new(transfer, 0.5)
     }
 
     /// 16³ voxels in one brick; the value is x.

@@ -2,7 +2,7 @@
 //! composites which tile. Every peer derives it alone from the same inputs and gets the same
 //! bytes; its digest travels with each sub-image.
 //!
-//! Inputs: the manifest (grid, value ranges), view, transfer function, the roster snapshot (what
+//! Inputs: the manifest (grid, value ranges), view, render settings, the roster snapshot (what
 //! each peer really holds, how fast it is), the cost table (trees and costs of the last frame),
 //! the rules. A frame that is asked for again has the jobs that it had before, and what was rendered of
 //! them stays where it is ([`Earlier`]). Not here: stealing, which departs from the plan while the frame runs.
@@ -19,6 +19,7 @@ use crate::{
     manifest::Manifest,
     peer::PeerId,
     prediction::{Prediction, Rate, Work, next_speeds},
+    render_settings::{Mode, RenderSettings},
     roster::{Roster, RosterEntry, put_text},
     sample_count::SampleCounter,
     schedule::{SPEED_ONE, Schedule, ScheduledJob, Scheduler, work_of},
@@ -72,9 +73,9 @@ pub struct PlanInputs<'a> {
     pub manifest: &'a Manifest,
     /// The rays.
     pub view: &'a View,
-    /// Distance of samples on a ray, world units.
-    pub step: f64,
-    /// What the transfer function shows; bricks and jobs without any of it are not rendered.
+    /// What is to be seen.
+    pub settings: &'a RenderSettings,
+    /// What the settings show; bricks and jobs without any of it are not rendered.
     pub visible: &'a VisibleCells,
     /// Who takes part.
     pub roster: &'a Roster,
@@ -130,6 +131,8 @@ impl PlannedJob {
 /// The plan of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FramePlan {
+    /// How partials combine.
+    pub mode: Mode,
     /// Peers, in roster order.
     pub peers: Vec<PeerId>,
     /// Their speeds in millionths, in roster order.
@@ -146,7 +149,7 @@ pub struct FramePlan {
     pub schedule: Schedule,
     /// How visible bricks are cut, with the costs expected of their leaves.
     pub trees: BTreeMap<BrickIndex, JobTree>,
-    /// Digest of jobs, peers and tiles.
+    /// Digest of settings, jobs, peers and tiles.
     pub digest: Digest,
 }
 
@@ -196,8 +199,9 @@ impl FramePlan {
         for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
             job.renderer = renderer;
         }
-        let digest = digest(&peers, &jobs, &tiles);
+        let digest = digest(inputs.settings.digest(), &peers, &jobs, &tiles);
         Ok(Self {
+            mode: inputs.settings.mode,
             peers,
             speeds,
             jobs,
@@ -324,8 +328,8 @@ fn trees(
 ) -> BTreeMap<BrickIndex, JobTree> {
     let (manifest, rules) = (inputs.manifest, inputs.rules);
     let (grid, volume) = (manifest.grid(), manifest.volume());
-    let counter =
-        SampleCounter::new(volume, inputs.view, inputs.step).with_cells(grid, inputs.visible);
+    let counter = SampleCounter::new(volume, inputs.view, inputs.settings.step)
+        .with_cells(grid, inputs.visible);
     let rate = Rate::of(inputs.costs.trees.values().flat_map(JobTree::leaf_values));
     let predicted = |brick: BrickIndex| {
         let owned = grid.owned_box(brick);
@@ -410,8 +414,8 @@ fn peers_and_speeds(roster: &Roster) -> (Vec<PeerId>, Vec<u64>) {
     roster.entries().iter().map(both).unzip()
 }
 
-fn digest(peers: &[PeerId], jobs: &[PlannedJob], tiles: &[Tile]) -> Digest {
-    let mut bytes = Vec::new();
+fn digest(settings: Digest, peers: &[PeerId], jobs: &[PlannedJob], tiles: &[Tile]) -> Digest {
+    let mut bytes = settings.as_bytes().to_vec();
     peers.iter().for_each(|p| put_text(&mut bytes, p.as_str()));
     for j in jobs {
         let numbers = [j.brick.0, j.rect.x, j.rect.y, j.rect.width, j.rect.height];
@@ -445,6 +449,7 @@ pub(crate) fn scripted(
         }
     }
     FramePlan {
+        mode: Mode::default(),
         tile_jobs: TileJobs::new(&rects, |j| jobs[j].renderer.is_some(), &tiles),
         schedule: Schedule {
             assignment: jobs.iter().map(|j| j.renderer).collect(),
@@ -452,7 +457,7 @@ pub(crate) fn scripted(
             lower_bound_micros: 0,
             loads_micros: loads,
         },
-        digest: digest(&peers, &jobs, &tiles),
+        digest: digest(Digest::of(b""), &peers, &jobs, &tiles),
         trees: BTreeMap::new(),
         peers,
         speeds,

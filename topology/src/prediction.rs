@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// How the next frame's costs follow from the last one's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Prediction {
     /// As in the last frame; jobs that were never measured all cost the same.

@@ -31,6 +31,7 @@ pub struct ScheduledJob {
 
 /// How jobs are given to devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
     /// [`best_fit`], as in the paper.

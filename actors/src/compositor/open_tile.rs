@@ -90,7 +90,7 @@ impl OpenTile {
         if !empty && around.intersection(&pixels.rect) != Some(pixels.rect) {
             return Err(BadPart::Place);
         }
-        let image = pixels.image().ok_or(BadPart::Pixels)?;
+        let image = pixels.image(plan.mode).ok_or(BadPart::Pixels)?;
         let start = Instant::now();
         self.waiting_bytes += size_of_val(image.pixels());
         self.waiting.insert(first, (count, image));
@@ -99,7 +99,7 @@ impl OpenTile {
             let image = self
                 .image
                 .get_or_insert_with(|| SubImage::transparent(self.rect));
-            image.blend_behind(&next);
+            image.combine(&next, plan.mode);
             self.blended += jobs;
         }
         self.composite_micros += u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -132,7 +132,7 @@ impl OpenTile {
             frame,
             plan: plan.digest,
             tile,
-            pixels: Pixels::of(&image),
+            pixels: Pixels::of(&image, plan.mode),
             composite_micros: self.composite_micros,
             received_bytes: self.received_bytes,
         }

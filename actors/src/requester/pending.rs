@@ -3,9 +3,9 @@
 use super::{AskFrame, Frame, FrameError, FrameStats, JobStats};
 use crate::messages::FrameRequest;
 use actix::SpawnHandle;
-use brickmesh_shaders::SubImage;
+use brickmesh_shaders::{Scene, SubImage, transfer_table::TransferTable};
 use brickmesh_topology::{
-    PeerId,
+    Manifest, PeerId,
     asked_frames::{AttemptRequest, EndedFrame, FrameEnd},
     frame_plan::FramePlan,
 };
@@ -33,6 +33,17 @@ struct Picture {
     plan: Arc<FramePlan>,
     image: SubImage,
     composite_micros: u64,
+}
+
+impl Picture {
+    /// Classifies what was combined, where that is values.
+    fn finish(&mut self, ask: &AskFrame, manifest: &Manifest) {
+        if ask.settings.mode.combines_values() {
+            let scene = Scene::new(manifest, ask.view, ask.settings.clone());
+            self.image
+                .finish(&TransferTable::new(&scene), ask.settings.mode);
+        }
+    }
 }
 
 /// A tile that a compositor sent.
@@ -90,10 +101,7 @@ impl Pending {
             frame: attempt.frame,
             data_set: self.ask.data_set,
             view: self.ask.view,
-            transfer: self.ask.transfer.clone(),
-            step: self.ask.step,
-            shade: self.ask.shade,
-            jitter: self.ask.jitter,
+            settings: self.ask.settings.clone(),
             roster: attempt.roster,
             costs: attempt.costs,
             rules: self.ask.rules,
@@ -102,8 +110,15 @@ impl Pending {
     }
 
     /// What came of it, and where that goes.
-    pub(super) fn result(self, ended: EndedFrame) -> (Answer, Result<Frame, FrameError>) {
+    pub(super) fn result(
+        mut self,
+        ended: EndedFrame,
+        manifest: Option<&Manifest>,
+    ) -> (Answer, Result<Frame, FrameError>) {
         let data_set = self.ask.data_set;
+        if let Some((picture, manifest)) = self.picture.as_mut().zip(manifest) {
+            picture.finish(&self.ask, manifest);
+        }
         let result = match (ended.end, self.picture) {
             (FrameEnd::Whole, Some(picture)) => Ok(Frame {
                 stats: FrameStats {

@@ -2,8 +2,14 @@
 
 use super::{CameraArg, DeviceChoice, Orbit, TransferRange};
 use crate::network::address;
-use brickmesh_actors::messages::STEP_VOXELS_MIN;
+use brickmesh_topology::render_settings::STEP_VOXELS_MIN;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::net::SocketAddr;
+
+/// Reads `on` or `off`.
+pub(super) fn switch() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|value| value == "on")
+}
 
 pub(super) fn parse_device(text: &str) -> Result<DeviceChoice, String> {
     match text.split_once(':') {

@@ -19,7 +19,9 @@ use crate::{
     stop::Stop,
 };
 use brickmesh_actors::data_set::BrickSource;
-use brickmesh_topology::{Camera, Manifest, frame_plan::PlanRules, plain_text::counted};
+use brickmesh_topology::{
+    Camera, Manifest, RenderSettings, frame_plan::PlanRules, plain_text::counted,
+};
 use std::{error::Error, sync::Arc};
 
 /// Voxels on an axis of the demo's volume.
@@ -41,11 +43,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         shots: vec![Camera::orbit(&volume, 45.0, 35.0, 1.5).into()],
         size: (512, 512),
         settings: PictureSettings {
-            transfer: FormulaVolume::transfer(),
-            step: 0.5 * volume.min_spacing(),
-            shade: true,
-            jitter: true,
-            background: [0.0; 3],
+            render: RenderSettings::new(FormulaVolume::transfer(), 0.5 * volume.min_spacing()),
             rules: PlanRules::default(),
             told: Vec::new(),
         },

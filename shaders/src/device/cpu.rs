@@ -11,6 +11,9 @@ mod frame;
 #[cfg(target_arch = "x86_64")]
 mod packet;
 #[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "vector instructions")]
+mod packet_modes;
+#[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "gathers take raw pointers")]
 mod packet_voxel;
 mod ray;
@@ -21,11 +24,11 @@ pub(crate) mod voxel;
 
 use crate::{
     brick::BrickVoxels,
+    classifier::Classifier,
     device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
-    look::Look,
     macrocells::{Macrocells, SkipGrid},
-    over::SubImage,
     scene::Scene,
+    sub_image::SubImage,
 };
 use brickmesh_topology::{PixelRect, VoxelType};
 use field::{CELL_EDGE, Field};
@@ -70,8 +73,8 @@ struct Resident {
 #[derive(Debug)]
 struct Current {
     frame: Frame,
-    look: Look,
-    /// Changes with what the look shows, so that a camera that moves costs no classification.
+    classifier: Classifier,
+    /// Changes with what the classifier shows, so that a camera that moves costs no classification.
     generation: u64,
 }
 
@@ -272,15 +275,15 @@ impl RenderDevice for CpuDevice {
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
         let scene = &scene.scaled();
-        let look = Look::of(scene, self.scene.as_ref().map(|s| &s.look));
+        let classifier = Classifier::of(scene, self.scene.as_ref().map(|s| &s.classifier));
         let generation = match &self.scene {
-            Some(before) if before.look.values == look.values => before.generation,
+            Some(before) if before.classifier.values == classifier.values => before.generation,
             Some(before) => before.generation + 1,
             None => 0,
         };
         self.scene = Some(Current {
-            frame: Frame::new(scene, &look),
-            look,
+            frame: Frame::new(scene, &classifier),
+            classifier,
             generation,
         });
         Ok(())
@@ -316,7 +319,7 @@ impl RenderDevice for CpuDevice {
             .as_ref()
             .is_none_or(|(_, of)| *of != scene.generation)
         {
-            let grid = SkipGrid::new(&brick.cells, &scene.look.values);
+            let grid = SkipGrid::new(&brick.cells, &scene.classifier.values);
             brick.skip = Some((grid, scene.generation));
         }
         let brick = &self.bricks[&key];

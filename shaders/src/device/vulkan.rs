@@ -25,13 +25,13 @@ pub use choice::{VulkanDeviceSummary, VulkanKind, enumerate};
 
 use crate::{
     brick::BrickVoxels,
+    classifier::Classifier,
     device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
-    look::Look,
-    over::SubImage,
     scene::Scene,
+    sub_image::SubImage,
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{Digest, PixelRect, VoxelType};
+use brickmesh_topology::{Digest, PixelRect, VoxelType, render_settings::Mode};
 use explain::Explain;
 use gpu::{Gpu, Home, dispatch};
 use kernels::RaycastVariant;
@@ -82,9 +82,10 @@ pub struct VulkanDevice {
 struct CurrentScene {
     data_set: Digest,
     dims: [u32; 3],
-    shade: bool,
-    look: Look,
-    /// Changes whenever the look does.
+    mode: Mode,
+    is_shaded: bool,
+    classifier: Classifier,
+    /// Changes whenever the classifier does.
     table_number: u64,
     table_view: Arc<ImageView>,
     params: Subbuffer<[SceneParams]>,
@@ -207,7 +208,7 @@ impl VulkanDevice {
         if let Some(pipeline) = self.pipelines.get(&variant) {
             return Ok(pipeline.clone());
         }
-        let (spirv, entry) = kernels::raycast(variant);
+        let (spirv, entry) = kernels::raycast(variant)?;
         let pipeline = self.gpu.pipeline(spirv, entry)?;
         self.pipelines.insert(variant, pipeline.clone());
         Ok(pipeline)
@@ -222,7 +223,8 @@ impl VulkanDevice {
         band: PixelRect,
         out: &mut Vec<[f32; 4]>,
     ) -> Result<u64, DeviceError> {
-        let shaded = self.scene.as_ref().ok_or(DeviceError::NoScene)?.shade;
+        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
+        let (mode, shaded) = (scene.mode, scene.is_shaded);
         let not_resident = DeviceError::NotResident { brick: job.brick };
         let resident = self.sets.get(&key.data_set);
         let by_sampler = match resident.and_then(|s| s.get(key.brick)) {
@@ -230,6 +232,7 @@ impl VulkanDevice {
             None => return Err(not_resident),
         };
         let pipeline = self.pipeline(RaycastVariant {
+            mode,
             voxels_by_sampler: by_sampler,
             table_by_sampler: self.table_by_sampler,
             shaded,
@@ -265,7 +268,7 @@ impl VulkanDevice {
             scene.dims,
             &band,
             &brick.kind,
-            &scene.look.table,
+            &scene.classifier.table,
         );
         let groups = [band.width, band.height].map(|n| n.div_ceil(GROUP_EDGE));
         let micros = self.gpu.submit(|commands| {
@@ -337,26 +340,27 @@ impl RenderDevice for VulkanDevice {
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
         let scene = &scene.scaled();
         let before = self.scene.as_ref();
-        let look = Look::of(scene, before.map(|b| &b.look));
+        let classifier = Classifier::of(scene, before.map(|b| &b.classifier));
         let (table_number, table_view) = match before {
-            Some(before) if before.look.is_same(&look) => {
+            Some(before) if before.classifier.is_same(&classifier) => {
                 (before.table_number, before.table_view.clone())
             }
             _ => (
                 before.map_or(0, |b| b.table_number + 1),
-                upload_table(&self.gpu, &look.table)?,
+                upload_table(&self.gpu, &classifier.table)?,
             ),
         };
         let params = self
             .gpu
             .buffer(BufferUsage::UNIFORM_BUFFER, Home::Upload, 1)?;
         params.write().explain("writing a scene's parameters")?[0] =
-            SceneParams::new(scene, &look.table);
+            SceneParams::new(scene, &classifier.table);
         self.scene = Some(CurrentScene {
             data_set: scene.data_set,
             dims: scene.volume.dims,
-            shade: scene.shade,
-            look,
+            mode: scene.settings.mode,
+            is_shaded: scene.settings.is_shaded(),
+            classifier,
             table_number,
             table_view,
             params,
@@ -385,7 +389,8 @@ impl RenderDevice for VulkanDevice {
                 brick_box: brick.owned,
             });
         }
-        let visibility = brick.visibility(&self.gpu, &scene.look.values, scene.table_number)?;
+        let visibility =
+            brick.visibility(&self.gpu, &scene.classifier.values, scene.table_number)?;
         let invisible = matches!(visibility, Visibility::Nothing);
         if invisible || job.owned.is_empty() || job.rect.pixel_count() == 0 {
             return Ok(RenderedJob {

@@ -23,11 +23,9 @@ mod scenario;
 mod viewer;
 mod world;
 
-use super::{Input, Output, field, totals, volume};
+use super::{Input, Output, field, totals};
 use crate::SimError;
-use brickmesh_topology::{
-    Manifest, PeerId, View, cell_ranges::VisibleCells, frame_plan::PlanRules, seeded::Seeded,
-};
+use brickmesh_topology::{Manifest, PeerId, View, frame_plan::PlanRules, seeded::Seeded};
 use environment::Environment;
 use network::Network;
 use oracle::Oracle;
@@ -108,10 +106,9 @@ pub(super) fn run(
     let scenario = Scenario::new(input, chaos, frames, manifest.grid().brick_count());
     let machines = input.peers.len() + 1;
     let manifest = Arc::new(manifest);
-    let visible = VisibleCells::of(&manifest, &volume::transfer());
     let draws = |of: u64| Seeded::new(input.seed.rotate_left(8) ^ of);
     let rules: PlanRules = input.rules.into();
-    let plans = Plans::new(manifest, visible, rules, views, machines - 1, draws(1));
+    let plans = Plans::new(manifest, rules, views, machines - 1, draws(1));
     let network = Network::new(machines, scenario.latency, scenario.jitter, draws(2));
     let ids = input.peers.iter().map(|p| p.id.as_str());
     let names: Vec<PeerId> = ids.chain([VIEWER]).map(PeerId::new).collect();

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::SimError;
 use brickmesh_topology::{
-    Manifest, PeerId, View,
+    Manifest, PeerId, RenderSettings, View,
     brick_set::BrickSet,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
@@ -23,8 +23,6 @@ use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 
-/// Distance of samples, in voxels.
-const STEP: f64 = 0.5;
 /// Real time of a sample on a device of speed 1, nanoseconds; what bricks add is drawn.
 const NANOS_PER_SAMPLE: u64 = 6;
 /// Real time of a job besides its samples, microseconds.
@@ -37,6 +35,7 @@ const EXPECTED_MICROS_MAX: u64 = 86_400_000_000;
 
 pub(super) struct Cluster {
     manifest: Manifest,
+    settings: RenderSettings,
     visible: VisibleCells,
     rules: PlanRules,
     network: NetworkInput,
@@ -139,8 +138,10 @@ impl Cluster {
             .collect();
         peers.sort_by(|a, b| a.id.cmp(&b.id));
         let mut draws = Seeded::new(input.seed);
+        let settings = volume::settings();
         Self {
-            visible: VisibleCells::of(&manifest, &volume::transfer()),
+            visible: VisibleCells::of(&manifest, &settings),
+            settings,
             rules: input.rules.into(),
             network: input.network,
             faults: input.faults.clone(),
@@ -208,7 +209,7 @@ impl Cluster {
         let plan = FramePlan::derive(&PlanInputs {
             manifest: &self.manifest,
             view,
-            step: STEP,
+            settings: &self.settings,
             visible: &self.visible,
             roster: &roster,
             costs: &self.costs,
@@ -388,8 +389,8 @@ impl Cluster {
     /// What each job really costs on a device of speed 1, microseconds.
     fn real_costs(&mut self, plan: &FramePlan, view: &View) -> Vec<u64> {
         let grid = self.manifest.grid();
-        let counter =
-            SampleCounter::new(self.manifest.volume(), view, STEP).with_cells(grid, &self.visible);
+        let counter = SampleCounter::new(self.manifest.volume(), view, self.settings.step)
+            .with_cells(grid, &self.visible);
         let mut costs = Vec::with_capacity(plan.jobs.len());
         for job in &plan.jobs {
             let samples = counter.count(job.brick, &job.owned);

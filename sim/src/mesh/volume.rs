@@ -4,7 +4,7 @@
 use super::field;
 use crate::SimError;
 use brickmesh_topology::{
-    BrickGrid, Manifest, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
+    BrickGrid, Manifest, RenderSettings, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
     manifest::ManifestParts, transfer_function::TransferPoint,
 };
 use serde::Deserialize;
@@ -43,17 +43,21 @@ impl Default for VolumeInput {
     }
 }
 
+/// Distance of samples, in world units; a voxel is 1.
+const STEP: f64 = 0.5;
+
 /// Shows values from 128 on.
-pub(super) fn transfer() -> TransferFunction {
+pub(super) fn settings() -> RenderSettings {
     let point = |value, opacity| TransferPoint {
         value,
         color: [1.0; 3],
         opacity,
     };
-    TransferFunction {
+    let transfer = TransferFunction {
         unit_distance: None,
         points: vec![point(127.0, 0.0), point(128.0, 0.1)],
-    }
+    };
+    RenderSettings::new(transfer, STEP)
 }
 
 pub(super) fn manifest(input: &VolumeInput) -> Result<Manifest, SimError> {

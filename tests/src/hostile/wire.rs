@@ -7,7 +7,7 @@ use brickmesh_actors::messages::{
 };
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Camera, Digest, Manifest, PeerId, PixelRect, TransferFunction,
+    BrickIndex, Camera, Digest, Manifest, PeerId, PixelRect, RenderSettings, TransferFunction,
     brick_set::BrickSet,
     cost_table::CostTable,
     frame_plan::PlanRules,
@@ -15,6 +15,7 @@ use brickmesh_topology::{
     job_tree::{JobTree, Leaf, SplitRule},
     keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
     membership::Beat,
+    render_settings::Mode,
     roster::{Roster, RosterEntry},
     seeded::Seeded,
     stealing::StealMessage,
@@ -213,10 +214,7 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
         frame: frame(),
         data_set: manifest.digest(),
         view: view.expect("a view of the volume"),
-        transfer: TransferFunction::ramp(0.0, 255.0),
-        step: 0.5,
-        shade: true,
-        jitter: true,
+        settings: RenderSettings::new(TransferFunction::ramp(0.0, 255.0), 0.5),
         roster: roster(manifest).digest(),
         costs: costs(manifest).digest(),
         rules: PlanRules::default(),
@@ -268,7 +266,8 @@ fn pixels() -> Pixels {
         height: 3,
     };
     let image = SubImage::new(rect, vec![[0.25, 0.5, 0.75, 1.0]; 15]);
-    Pixels::of(&image.expect("as many pixels as the rectangle has"))
+    let image = image.expect("as many pixels as the rectangle has");
+    Pixels::of(&image, Mode::Dvr)
 }
 
 /// Every message of a data set, encoded.

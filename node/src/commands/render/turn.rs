@@ -172,7 +172,7 @@ impl Turn<'_> {
             };
             let opacity = frame.image.pixels().iter().map(|p| p[3]);
             done.opacity_max = opacity.fold(done.opacity_max, f32::max);
-            let rows = frame.image.to_rgba8(self.settings.background);
+            let rows = frame.image.to_rgba8(self.settings.render.background);
             if !picture.take(rows, &mut stop).await? {
                 // It has ended before, and says why.
                 picture.end(&mut stop).await?;
@@ -254,12 +254,12 @@ impl Turn<'_> {
     /// Why a picture shows nothing, for people.
     fn why_nothing(&self, session: &Session, stats: &[FrameStats]) -> String {
         let manifest = session.manifest();
-        let transfer = &self.settings.transfer;
+        let transfer = &self.settings.render.transfer;
         let Some([low, high]) = manifest.value_range() else {
             return "every voxel is no data".to_owned();
         };
         let data = format!("the data are {} … {}", short(low), short(high));
-        let visible = VisibleCells::of(manifest, transfer);
+        let visible = VisibleCells::of(manifest, &self.settings.render);
         if !manifest.grid().bricks().any(|brick| visible.any(brick)) {
             let shown = transfer
                 .points

@@ -5,12 +5,13 @@
 
 use super::ray::{ExactRay, Ray};
 use crate::{
+    classifier::Classifier,
+    constants::{AMBIENT, DIFFUSE, SPECULAR, SPECULAR_EXPONENT},
     jitter::jitter,
-    look::Look,
-    scene::{AMBIENT, DIFFUSE, SPECULAR, SPECULAR_EXPONENT, Scene},
+    scene::Scene,
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{Digest, View, VolumeDescription};
+use brickmesh_topology::{Digest, View, VolumeDescription, render_settings::Mode};
 use glam::DVec3;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub(super) struct Frame {
     pub(super) volume: VolumeDescription,
     pub(super) view: View,
     pub(super) table: Arc<TransferTable>,
+    pub(super) mode: Mode,
     pub(super) shading: Option<Shading>,
     eye: DVec3,
     step: f64,
@@ -31,17 +33,18 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(scene: &Scene, look: &Look) -> Self {
+    pub(super) fn new(scene: &Scene, classifier: &Classifier) -> Self {
         let grid_from_world = scene.volume.grid_from_world();
         let view = scene.view;
         Self {
             data_set: scene.data_set,
             volume: scene.volume.clone(),
-            table: Arc::clone(&look.table),
-            shading: scene.shade.then(|| Shading::new(scene)),
+            table: Arc::clone(&classifier.table),
+            mode: scene.settings.mode,
+            shading: scene.settings.is_shaded().then(|| Shading::new(scene)),
             eye: grid_from_world.transform_point3(view.eye),
-            step: scene.step,
-            jitter: scene.jitter,
+            step: scene.settings.step,
+            jitter: scene.settings.jitter,
             forward: grid_from_world.matrix3 * view.forward,
             right: grid_from_world.matrix3 * view.right,
             down: grid_from_world.matrix3 * view.down,

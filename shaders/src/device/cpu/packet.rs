@@ -9,12 +9,14 @@
 use super::{
     field::{CELL_EDGE, CELL_SHIFT, Field},
     frame::{Frame, Shading},
+    packet_modes::PacketMode,
     packet_voxel::{Columns, PacketVoxel},
     ray::Ray,
 };
 use crate::{
+    constants::{AMBIENT, DIFFUSE, SPECULAR},
     macrocells::SkipGrid,
-    scene::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR},
+    modes::with_kernel_mode,
     transfer_table::TransferTable,
 };
 use brickmesh_topology::{
@@ -108,8 +110,8 @@ struct Packet {
     /// First sample, and the one after the last.
     first: __m256,
     end: __m256,
-    /// Premultiplied colour so far.
-    color: [__m256; 4],
+    /// What the samples so far came to.
+    partial: [__m256; 4],
     /// Samples per voxel on each axis.
     inverse_advance: [__m256; 3],
     /// What rounding moves a position by, at most, voxels.
@@ -139,7 +141,7 @@ impl Packet {
                 continue;
             }
             ray = frame.ray(pixels.x + x, pixels.y + y);
-            let (from, to) = ray.samples_inside(&field.bounds);
+            let (from, to) = ray.interval(&field.bounds);
             let lane = lane as usize;
             (first[lane], end[lane], jitter[lane]) = (from as f32, to as f32, ray.jitter);
             for (lanes, d) in direction.iter_mut().zip(ray.direction) {
@@ -160,30 +162,22 @@ impl Packet {
             direction,
             first: load(&first),
             end: load(&end),
-            color: [_mm256_setzero_ps(); 4],
+            partial: [_mm256_setzero_ps(); 4],
             inverse_advance: direction.map(|d| inverse_advance(d, step)),
             slack: 1e-3 + farthest * 4e-7,
         }
     }
 
     /// Lanes whose rays have samples at or after `k` to take.
+    ///
+    /// # Safety
+    /// AVX2 and FMA are there.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn live(&self, k: __m256) -> __m256 {
+    unsafe fn live<M: PacketMode>(&self, k: __m256) -> __m256 {
         let before_end = _mm256_cmp_ps::<_CMP_LT_OQ>(k, self.end);
-        let clear = _mm256_cmp_ps::<_CMP_LT_OQ>(self.color[3], _mm256_set1_ps(OPAQUE));
-        _mm256_and_ps(before_end, clear)
-    }
-
-    /// Puts a colour behind what the lanes of `mask` have.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    fn blend(&mut self, color: [__m256; 4], mask: __m256) {
-        let through = _mm256_sub_ps(_mm256_set1_ps(1.0), self.color[3]);
-        let through = _mm256_and_ps(through, mask);
-        for (own, c) in self.color.iter_mut().zip(color) {
-            *own = _mm256_fmadd_ps(through, c, *own);
-        }
+        // SAFETY: as this function's.
+        _mm256_and_ps(before_end, unsafe { M::open_lanes(&self.partial) })
     }
 }
 
@@ -257,7 +251,7 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// Premultiplied colours of a packet's pixels, rows of four.
+    /// The partials of a packet's pixels, rows of four.
     ///
     /// # Safety
     /// AVX2 and FMA are there, and [`can_address`] holds.
@@ -270,19 +264,16 @@ impl<'a> Kernel<'a> {
         }
         let never = _mm256_set1_ps(f32::INFINITY);
         let k = min_lane(_mm256_blendv_ps(never, packet.first, has_any));
+        let is_checked = self.field.numbers.is_checked();
         // SAFETY: as this function's.
-        unsafe {
-            match (
-                self.frame.shading.is_some(),
-                self.field.numbers.is_checked(),
-            ) {
-                (true, true) => self.march::<V, true, true>(&mut packet, k),
-                (true, false) => self.march::<V, true, false>(&mut packet, k),
-                (false, true) => self.march::<V, false, true>(&mut packet, k),
-                (false, false) => self.march::<V, false, false>(&mut packet, k),
+        with_kernel_mode!(self.frame.mode, self.frame.shading.is_some(), M => unsafe {
+            if is_checked {
+                self.march::<V, M, true>(&mut packet, k);
+            } else {
+                self.march::<V, M, false>(&mut packet, k);
             }
-        }
-        let [r, g, b, a] = packet.color.map(|c| store(c));
+        });
+        let [r, g, b, a] = packet.partial.map(|p| store(p));
         std::array::from_fn(|i| [r[i], g[i], b[i], a[i]])
     }
 
@@ -290,7 +281,7 @@ impl<'a> Kernel<'a> {
     /// As [`Self::render`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn march<V: PacketVoxel, const SHADED: bool, const CHECKED: bool>(
+    unsafe fn march<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
         packet: &mut Packet,
         mut k: f32,
@@ -303,7 +294,8 @@ impl<'a> Kernel<'a> {
         };
         loop {
             let index = _mm256_set1_ps(k);
-            let live = packet.live(index);
+            // SAFETY: as this function's.
+            let live = unsafe { packet.live::<M>(index) };
             if _mm256_movemask_ps(live) == 0 {
                 return;
             }
@@ -322,20 +314,30 @@ impl<'a> Kernel<'a> {
                 run = run.saturating_sub(1);
             }
             // SAFETY: `locate` clamps to the stored box, and the field can be addressed.
-            let number = unsafe { self.trilinear::<V, CHECKED>(&places) };
+            let number = unsafe { self.sample::<V, CHECKED>(&places) };
             if CHECKED {
                 active = _mm256_and_ps(active, is_data(number));
             }
-            let mut color = classify(&self.frame.table, number);
-            if SHADED && let Some(shading) = &self.frame.shading {
-                let seen = _mm256_cmp_ps::<_CMP_GT_OQ>(color[3], _mm256_setzero_ps());
-                if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
-                    // SAFETY: as above.
-                    let difference = unsafe { self.difference::<V, CHECKED>(&places) };
-                    color = lit(shading, color, difference, packet.direction);
+            let place = place(&self.frame.table, number);
+            let behind = if M::MODE.combines_values() {
+                let zero = _mm256_setzero_ps();
+                [place, _mm256_set1_ps(1.0), zero, zero]
+            } else {
+                let mut color = classify(&self.frame.table, place);
+                if M::SHADED
+                    && let Some(shading) = &self.frame.shading
+                {
+                    let seen = _mm256_cmp_ps::<_CMP_GT_OQ>(color[3], _mm256_setzero_ps());
+                    if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
+                        // SAFETY: as above.
+                        let difference = unsafe { self.difference::<V, CHECKED>(&places) };
+                        color = lit(shading, color, difference, packet.direction);
+                    }
                 }
-            }
-            packet.blend(color, active);
+                color
+            };
+            // SAFETY: as this function's.
+            unsafe { M::combine_lanes(&mut packet.partial, behind, active) };
             k += 1.0;
         }
     }
@@ -472,7 +474,7 @@ impl<'a> Kernel<'a> {
     /// The places are in the stored box, and [`can_address`] holds.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn trilinear<V: PacketVoxel, const CHECKED: bool>(&self, places: &Places) -> __m256 {
+    unsafe fn sample<V: PacketVoxel, const CHECKED: bool>(&self, places: &Places) -> __m256 {
         let columns = self.columns(places);
         let row = self.row(places.cell[1], places.cell[2]);
         let [fx, fy, fz] = places.fraction;
@@ -498,7 +500,7 @@ impl<'a> Kernel<'a> {
     /// two apart. Repeating border voxels gives just what clamping positions gives.
     ///
     /// # Safety
-    /// As [`Self::trilinear`].
+    /// As [`Self::sample`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn difference<V: PacketVoxel, const CHECKED: bool>(
@@ -579,7 +581,15 @@ fn distances(skip: &SkipGrid, [x, y, z]: [__m256i; 3]) -> __m256i {
     _mm256_and_si256(four, _mm256_set1_epi32(0xff))
 }
 
-/// Premultiplied colours of a step through stored numbers.
+/// Places in the table of numbers.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn place(table: &TransferTable, number: __m256) -> __m256 {
+    let scale = _mm256_set1_ps(table.scale);
+    _mm256_fmadd_ps(number, scale, _mm256_set1_ps(table.offset))
+}
+
+/// Premultiplied colours of a step at places of the table.
 ///
 /// Gathers would take eight times as many instructions: each lane's entries are loaded whole,
 /// mixed, then transposed.
@@ -592,17 +602,13 @@ fn distances(skip: &SkipGrid, [x, y, z]: [__m256i; 3]) -> __m256i {
     clippy::cast_sign_loss,
     reason = "entries are clamped to the table before"
 )]
-fn classify(table: &TransferTable, number: __m256) -> [__m256; 4] {
+fn classify(table: &TransferTable, place: __m256) -> [__m256; 4] {
     let entries = table.entries.as_slice();
     assert!(entries.len() > 1);
     let last = (entries.len() - 1) as f32;
-    let x = _mm256_fmadd_ps(
-        number,
-        _mm256_set1_ps(table.scale),
-        _mm256_set1_ps(table.offset),
-    );
     // The clamps, in this order of arguments, turn a NaN into 0.
-    let x = _mm256_min_ps(_mm256_max_ps(x, _mm256_setzero_ps()), _mm256_set1_ps(last));
+    let x = _mm256_max_ps(place, _mm256_setzero_ps());
+    let x = _mm256_min_ps(x, _mm256_set1_ps(last));
     let below = _mm256_floor_ps(_mm256_min_ps(x, _mm256_set1_ps(last - 1.0)));
     let t = _mm256_sub_ps(x, below);
     let mut index = [0_i32; LANES];

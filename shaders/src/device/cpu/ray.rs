@@ -55,8 +55,8 @@ impl Ray {
 
     /// The samples inside the bounds, as a half-open interval; empty ones are (0,0).
     #[inline(always)]
-    pub(super) fn samples_inside(&self, bounds: &Bounds) -> (u32, u32) {
-        self.exact.samples_inside(bounds)
+    pub(super) fn interval(&self, bounds: &Bounds) -> (u32, u32) {
+        self.exact.interval(bounds)
     }
 }
 
@@ -68,7 +68,7 @@ impl ExactRay {
     }
 
     #[inline(always)]
-    pub(super) fn samples_inside(&self, bounds: &Bounds) -> (u32, u32) {
+    pub(super) fn interval(&self, bounds: &Bounds) -> (u32, u32) {
         let lo = bounds.lo.map(f64::from);
         let hi = bounds.hi.map(exact_end);
         let (mut near, mut far) = (0.0_f64, f64::from(SAMPLE_MAX));
@@ -192,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_interval_holds_exactly_the_samples_inside(
+        fn the_interval_holds_exactly_the_interval(
             eye in prop::array::uniform3(-30.0..40.0_f32),
             direction in prop::array::uniform3(prop_oneof![-1.0..1.0_f32, Just(0.0), Just(1e-7), Just(-1e-30)]),
             step in 0.1..2.0_f32,
@@ -207,7 +207,7 @@ mod tests {
                 step: f64::from(step),
                 jitter,
             };
-            let (first, end) = ray.samples_inside(&bounds);
+            let (first, end) = ray.interval(&bounds);
             for k in 0..3000 {
                 let p = ray.position(k);
                 let inside = (0..3).all(|a| f64::from(bounds.lo[a]) <= p[a] && p[a] < f64::from(bounds.hi[a]));

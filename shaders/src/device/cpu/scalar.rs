@@ -8,11 +8,14 @@ use super::{
     ray::Ray,
     voxel::StoredVoxel,
 };
-use crate::{macrocells::SkipGrid, over::over, scene::OPAQUE, transfer_table::TransferTable};
+use crate::{
+    macrocells::SkipGrid,
+    modes::{ModeStages, with_kernel_mode},
+};
 use brickmesh_topology::{PixelRect, voxel_numbers::NO_DATA_MIN};
 
 /// Where a position lies between voxels.
-struct Place {
+struct CellPlace {
     /// Lower neighbour, from the first stored voxel.
     cell: [usize; 3],
     /// 0 … 1 from there to the upper neighbour.
@@ -30,37 +33,46 @@ pub(super) fn render_part<V: StoredVoxel>(
 ) {
     for (y, row) in (part.y..part.y + part.height).zip(rows.chunks_mut(row_pixels)) {
         for (x, pixel) in (part.x..part.x + part.width).zip(row) {
-            *pixel = march::<V>(frame, field, &frame.ray(x, y));
+            let ray = frame.ray(x, y);
+            *pixel = with_kernel_mode!(frame.mode, frame.shading.is_some(), M => {
+                march::<V, M>(frame, field, &ray)
+            });
         }
     }
 }
 
-fn march<V: StoredVoxel>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4] {
-    let (first, end) = ray.samples_inside(&field.bounds);
-    let mut pixel = [0.0; 4];
+fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4] {
+    let (first, end) = ray.interval(&field.bounds);
+    let mut partial = [0.0; 4];
     for k in first..end {
         let p = ray.position(k);
-        let place = locate(field, p);
-        if field.skip.is_some_and(|skip| is_hidden(skip, &place)) {
+        let cell = locate(field, p);
+        if field.skip.is_some_and(|skip| is_hidden(skip, &cell)) {
             continue;
         }
-        let number = trilinear::<V>(field, &place);
+        let number = sample::<V>(field, &cell);
         if number >= NO_DATA_MIN {
             continue;
         }
-        let mut color = classify(&frame.table, number);
-        if color[3] <= 0.0 {
-            continue;
-        }
-        if let Some(shading) = &frame.shading {
-            color = shading.lit(color, difference::<V>(field, p), ray.direction);
-        }
-        over(&mut pixel, color);
-        if pixel[3] >= OPAQUE {
+        let place = frame.table.place(number);
+        let behind = if M::MODE.combines_values() {
+            [place, 1.0, 0.0, 0.0]
+        } else {
+            let mut color = frame.table.classify(place);
+            if M::SHADED
+                && color[3] > 0.0
+                && let Some(shading) = &frame.shading
+            {
+                color = shading.lit(color, difference::<V>(field, p), ray.direction);
+            }
+            color
+        };
+        M::combine(&mut partial, behind);
+        if M::is_done(&partial) {
             break;
         }
     }
-    pixel
+    partial
 }
 
 #[expect(
@@ -68,8 +80,8 @@ fn march<V: StoredVoxel>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4
     clippy::cast_sign_loss,
     reason = "clamped to the stored box; NaN becomes 0"
 )]
-fn locate(field: &Field<'_>, p: [f32; 3]) -> Place {
-    let mut place = Place {
+fn locate(field: &Field<'_>, p: [f32; 3]) -> CellPlace {
+    let mut place = CellPlace {
         cell: [0; 3],
         fraction: [0.0; 3],
     };
@@ -82,13 +94,13 @@ fn locate(field: &Field<'_>, p: [f32; 3]) -> Place {
     place
 }
 
-fn is_hidden(skip: &SkipGrid, place: &Place) -> bool {
+fn is_hidden(skip: &SkipGrid, place: &CellPlace) -> bool {
     let [nx, ny, _] = skip.counts().map(|n| n as usize);
     let [x, y, z] = place.cell.map(|i| i >> CELL_SHIFT);
     skip.distances()[(z * ny + y) * nx + x] > 0
 }
 
-fn trilinear<V: StoredVoxel>(field: &Field<'_>, place: &Place) -> f32 {
+fn sample<V: StoredVoxel>(field: &Field<'_>, place: &CellPlace) -> f32 {
     let [x, y, z] = place.cell;
     let [fx, fy, fz] = place.fraction;
     let at = x + field.size[0] * (y + field.size[1] * z);
@@ -108,7 +120,7 @@ fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32; 3] {
         let beside = |by: f32| {
             let mut q = p;
             q[a] += by;
-            trilinear::<V>(field, &locate(field, q))
+            sample::<V>(field, &locate(field, q))
         };
         let difference = beside(1.0) - beside(-1.0);
         if difference.abs() < NO_DATA_MIN {
@@ -117,22 +129,4 @@ fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32; 3] {
             0.0
         }
     })
-}
-
-/// Premultiplied colour of a step through a stored number.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to the table before; NaN becomes 0"
-)]
-fn classify(table: &TransferTable, number: f32) -> [f32; 4] {
-    let last = table.entries.len() - 1;
-    let x = number
-        .mul_add(table.scale, table.offset)
-        .max(0.0)
-        .min(last as f32);
-    let entry = (x as usize).min(last.saturating_sub(1));
-    let t = x - entry as f32;
-    let (a, b) = (table.entries[entry], table.entries[(entry + 1).min(last)]);
-    std::array::from_fn(|c| a[c] + (b[c] - a[c]) * t)
 }

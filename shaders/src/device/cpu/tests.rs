@@ -1,10 +1,10 @@
 //! The CPU device against closed forms, its kernels against each other, bricks against the whole.
 
 use super::*;
-use crate::{look::Look, transfer_table::TransferTable};
+use crate::{classifier::Classifier, transfer_table::TransferTable};
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Camera, Digest, TransferFunction, VolumeDescription, VoxelBox,
-    transfer_function::TransferPoint, visibility::front_to_back,
+    BrickGrid, BrickIndex, Camera, Digest, RenderSettings, TransferFunction, VolumeDescription,
+    VoxelBox, render_settings::Mode, transfer_function::TransferPoint, visibility::front_to_back,
 };
 use glam::{DMat3, DVec3};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -97,18 +97,21 @@ impl Data {
             color,
             opacity,
         });
+        let transfer = TransferFunction {
+            unit_distance: None,
+            points: points.collect(),
+        };
+        let step = 0.37 * self.volume.min_spacing();
         Scene {
             data_set: Digest::of(b"test"),
             volume: self.volume.clone(),
             numbers: self.volume.voxel.into(),
             view: camera.view(37, 29).unwrap(),
-            transfer: TransferFunction {
-                unit_distance: None,
-                points: points.collect(),
+            settings: RenderSettings {
+                shade: false,
+                jitter: false,
+                ..RenderSettings::new(transfer, step)
             },
-            step: 0.37 * self.volume.min_spacing(),
-            shade: false,
-            jitter: false,
         }
     }
 }
@@ -183,7 +186,7 @@ fn odd_scenes(voxel: VoxelType, value: fn([u32; 3]) -> f64) -> Vec<(Data, Scene)
         };
         for camera in [outside, inside] {
             let mut scene = data.scene(camera, &FOG);
-            scene.shade = shade;
+            scene.settings.shade = shade;
             all.push((Data::new(data.volume.clone(), value), scene));
         }
     }
@@ -225,11 +228,11 @@ fn a_constant_volume_has_the_opacity_of_its_counted_samples() {
             &[(-100.0, [0.0; 3], 0.0), (100.0, [0.5, 0.25, 1.0], 0.05)],
         );
         for step in [1.0, 0.25] {
-            scene.step = step;
+            scene.settings.step = step;
             let bounds = data.whole().owned_points(data.volume.dims);
             for mut device in devices() {
                 let image = data.picture(&mut device, &scene);
-                let rays = Frame::new(&scene, &Look::of(&scene, None));
+                let rays = Frame::new(&scene, &Classifier::of(&scene, None));
                 for (i, pixel) in (0..).zip(image.pixels()) {
                     let ray = rays.ray(i % 37, i / 37);
                     let inside = |k: &i32| {
@@ -329,7 +332,7 @@ fn bricks_blended_in_order_are_the_whole() {
                         owned: boxes[at],
                         rect: scene.view.rect(),
                     };
-                    sum.blend_behind(&device.render(&job).unwrap().image);
+                    sum.combine(&device.render(&job).unwrap().image, Mode::Dvr);
                 }
                 // A ray that ends early in one job goes on in the next: 1/1000 at most.
                 let opaque = whole.pixels().iter().any(|p| p[3] >= 0.999);
@@ -376,7 +379,7 @@ fn thin_volumes_and_bricks_without_ghosts_are_no_fault() {
             let data = Data::new(VolumeDescription::new(dims, voxel), |_| 0.9);
             let camera = Camera::whole(&data.volume);
             let mut scene = data.scene(camera, &FOG);
-            scene.shade = true;
+            scene.settings.shade = true;
             let [a, b] = [0, 1].map(|i| data.picture(&mut devices()[i], &scene));
             for (a, b) in a.pixels().iter().flatten().zip(b.pixels().iter().flatten()) {
                 assert!((a - b).abs() < 1e-4, "{voxel:?} {dims:?}");
@@ -437,11 +440,11 @@ fn the_table_survives_a_new_camera_and_not_a_new_transfer_function() {
         .unwrap();
     device.set_scene(&moved).unwrap();
     assert_eq!(generation(&device), 0);
-    let look = Look::of(&scene, None);
-    assert!(Look::of(&moved, Some(&look)).is_same(&look));
-    moved.step *= 2.0;
-    assert!(!Look::of(&moved, Some(&look)).is_same(&look));
-    moved.transfer.points[1].value = 10.0;
+    let classifier = Classifier::of(&scene, None);
+    assert!(Classifier::of(&moved, Some(&classifier)).is_same(&classifier));
+    moved.settings.step *= 2.0;
+    assert!(!Classifier::of(&moved, Some(&classifier)).is_same(&classifier));
+    moved.settings.transfer.points[1].value = 10.0;
     assert!(TransferTable::new(&moved).entries != TransferTable::new(&scene).entries);
     device.set_scene(&moved).unwrap();
     assert_eq!(generation(&device), 1);

@@ -1,5 +1,8 @@
 //! The kernels that `build.rs` compiled, with their entry points.
 
+use crate::device::DeviceError;
+use brickmesh_topology::render_settings::Mode;
+
 macro_rules! spirv {
     ($name:literal) => {
         include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".spv"))
@@ -17,6 +20,8 @@ pub(super) const PROBE_TABLE: Kernel = (spirv!("probe_table"), "probe_table");
 /// Which of the raycast kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RaycastVariant {
+    /// How samples become a pixel.
+    pub(super) mode: Mode,
     /// The linear sampler filters voxels, else the kernel does.
     pub(super) voxels_by_sampler: bool,
     /// The linear sampler filters the table, else the kernel does.
@@ -27,28 +32,10 @@ pub(super) struct RaycastVariant {
     pub(super) leaps: bool,
 }
 
-/// The raycast kernels, by the bits that `build.rs` numbers them with.
-const RAYCAST: [&[u8]; 16] = [
-    spirv!("raycast_0"),
-    spirv!("raycast_1"),
-    spirv!("raycast_2"),
-    spirv!("raycast_3"),
-    spirv!("raycast_4"),
-    spirv!("raycast_5"),
-    spirv!("raycast_6"),
-    spirv!("raycast_7"),
-    spirv!("raycast_8"),
-    spirv!("raycast_9"),
-    spirv!("raycast_10"),
-    spirv!("raycast_11"),
-    spirv!("raycast_12"),
-    spirv!("raycast_13"),
-    spirv!("raycast_14"),
-    spirv!("raycast_15"),
-];
+include!(concat!(env!("OUT_DIR"), "/raycast.rs"));
 
 /// The raycast kernel of a variant.
-pub(super) fn raycast(variant: RaycastVariant) -> Kernel {
+pub(super) fn raycast(variant: RaycastVariant) -> Result<Kernel, DeviceError> {
     let bits = [
         variant.voxels_by_sampler,
         variant.table_by_sampler,
@@ -59,5 +46,22 @@ pub(super) fn raycast(variant: RaycastVariant) -> Kernel {
         .iter()
         .rev()
         .fold(0, |n, &bit| 2 * n + usize::from(bit));
-    (RAYCAST[number], "raycast")
+    let name = variant.mode.name();
+    let found = RAYCAST.iter().find(|(mode, _)| *mode == name);
+    let (_, kernels) = found.ok_or_else(|| DeviceError::Unavailable {
+        what: format!("there is no kernel for the mode {name} on this device"),
+    })?;
+    Ok((kernels[number], "raycast"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_has_its_kernels() {
+        for mode in Mode::ALL {
+            assert!(RAYCAST.iter().any(|(name, _)| *name == mode.name()));
+        }
+    }
 }

@@ -96,7 +96,7 @@ impl SceneParams {
                 .transform_point3(view.eye)
                 .as_vec3()
                 .to_array(),
-            step_in_world: scene.step as f32,
+            step_in_world: scene.settings.step as f32,
             forward_in_grid: grid(view.forward),
             pixel_x: (2.0 / f64::from(view.width)) as f32,
             right_in_grid: grid(view.right),
@@ -106,7 +106,7 @@ impl SceneParams {
             forward_in_world: world(view.forward),
             inverse_table_size: 1.0 / count,
             right_in_world: world(view.right),
-            jitter: f32::from(u8::from(scene.jitter)),
+            jitter: f32::from(u8::from(scene.settings.jitter)),
             down_in_world: world(view.down),
             pad_1: 0.0,
             gradient_x: world(gradient.x_axis),

@@ -4,9 +4,9 @@
 //! What a job really takes is not what the plan expects: every brick has a dearness of its own,
 //! drawn from the seed, that only measuring shows, and every job a few per cent of noise.
 
-use super::oracle::Oracle;
+use super::{super::volume, oracle::Oracle};
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, View,
+    BrickIndex, Digest, Manifest, RenderSettings, View,
     cell_ranges::VisibleCells,
     cost_table::CostTable,
     frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
@@ -18,8 +18,6 @@ use std::{
     sync::Arc,
 };
 
-/// Distance of samples, in voxels.
-const STEP: f64 = 0.5;
 /// Plans that are kept.
 const PLANS_MAX: usize = 64;
 /// One in so many derivations that could be shared is made for itself.
@@ -74,6 +72,7 @@ pub(super) struct Planned {
 #[derive(Debug)]
 pub(super) struct Plans {
     pub(super) manifest: Arc<Manifest>,
+    settings: RenderSettings,
     visible: VisibleCells,
     rules: PlanRules,
     views: Vec<View>,
@@ -89,17 +88,18 @@ pub(super) struct Plans {
 impl Plans {
     pub(super) fn new(
         manifest: Arc<Manifest>,
-        visible: VisibleCells,
         rules: PlanRules,
         views: Vec<View>,
         machines: usize,
         mut draws: Seeded,
     ) -> Self {
         let bricks = manifest.grid().brick_count();
+        let settings = volume::settings();
         Self {
+            visible: VisibleCells::of(&manifest, &settings),
+            settings,
             dearness: (0..bricks).map(|_| 500 + draws.below(1000)).collect(),
             manifest,
-            visible,
             rules,
             views,
             kept: VecDeque::new(),
@@ -148,7 +148,7 @@ impl Plans {
         let inputs = PlanInputs {
             manifest: &self.manifest,
             view: self.views.get(asked.view)?,
-            step: STEP,
+            settings: &self.settings,
             visible: &self.visible,
             roster: asked.roster.1,
             costs: asked.costs.1,

@@ -2,12 +2,12 @@
 //! scenes that follow each other and differ in something else, as in the camera.
 
 use crate::{macrocells::VisibleValues, scene::Scene, transfer_table::TransferTable};
-use brickmesh_topology::TransferFunction;
+use brickmesh_topology::{TransferFunction, render_settings::Mode};
 use std::sync::Arc;
 
 /// See the module. A clone shares the tables.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Classifier {
     of: Source,
     /// Colours of a step.
     pub table: Arc<TransferTable>,
@@ -20,18 +20,20 @@ pub struct Look {
 struct Source {
     transfer: TransferFunction,
     step: f64,
+    mode: Mode,
     unit_distance: f64,
     /// From the numbers of voxels to data values: scale and offset.
     value: [f64; 2],
 }
 
-impl Look {
-    /// The look of a scene: that of the scene `before` if it is the same.
+impl Classifier {
+    /// The classifier of a scene: that of the scene `before` if it is the same.
     #[must_use]
     pub fn of(scene: &Scene, before: Option<&Self>) -> Self {
         let of = Source {
-            transfer: scene.transfer.clone(),
-            step: scene.step,
+            transfer: scene.settings.transfer.clone(),
+            step: scene.settings.step,
+            mode: scene.settings.mode,
             unit_distance: scene.unit_distance(),
             value: scene.numbers.value_scale_and_offset(&scene.volume),
         };
@@ -39,13 +41,13 @@ impl Look {
             Some(before) if before.of == of => before.clone(),
             _ => {
                 let table = Arc::new(TransferTable::new(scene));
-                let values = Arc::new(VisibleValues::of(&table));
+                let values = Arc::new(VisibleValues::of(&table, of.mode));
                 Self { of, table, values }
             }
         }
     }
 
-    /// Whether two looks have one table.
+    /// Whether two classifiers have one table.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.table, &other.table)

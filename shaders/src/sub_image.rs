@@ -1,12 +1,15 @@
-//! Sub-images and the `over` operator.
+//! Sub-images: partials of a rectangle of the picture, and how they combine.
 //!
-//! Shapes: row-major, top row first, premultiplied linear RGBA in f32.
-//! Source: Porter, Duff, "Compositing Digital Images", SIGGRAPH 1984: over on premultiplied
-//! colours, `front + (1 − front.a) · back`; associative, not commutative.
+//! Shapes: row-major, top row first, four f32 a pixel: what they are depends on the mode, see
+//! [`crate::modes`]; premultiplied linear RGBA when they are finished.
 
-use brickmesh_topology::PixelRect;
+use crate::{
+    modes::{ModeStages, over, with_mode},
+    transfer_table::TransferTable,
+};
+use brickmesh_topology::{PixelRect, render_settings::Mode};
 
-/// Premultiplied linear RGBA of a rectangle of the picture.
+/// Partials of a rectangle of the picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubImage {
     rect: PixelRect,
@@ -97,22 +100,24 @@ impl SubImage {
     }
 
     /// Puts `behind` behind this one, where they meet.
-    pub fn blend_behind(&mut self, behind: &Self) {
+    pub fn combine(&mut self, behind: &Self, mode: Mode) {
         let Some(part) = self.rect.intersection(&behind.rect) else {
             return;
         };
         for y in part.y..part.y + part.height {
             let start = self.offset(part.x, y);
             let front = &mut self.pixels[start..start + part.width as usize];
-            for (f, b) in front.iter_mut().zip(behind.row(y, &part)) {
-                over(f, *b);
-            }
+            with_mode!(mode, M => {
+                for (f, b) in front.iter_mut().zip(behind.row(y, &part)) {
+                    M::combine(f, *b);
+                }
+            });
         }
     }
 
     /// This one with `behind` behind it, in the rectangle around both.
     #[must_use]
-    pub fn then(mut self, behind: &Self) -> Self {
+    pub fn then(mut self, behind: &Self, mode: Mode) -> Self {
         if behind.pixels.is_empty() {
             return self;
         }
@@ -125,7 +130,7 @@ impl SubImage {
             wider.paste(&self);
             self = wider;
         }
-        self.blend_behind(behind);
+        self.combine(behind, mode);
         self
     }
 
@@ -140,7 +145,14 @@ impl SubImage {
         }
     }
 
-    /// The picture over an opaque background, linear, as 8-bit RGBA; alpha is 255.
+    /// The pixels of what all jobs came to: premultiplied linear RGBA.
+    pub fn finish(&mut self, table: &TransferTable, mode: Mode) {
+        with_mode!(mode, M => for p in &mut self.pixels {
+            *p = M::finish(table, *p);
+        });
+    }
+
+    /// A finished picture over an opaque background, linear, as 8-bit RGBA; alpha is 255.
     #[must_use]
     pub fn to_rgba8(&self, background: [f32; 3]) -> Vec<u8> {
         let back = [background[0], background[1], background[2], 1.0];
@@ -165,14 +177,6 @@ impl SubImage {
 
 fn pixel_offset(column: usize) -> u32 {
     u32::try_from(column).unwrap_or(u32::MAX)
-}
-
-/// `front` over `back`, into `front`; premultiplied.
-pub fn over(front: &mut [f32; 4], back: [f32; 4]) {
-    let through = 1.0 - front[3];
-    for (f, b) in front.iter_mut().zip(back) {
-        *f += through * b;
-    }
 }
 
 #[expect(
@@ -233,7 +237,7 @@ mod tests {
         };
         let mut front = SubImage::transparent(rect(0, 0, 4, 3));
         let behind = SubImage::new(rect(3, 1, 5, 1), vec![[0.5, 0.0, 0.0, 1.0]; 5]).unwrap();
-        front.blend_behind(&behind);
+        front.combine(&behind, Mode::Dvr);
         let set: Vec<usize> = (0..12).filter(|&i| front.pixels()[i][3] > 0.0).collect();
         assert_eq!(set, [7]);
         assert_eq!(

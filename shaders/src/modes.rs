@@ -1,0 +1,95 @@
+//! How the samples of a ray become a pixel: the stages in which modes differ, a type of each.
+//!
+//! A kernel goes through the same stages in every mode: `interval` (the samples that a job owns),
+//! `sample` (the number there), `classify` (its place in the transfer table, and the colour there),
+//! `combine`. What combining gives is a *partial*, four numbers. Partials of jobs combine just as
+//! samples do, so that a picture does not depend on how it was cut; at last `finish` makes the pixel.
+//! Where a mode combines colours, a partial is premultiplied linear RGBA; where it combines values, it
+//! is `[place in the transfer table, weight, 0, 0]`, weight 0 where there is no sample.
+//!
+//! Mirrors: `device/cpu/packet_modes.rs`, eight rays at once; `wgsl/modes/`.
+
+use crate::{constants::OPAQUE, transfer_table::TransferTable};
+use brickmesh_topology::{render_settings::Mode, transfer_function::step_opacity};
+
+/// See the module.
+pub trait ModeStages {
+    /// The mode.
+    const MODE: Mode;
+    /// Whether colours are lit.
+    const SHADED: bool = false;
+
+    /// Opacity of a sample, of its opacity per unit distance; `step` and `unit` in world units.
+    fn sample_opacity(opacity: f64, step: f64, unit: f64) -> f64;
+
+    /// Puts what lies behind into `front`.
+    fn combine(front: &mut [f32; 4], behind: [f32; 4]);
+
+    /// Whether nothing behind would be seen.
+    fn is_done(partial: &[f32; 4]) -> bool;
+
+    /// Premultiplied linear RGBA of what all samples of a ray came to.
+    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4];
+}
+
+/// Emission and absorption, front to back.
+///
+/// Source: Porter, Duff, "Compositing Digital Images", SIGGRAPH 1984: over on premultiplied colours,
+/// `front + (1 − front.a) · back`; associative, not commutative.
+#[derive(Clone, Copy, Debug)]
+pub struct Dvr<const SHADED: bool>;
+
+impl<const SHADED: bool> ModeStages for Dvr<SHADED> {
+    const MODE: Mode = Mode::Dvr;
+    const SHADED: bool = SHADED;
+
+    fn sample_opacity(opacity: f64, step: f64, unit: f64) -> f64 {
+        step_opacity(opacity, step, unit)
+    }
+
+    #[inline(always)]
+    fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
+        let through = 1.0 - front[3];
+        for (f, b) in front.iter_mut().zip(behind) {
+            *f += through * b;
+        }
+    }
+
+    #[inline(always)]
+    fn is_done(partial: &[f32; 4]) -> bool {
+        partial[3] >= OPAQUE
+    }
+
+    fn finish(_: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
+        partial
+    }
+}
+
+/// `front` over `back`, into `front`; premultiplied.
+pub fn over(front: &mut [f32; 4], back: [f32; 4]) {
+    Dvr::<false>::combine(front, back);
+}
+
+/// Evaluates an expression with the stages of a mode as a type.
+macro_rules! with_mode {
+    ($mode:expr, $stages:ident => $body:expr) => {
+        match $mode {
+            brickmesh_topology::render_settings::Mode::Dvr => {
+                type $stages = $crate::modes::Dvr<false>;
+                $body
+            }
+        }
+    };
+}
+/// The same for a kernel, which may light its colours.
+macro_rules! with_kernel_mode {
+    ($mode:expr, $is_shaded:expr, $stages:ident => $body:expr) => {
+        if $is_shaded {
+            type $stages = $crate::modes::Dvr<true>;
+            $body
+        } else {
+            $crate::modes::with_mode!($mode, $stages => $body)
+        }
+    };
+}
+pub(crate) use {with_kernel_mode, with_mode};
