@@ -65,6 +65,45 @@ impl<const SHADED: bool> ModeStages for Dvr<SHADED> {
     }
 }
 
+/// The greatest value of a ray.
+///
+/// Source: VTK, `vtkVolumeMapper::MAXIMUM_INTENSITY_BLEND`: opacity as the function says, whatever the step.
+#[derive(Clone, Copy, Debug)]
+pub struct Mip;
+
+impl ModeStages for Mip {
+    const MODE: Mode = Mode::Mip;
+
+    fn sample_opacity(opacity: f64, _: f64, _: f64) -> f64 {
+        opacity
+    }
+
+    #[inline(always)]
+    fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
+        if behind[1] > 0.0 && (front[1] <= 0.0 || behind[0] > front[0]) {
+            *front = behind;
+        }
+    }
+
+    #[inline(always)]
+    fn is_done(_: &[f32; 4]) -> bool {
+        false
+    }
+
+    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
+        of_value(table, partial[0], partial[1])
+    }
+}
+
+/// The colour of a value with a weight.
+fn of_value(table: &TransferTable, place: f32, weight: f32) -> [f32; 4] {
+    if weight > 0.0 {
+        table.classify(place)
+    } else {
+        [0.0; 4]
+    }
+}
+
 /// `front` over `back`, into `front`; premultiplied.
 pub fn over(front: &mut [f32; 4], back: [f32; 4]) {
     Dvr::<false>::combine(front, back);
@@ -76,6 +115,10 @@ macro_rules! with_mode {
         match $mode {
             brickmesh_topology::render_settings::Mode::Dvr => {
                 type $stages = $crate::modes::Dvr<false>;
+                $body
+            }
+            brickmesh_topology::render_settings::Mode::Mip => {
+                type $stages = $crate::modes::Mip;
                 $body
             }
         }

@@ -24,17 +24,20 @@ pub enum Mode {
     /// Direct volume rendering: emission and absorption, front to back
     #[default]
     Dvr,
+    /// Maximum intensity projection: the greatest value of a ray, classified
+    Mip,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Dvr];
+    pub const ALL: [Self; 2] = [Self::Dvr, Self::Mip];
 
     /// Its name, as the command line knows it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Dvr => "dvr",
+            Self::Mip => "mip",
         }
     }
 
@@ -43,6 +46,7 @@ impl Mode {
     pub const fn combines_values(self) -> bool {
         match self {
             Self::Dvr => false,
+            Self::Mip => true,
         }
     }
 }

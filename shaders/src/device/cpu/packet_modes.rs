@@ -2,7 +2,7 @@
 
 use crate::{
     constants::OPAQUE,
-    modes::{Dvr, ModeStages},
+    modes::{Dvr, Mip, ModeStages},
 };
 use std::arch::x86_64::*;
 
@@ -37,4 +37,35 @@ impl<const SHADED: bool> PacketMode for Dvr<SHADED> {
     unsafe fn open_lanes(partial: &[__m256; 4]) -> __m256 {
         _mm256_cmp_ps::<_CMP_LT_OQ>(partial[3], _mm256_set1_ps(OPAQUE))
     }
+}
+
+impl PacketMode for Mip {
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn combine_lanes(front: &mut [__m256; 4], behind: [__m256; 4], mask: __m256) {
+        let is_greater = _mm256_cmp_ps::<_CMP_GT_OQ>(behind[0], front[0]);
+        take_better(front, behind, is_greater, mask);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+        all_lanes()
+    }
+}
+
+/// Takes the values of lanes where they are better than, or the first.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn take_better(front: &mut [__m256; 4], behind: [__m256; 4], is_better: __m256, mask: __m256) {
+    let is_first = _mm256_cmp_ps::<_CMP_EQ_OQ>(front[1], _mm256_setzero_ps());
+    let takes = _mm256_and_ps(mask, _mm256_or_ps(is_first, is_better));
+    front[0] = _mm256_blendv_ps(front[0], behind[0], takes);
+    front[1] = _mm256_blendv_ps(front[1], behind[1], takes);
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn all_lanes() -> __m256 {
+    _mm256_castsi256_ps(_mm256_set1_epi32(-1))
 }
