@@ -95,6 +95,95 @@ impl ModeStages for Mip {
     }
 }
 
+/// The least value of a ray.
+///
+/// Source: VTK, `vtkVolumeMapper::MINIMUM_INTENSITY_BLEND`.
+#[derive(Clone, Copy, Debug)]
+pub struct Minip;
+
+impl ModeStages for Minip {
+    const MODE: Mode = Mode::Minip;
+
+    fn sample_opacity(opacity: f64, _: f64, _: f64) -> f64 {
+        opacity
+    }
+
+    #[inline(always)]
+    fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
+        if behind[1] > 0.0 && (front[1] <= 0.0 || behind[0] < front[0]) {
+            *front = behind;
+        }
+    }
+
+    #[inline(always)]
+    fn is_done(_: &[f32; 4]) -> bool {
+        false
+    }
+
+    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
+        of_value(table, partial[0], partial[1])
+    }
+}
+
+/// The mean of all values of a ray: their sum, and their number as the weight.
+///
+/// Source: VTK, `vtkVolumeMapper::AVERAGE_INTENSITY_BLEND`.
+#[derive(Clone, Copy, Debug)]
+pub struct Average;
+
+impl ModeStages for Average {
+    const MODE: Mode = Mode::Average;
+
+    fn sample_opacity(opacity: f64, _: f64, _: f64) -> f64 {
+        opacity
+    }
+
+    #[inline(always)]
+    fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
+        front[0] += behind[0];
+        front[1] += behind[1];
+    }
+
+    #[inline(always)]
+    fn is_done(_: &[f32; 4]) -> bool {
+        false
+    }
+
+    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
+        of_value(table, partial[0] / partial[1], partial[1])
+    }
+}
+
+/// The sum of all colours of a ray, up to 1.
+///
+/// Source: VTK, `vtkVolumeMapper::ADDITIVE_BLEND`: opacity in proportion to the step.
+#[derive(Clone, Copy, Debug)]
+pub struct Additive;
+
+impl ModeStages for Additive {
+    const MODE: Mode = Mode::Additive;
+
+    fn sample_opacity(opacity: f64, step: f64, unit: f64) -> f64 {
+        opacity * step / unit
+    }
+
+    #[inline(always)]
+    fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
+        for (f, b) in front.iter_mut().zip(behind) {
+            *f = (*f + b).min(1.0);
+        }
+    }
+
+    #[inline(always)]
+    fn is_done(_: &[f32; 4]) -> bool {
+        false
+    }
+
+    fn finish(_: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
+        partial
+    }
+}
+
 /// The colour of a value with a weight.
 fn of_value(table: &TransferTable, place: f32, weight: f32) -> [f32; 4] {
     if weight > 0.0 {
@@ -119,6 +208,18 @@ macro_rules! with_mode {
             }
             brickmesh_topology::render_settings::Mode::Mip => {
                 type $stages = $crate::modes::Mip;
+                $body
+            }
+            brickmesh_topology::render_settings::Mode::Minip => {
+                type $stages = $crate::modes::Minip;
+                $body
+            }
+            brickmesh_topology::render_settings::Mode::Average => {
+                type $stages = $crate::modes::Average;
+                $body
+            }
+            brickmesh_topology::render_settings::Mode::Additive => {
+                type $stages = $crate::modes::Additive;
                 $body
             }
         }

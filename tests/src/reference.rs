@@ -4,9 +4,10 @@
 //! Samples stand at multiples of the step from the eye, in world units, moved by the pixel's jitter;
 //! the field is trilinear between sample centres and ends at the last ones, on an axis of one voxel half
 //! a spacing beside it; what no data is a part of is transparent; interpolate first, classify after; a
-//! step `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied.
+//! step `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied. Other modes take
+//! the greatest, least or mean value and classify that, or add up the colours of all samples.
 
-use brickmesh_topology::{RenderSettings, View, VolumeDescription};
+use brickmesh_topology::{RenderSettings, View, VolumeDescription, render_settings::Mode};
 use glam::{DMat3, DVec3};
 
 /// A volume with its voxels as stored numbers, x fastest.
@@ -116,36 +117,52 @@ fn ray(
     settings: &RenderSettings,
 ) -> [f64; 4] {
     let grid_from_world = field.volume.grid_from_world();
-    let unit = settings
-        .transfer
-        .unit_distance
-        .unwrap_or_else(|| field.volume.min_spacing());
+    let (transfer, step) = (&settings.transfer, settings.step);
+    let unit = transfer.unit_distance;
+    let unit = unit.unwrap_or_else(|| field.volume.min_spacing());
     let reach = (field.volume.center_in_world() - eye).length() + field.volume.diagonal();
-    let mut acc = [0.0; 4];
-    let mut k = 0_u32;
-    loop {
-        let t = (f64::from(k) + jitter) * settings.step;
-        k += 1;
-        if t > reach {
-            return acc;
-        }
+    let distances = (0_u32..).map(|k| (f64::from(k) + jitter) * step);
+    let samples = distances.take_while(|t| *t <= reach).filter_map(|t| {
         let p = grid_from_world.transform_point3(eye + direction * t);
-        let Some(value) = field.value(p) else {
-            continue;
-        };
-        let (mut color, opacity) = settings.transfer.classify(value);
-        let alpha = 1.0 - (1.0 - opacity).powf(settings.step / unit);
-        if alpha <= 0.0 {
-            continue;
+        field.value(p).map(|value| (p, value))
+    });
+    let premultiplied = |color: [f64; 3], a: f64| [color[0] * a, color[1] * a, color[2] * a, a];
+    let of_value = |value: Option<f64>| {
+        value.map_or([0.0; 4], |value| {
+            let (color, opacity) = transfer.classify(value);
+            premultiplied(color, opacity)
+        })
+    };
+    let values = samples.clone().map(|(_, value)| value);
+    match settings.mode {
+        Mode::Dvr => {
+            let mut acc = [0.0; 4];
+            for (p, value) in samples {
+                let (mut color, opacity) = transfer.classify(value);
+                let alpha = 1.0 - (1.0 - opacity).powf(step / unit);
+                if settings.shade && alpha > 0.0 {
+                    color = shaded(color, field.gradient(p), direction);
+                }
+                let through = 1.0 - acc[3];
+                let behind = premultiplied(color, alpha);
+                acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
+            }
+            acc
         }
-        if settings.shade {
-            color = shaded(color, field.gradient(p), direction);
+        Mode::Mip => of_value(values.reduce(f64::max)),
+        Mode::Minip => of_value(values.reduce(f64::min)),
+        Mode::Average => {
+            let (sum, count) = values.fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
+            of_value((count > 0.0).then(|| sum / count))
         }
-        let through = 1.0 - acc[3];
-        for c in 0..3 {
-            acc[c] += through * alpha * color[c];
+        Mode::Additive => {
+            let colors = values.map(|value| {
+                let (color, opacity) = transfer.classify(value);
+                premultiplied(color, opacity * step / unit)
+            });
+            let sum = colors.fold([0.0; 4], |sum, c| std::array::from_fn(|i| sum[i] + c[i]));
+            sum.map(|c| f64::min(c, 1.0))
         }
-        acc[3] += through * alpha;
     }
 }
 

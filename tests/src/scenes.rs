@@ -5,7 +5,8 @@ use crate::{
     volumes::{limits, waves},
 };
 use brickmesh_topology::{
-    Camera, RenderSettings, TransferFunction, View, VoxelType, transfer_function::TransferPoint,
+    Camera, RenderSettings, TransferFunction, View, VoxelType, render_settings::Mode,
+    transfer_function::TransferPoint,
 };
 use glam::DVec3;
 
@@ -68,4 +69,41 @@ pub fn fields() -> Vec<(&'static str, Field)> {
         ("i16 skewed", waves([67, 40, 53], VoxelType::I16, true)),
         ("f32 skewed", waves([45, 38, 66], VoxelType::F32, true)),
     ]
+}
+
+/// Settings for pictures in a mode, with a function that shows all values.
+#[must_use]
+pub fn mode_settings(field: &Field, mode: Mode) -> RenderSettings {
+    let [a, b] = [limits(field.volume.voxel).0, limits(field.volume.voxel).1];
+    let [a, b] = [a, b].map(|stored| field.volume.value(stored));
+    let (low, high) = (a.min(b), a.max(b));
+    let p = |f: f64, color, opacity| TransferPoint {
+        value: low + (high - low) * f,
+        color,
+        opacity,
+    };
+    let opacity = |o: f64| if mode == Mode::Additive { 0.02 * o } else { o };
+    let transfer = TransferFunction {
+        unit_distance: None,
+        points: vec![
+            p(0.0, [0.0, 0.2, 1.0], opacity(0.3)),
+            p(0.3, [0.3, 0.9, 0.1], opacity(1.0)),
+            p(0.7, [0.9, 0.3, 0.8], opacity(0.6)),
+            p(1.0, [1.0, 1.0, 0.0], opacity(1.0)),
+        ],
+    };
+    RenderSettings {
+        mode,
+        ..RenderSettings::new(transfer, 0.5 * field.volume.min_spacing())
+    }
+}
+
+/// [`fields`], and one whose values fall where the stored numbers rise.
+#[must_use]
+pub fn mode_fields() -> Vec<(&'static str, Field)> {
+    let mut fields = fields();
+    let mut falling = waves([33, 40, 37], VoxelType::U16, false);
+    (falling.volume.value_scale, falling.volume.value_offset) = (-0.25, 1000.0);
+    fields.push(("u16 falling", falling));
+    fields
 }

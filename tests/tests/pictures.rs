@@ -13,9 +13,9 @@ use brickmesh_shaders::{
 };
 use brickmesh_tests::{
     compare::{compare, to_rgba8},
-    mesh::{cpu, picture},
+    mesh::{MakeDevice, cpu, picture, scalar},
     reference::{self, Field},
-    scenes::{fields, settings, views},
+    scenes::{fields, mode_fields, mode_settings, settings, views},
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
@@ -54,6 +54,31 @@ fn the_cpu_device_agrees_with_the_reference_within_2() {
                 let reference = to_rgba8(&reference::render(&field, &view, &settings));
                 let d = compare(&ours, &reference);
                 assert!(d.max <= 2, "{name}, {eye}, shade {shade}: {d:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_mode_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() {
+    for (name, field) in mode_fields() {
+        for mode in Mode::ALL {
+            let settings = mode_settings(&field, mode);
+            for (eye, view) in views(&field) {
+                let what = format!("{name}, {eye}, {}", mode.name());
+                let of = |edge, peers, device: MakeDevice<'_>| {
+                    let source = Arc::new(Bricks::cut(&field, edge));
+                    picture(source, peers, device, view, &settings)
+                };
+                let one = of(128, 1, &cpu);
+                for (other, device) in [("five", of(32, 5, &cpu)), ("scalar", of(32, 2, &scalar))] {
+                    let d = compare(&one, &device);
+                    assert!(d.max <= 1, "{what}, {other}: {d:?}");
+                }
+                let reference = to_rgba8(&reference::render(&field, &view, &settings));
+                let d = compare(&one, &reference);
+                assert!(d.max <= 2, "{what}: {d:?}");
+                assert!(one.iter().any(|&c| c > 60 && c < 255), "{what}: a picture");
             }
         }
     }

@@ -3,12 +3,14 @@
 
 use brickmesh_shaders::{RenderDevice, device::vulkan::VulkanDevice};
 use brickmesh_tests::{
-    compare::compare,
+    compare::{compare, to_rgba8},
     mesh::{cpu, picture},
-    scenes::{fields, settings, views},
+    reference,
+    scenes::{fields, mode_fields, mode_settings, settings, views},
     skip::vulkan_is_there,
     volumes::Bricks,
 };
+use brickmesh_topology::render_settings::Mode;
 use std::sync::Arc;
 
 /// Memory of each peer.
@@ -48,6 +50,32 @@ fn on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1() {
                     "{name}, {eye}, shade {shade}: {d:?}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn every_mode_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() {
+    if !vulkan_is_there(
+        "every_mode_agrees_with_the_reference_within_2_and_with_other_cuts_within_1",
+    ) {
+        return;
+    }
+    for (name, field) in mode_fields() {
+        for mode in Mode::ALL {
+            let settings = mode_settings(&field, mode);
+            let (eye, view) = views(&field)[0];
+            let what = format!("{name}, {eye}, {}", mode.name());
+            let of = |edge, peers| {
+                let source = Arc::new(Bricks::cut(&field, edge));
+                picture(source, peers, &vulkan, view, &settings)
+            };
+            let (one, five) = (of(128, 1), of(32, 5));
+            let d = compare(&one, &five);
+            assert!(d.max <= 1, "{what}: {d:?}");
+            let reference = to_rgba8(&reference::render(&field, &view, &settings));
+            let d = compare(&one, &reference);
+            assert!(d.max <= 2, "{what}: {d:?}");
         }
     }
 }

@@ -26,11 +26,23 @@ pub enum Mode {
     Dvr,
     /// Maximum intensity projection: the greatest value of a ray, classified
     Mip,
+    /// Minimum intensity projection: the least value of a ray, classified
+    Minip,
+    /// The mean of all values of a ray, classified
+    Average,
+    /// The sum of all colours of a ray, each times its opacity for a step
+    Additive,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Dvr, Self::Mip];
+    pub const ALL: [Self; 5] = [
+        Self::Dvr,
+        Self::Mip,
+        Self::Minip,
+        Self::Average,
+        Self::Additive,
+    ];
 
     /// Its name, as the command line knows it.
     #[must_use]
@@ -38,6 +50,9 @@ impl Mode {
         match self {
             Self::Dvr => "dvr",
             Self::Mip => "mip",
+            Self::Minip => "minip",
+            Self::Average => "average",
+            Self::Additive => "additive",
         }
     }
 
@@ -45,8 +60,8 @@ impl Mode {
     #[must_use]
     pub const fn combines_values(self) -> bool {
         match self {
-            Self::Dvr => false,
-            Self::Mip => true,
+            Self::Dvr | Self::Additive => false,
+            Self::Mip | Self::Minip | Self::Average => true,
         }
     }
 }

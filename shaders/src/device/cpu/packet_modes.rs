@@ -2,7 +2,7 @@
 
 use crate::{
     constants::OPAQUE,
-    modes::{Dvr, Mip, ModeStages},
+    modes::{Additive, Average, Dvr, Minip, Mip, ModeStages},
 };
 use std::arch::x86_64::*;
 
@@ -45,6 +45,54 @@ impl PacketMode for Mip {
     unsafe fn combine_lanes(front: &mut [__m256; 4], behind: [__m256; 4], mask: __m256) {
         let is_greater = _mm256_cmp_ps::<_CMP_GT_OQ>(behind[0], front[0]);
         take_better(front, behind, is_greater, mask);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+        all_lanes()
+    }
+}
+
+impl PacketMode for Minip {
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn combine_lanes(front: &mut [__m256; 4], behind: [__m256; 4], mask: __m256) {
+        let is_less = _mm256_cmp_ps::<_CMP_LT_OQ>(behind[0], front[0]);
+        take_better(front, behind, is_less, mask);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+        all_lanes()
+    }
+}
+
+impl PacketMode for Average {
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn combine_lanes(front: &mut [__m256; 4], behind: [__m256; 4], mask: __m256) {
+        for (own, b) in front.iter_mut().zip(behind) {
+            *own = _mm256_add_ps(*own, _mm256_and_ps(mask, b));
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+        all_lanes()
+    }
+}
+
+impl PacketMode for Additive {
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn combine_lanes(front: &mut [__m256; 4], behind: [__m256; 4], mask: __m256) {
+        for (own, b) in front.iter_mut().zip(behind) {
+            let sum = _mm256_add_ps(*own, _mm256_and_ps(mask, b));
+            *own = _mm256_min_ps(sum, _mm256_set1_ps(1.0));
+        }
     }
 
     #[inline]
