@@ -38,7 +38,12 @@ impl PictureSettings {
         manifest: &Manifest,
     ) -> Result<Self, TransferFileError> {
         let volume = manifest.volume();
-        let chosen = transfer::choose(args.transfer.as_deref(), args.transfer_range, manifest)?;
+        let chosen = transfer::choose(
+            args.transfer.as_deref(),
+            args.transfer_range,
+            args.mode,
+            manifest,
+        )?;
         let mut told = vec![chosen.told];
         told.extend(no_data(manifest));
         told.extend(lost_in_floats(manifest));

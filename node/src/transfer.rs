@@ -7,9 +7,10 @@
 use crate::{args::TransferRange, bounded_file};
 use brickmesh_topology::{
     Manifest, TransferFunction,
-    default_transfer::{Interest, default_transfer, interest, stretched},
+    default_transfer::{Interest, interest, stretched},
     plain_text::shortened,
     presets::{self, PRESETS, PresetValues},
+    render_settings::Mode,
     transfer_function::{TransferFunctionError, TransferPoint},
 };
 use serde::{Deserialize, de::IgnoredAny};
@@ -108,10 +109,11 @@ struct Form {
 pub fn choose(
     asked: Option<&Path>,
     range: Option<TransferRange>,
+    mode: Mode,
     manifest: &Manifest,
 ) -> Result<ChosenTransfer, TransferFileError> {
     let Some(path) = asked else {
-        let of = default_transfer(manifest);
+        let of = mode.default_transfer(manifest);
         let (function, how) = match range {
             None | Some(TransferRange::Preset) => (of.function, "chosen by its values".to_owned()),
             Some(range) => stretch(&of.function, over(range, manifest)),
@@ -352,7 +354,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("preset.json");
         fs::write(&path, text).unwrap();
-        choose(Some(&path), range, &manifest()).unwrap()
+        choose(Some(&path), range, Mode::Dvr, &manifest()).unwrap()
     }
 
     #[test]
@@ -392,7 +394,7 @@ mod tests {
 
     #[test]
     fn presets_are_known_by_name_and_what_is_neither_file_nor_preset_names_them() {
-        let named = |name: &str| choose(Some(Path::new(name)), None, &manifest());
+        let named = |name: &str| choose(Some(Path::new(name)), None, Mode::Dvr, &manifest());
         assert_eq!(ends(&named("ct-bone").unwrap().function), [-1000.0, 1500.0]);
         let [low, high] = ends(&named("viridis").unwrap().function);
         assert!(100.0 <= low && low < high && high <= 300.0);
@@ -401,7 +403,7 @@ mod tests {
             error.contains("viridiss") && error.contains("cool-warm"),
             "{error}"
         );
-        let default = choose(None, None, &manifest()).unwrap();
+        let default = choose(None, None, Mode::Dvr, &manifest()).unwrap();
         assert!(default.told.contains("structure") && default.told.contains("chosen"));
     }
 

@@ -47,6 +47,9 @@ pub const CT: &str = "ct";
 /// The default where values lie to both sides of the background.
 pub const COOL_WARM: &str = "cool-warm";
 
+/// The default where values or colours are combined without anything being hidden.
+pub const GREY: &str = "grey";
+
 /// All presets, in the order in which people are shown them.
 pub const PRESETS: [Preset; 13] = [
     preset(
@@ -81,10 +84,10 @@ pub const PRESETS: [Preset; 13] = [
         Shape::Points(&STRUCTURE_POINTS),
     ),
     preset(
-        "grey",
+        GREY,
         "black to white",
         DATA,
-        Shape::Colors(&GREY, &RISING),
+        Shape::Colors(&BLACK_TO_WHITE, &RISING),
     ),
     preset(
         "viridis",
@@ -270,7 +273,7 @@ const BOTH_ENDS: [(f64, f64); 5] = [
     (0.75, 0.06),
     (1.0, 0.5),
 ];
-const GREY: [[f64; 3]; 9] = [
+const BLACK_TO_WHITE: [[f64; 3]; 9] = [
     [0.0; 3], [0.125; 3], [0.25; 3], [0.375; 3], [0.5; 3], [0.625; 3], [0.75; 3], [0.875; 3],
     [1.0; 3],
 ];

@@ -5,7 +5,10 @@
 //! which is part of a plan's: who does not know a field follows another plan, and is found out.
 
 use crate::{
+    default_transfer::{DefaultTransfer, Interest, default_transfer, interest, stretched},
     digest::Digest,
+    manifest::Manifest,
+    presets::{self, GREY},
     transfer_function::{TransferFunction, TransferFunctionError},
     volume::VolumeDescription,
 };
@@ -13,6 +16,11 @@ use serde::{Deserialize, Serialize};
 
 /// Smallest sample distance, in voxels: a smaller one shows no more and takes every peer for itself.
 pub const STEP_VOXELS_MIN: f64 = 1e-3;
+/// Part of the volume's diagonal on which the brightest value adds up to 1 in mode `additive`, by default.
+const ADDITIVE_PART: f64 = 0.2;
+/// Part of the values of interest that is white in mode `average`, by default: a ray's other values are
+/// mostly background.
+const AVERAGE_PART: f64 = 0.5;
 /// A requester multiplies in another order than who checks: so much less is let pass.
 const STEP_ROUNDING: f64 = 1e-9;
 
@@ -53,6 +61,34 @@ impl Mode {
             Self::Minip => "minip",
             Self::Average => "average",
             Self::Additive => "additive",
+        }
+    }
+
+    /// The transfer function of pictures that come without one: what is faint so that what is behind
+    /// it can be seen, hides nothing where values are combined, and need not be faint.
+    #[must_use]
+    pub fn default_transfer(self, manifest: &Manifest) -> DefaultTransfer {
+        let preset = presets::by_name(GREY).map(presets::Preset::function);
+        let (Some(grey), true) = (preset, self != Self::Dvr) else {
+            return default_transfer(manifest);
+        };
+        let Interest { from, mut to } = interest(manifest);
+        if self == Self::Average {
+            to = from + (to - from) * AVERAGE_PART;
+        }
+        let mut function = stretched(&grey, [from, to]);
+        if self.combines_values() {
+            function.points.iter_mut().for_each(|p| p.opacity = 1.0);
+        } else {
+            // A way through a part of the volume adds up to what is bright.
+            function.unit_distance = Some(manifest.volume().diagonal() * ADDITIVE_PART);
+            for p in &mut function.points {
+                p.opacity = ((p.value - from) / (to - from)).clamp(0.0, 1.0);
+            }
+        }
+        DefaultTransfer {
+            function,
+            preset: GREY,
         }
     }
 
@@ -187,7 +223,7 @@ impl RenderSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::VoxelType;
+    use crate::{manifest::ManifestParts, volume::VoxelType};
 
     fn settings() -> RenderSettings {
         RenderSettings::new(TransferFunction::ramp(0.0, 9.0), 0.5)
@@ -228,5 +264,22 @@ mod tests {
         let json = serde_json::to_string(&settings()).unwrap();
         let back: RenderSettings = serde_json::from_str(&json).unwrap();
         assert_eq!(back.digest(), settings().digest());
+    }
+
+    #[test]
+    fn functions_of_modes_without_hiding_reach_full_opacity() {
+        let volume = VolumeDescription::new([8; 3], VoxelType::U8);
+        let bytes = |stored: &crate::voxel_box::VoxelBox| {
+            (0..stored.voxel_count()).map(|i| (i % 251) as u8).collect()
+        };
+        let parts = ManifestParts::cut(volume, 8, "test", bytes).unwrap();
+        let manifest = Manifest::try_from(parts).unwrap();
+        let of = |mode: Mode| mode.default_transfer(&manifest).function;
+        assert_eq!(of(Mode::Dvr), default_transfer(&manifest).function);
+        assert!(of(Mode::Mip).points.iter().all(|p| p.opacity >= 1.0));
+        let additive = of(Mode::Additive);
+        let ends = [&additive.points[0], additive.points.last().unwrap()].map(|p| p.opacity);
+        assert!(ends[0] <= 0.0 && ends[1] >= 1.0, "{ends:?}");
+        assert_eq!(additive.validate(), Ok(()));
     }
 }

@@ -32,8 +32,8 @@ const BOXES_TOLD_MAX: usize = 4;
 const BAND_PIXELS_MAX: u64 = 1 << 22;
 /// Bands that wait to be written.
 const BANDS_WAITING: usize = 1;
-/// What is less opaque than this everywhere is not seen.
-const OPACITY_MIN: f32 = 1.0 / 512.0;
+/// What differs from the background less than this everywhere is not seen.
+const CONTRAST_MIN: f32 = 1.0 / 512.0;
 
 /// The pictures of a turn.
 pub(super) struct Turn<'a> {
@@ -97,7 +97,8 @@ impl Writing {
 #[derive(Default)]
 struct Done {
     stats: Vec<FrameStats>,
-    opacity_max: f32,
+    /// Largest difference from the background.
+    contrast_max: f32,
     since: Option<Instant>,
 }
 
@@ -170,9 +171,14 @@ impl Turn<'_> {
                     Writing::begin(picture::check(&self.path(index))?, self.size)
                 }
             };
-            let opacity = frame.image.pixels().iter().map(|p| p[3]);
-            done.opacity_max = opacity.fold(done.opacity_max, f32::max);
-            let rows = frame.image.to_rgba8(self.settings.render.background);
+            let background = self.settings.render.background;
+            let contrasts = frame
+                .image
+                .pixels()
+                .iter()
+                .flat_map(|p| (0..3).map(move |c| (p[c] - p[3] * background[c]).abs()));
+            done.contrast_max = contrasts.fold(done.contrast_max, f32::max);
+            let rows = frame.image.to_rgba8(background);
             if !picture.take(rows, &mut stop).await? {
                 // It has ended before, and says why.
                 picture.end(&mut stop).await?;
@@ -243,7 +249,7 @@ impl Turn<'_> {
                 return Err("not all of the volume can be shown, and --whole was asked for".into());
             }
         }
-        if done.opacity_max < OPACITY_MIN && missing.is_empty() {
+        if done.contrast_max < CONTRAST_MIN && missing.is_empty() {
             let path = self.path(index);
             let why = self.why_nothing(session, &done.stats);
             eprintln!("brickmesh: nothing is visible in {}: {why}", path.display());
@@ -284,7 +290,7 @@ impl Turn<'_> {
             );
         }
         format!(
-            "all that the camera sees is transparent, or smaller than a pixel; {data}, the transfer function's values {} … {}",
+            "all that the camera sees is transparent, as the background, or smaller than a pixel; {data}, the transfer function's values {} … {}",
             short(transfer.points.first().map_or(0.0, |p| p.value)),
             short(transfer.points.last().map_or(0.0, |p| p.value))
         )
