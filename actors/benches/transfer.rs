@@ -2,7 +2,7 @@
 
 use brickmesh_actors::messages::{Message, Pixels, decode, encode};
 use brickmesh_shaders::SubImage;
-use brickmesh_topology::{BrickIndex, Digest, PixelRect, render_settings::Mode};
+use brickmesh_topology::{BrickIndex, Digest, PixelRect, picture::render_settings::Mode};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;

@@ -27,9 +27,11 @@ use crate::{
 use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
-    holding::{Announcement, Holding, Origin},
-    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
-    membership::Health,
+    mesh::{
+        holding::{Announcement, Holding, Origin},
+        keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
+        membership::Health,
+    },
 };
 use bytes::Bytes;
 use peer_log::PeerLog;
@@ -92,10 +94,11 @@ impl BrickOwner {
         memory_bytes: u64,
         keep_copies: bool,
     ) -> Self {
-        let born = SystemTime::now().duration_since(UNIX_EPOCH);
-        let born = born.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
+        let incarnation = SystemTime::now().duration_since(UNIX_EPOCH);
+        let incarnation =
+            incarnation.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
         Self {
-            keeper: Keeper::new(outbox.local().clone(), hello, born),
+            keeper: Keeper::new(outbox.local().clone(), hello, incarnation),
             outbox,
             raycaster: lines.raycaster,
             scheduler: lines.scheduler,

@@ -19,7 +19,7 @@ use crate::{
     vital_thread::VitalThread,
 };
 use actix::{Actor, Handler, SyncContext};
-use brickmesh_topology::{PeerId, frame_plan::FramePlan};
+use brickmesh_topology::{PeerId, balance::frame_plan::FramePlan};
 use bytes::Bytes;
 use early::{Early, Sent};
 use open_tile::{BadPart, OpenTile};

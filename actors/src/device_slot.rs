@@ -4,7 +4,7 @@
 //! which counts the losses. When to open what is topology's decision ([`DeviceRecovery`]).
 
 use brickmesh_shaders::{DeviceError, DeviceInfo, RenderDevice};
-use brickmesh_topology::device_recovery::{Attempt, DeviceRecovery};
+use brickmesh_topology::mesh::device_recovery::{Attempt, DeviceRecovery};
 use std::time::Instant;
 
 /// Opens the device again, or one in its place.

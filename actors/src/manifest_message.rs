@@ -2,8 +2,8 @@
 
 use crate::bus::Lane;
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, VolumeDescription, VoxelType, brick_grid::EDGE_MIN,
-    manifest::BrickRecord,
+    BrickGrid, BrickIndex, VolumeDescription, VoxelType,
+    data::{brick_grid::EDGE_MIN, manifest::BrickRecord},
 };
 
 /// Manifests up to this size go before what speaks of their bricks, larger ones beside it.
@@ -48,9 +48,11 @@ mod tests {
     use crate::messages::{Message, encode};
     use brickmesh_topology::{
         Manifest,
-        keeper::KeeperMessage,
-        manifest::ManifestParts,
-        value_statistics::{NoDataCounts, ValueStatistics},
+        data::{
+            manifest::ManifestParts,
+            value_statistics::{NoDataCounts, ValueStatistics},
+        },
+        mesh::keeper::KeeperMessage,
     };
     use std::sync::Arc;
 

@@ -7,13 +7,17 @@
 //! Invariant: nothing here is trusted. [`decode`] makes texts fit for people to read; whoever uses a
 //! field checks it against the data set first (`validate` of manifest, roster, view, render settings).
 
-pub use brickmesh_topology::asked_frames::{EarlierWork, FrameId};
+pub use brickmesh_topology::frame::frame_requests::{EarlierWork, FrameId};
 
+use crate::plain_text::plain_text;
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, PixelRect, RenderSettings, View, cost_table::CostTable,
-    frame_plan::PlanRules, keeper::KeeperMessage, plain_text::plain_text, render_settings::Mode,
-    roster::Roster, stealing::StealMessage,
+    BrickIndex, Digest, PixelRect, RenderSettings, View,
+    balance::{
+        cost_table::CostTable, frame_plan::PlanRules, roster::Roster, stealing::StealMessage,
+    },
+    mesh::keeper::KeeperMessage,
+    picture::render_settings::Mode,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
@@ -261,7 +265,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
 /// A message whose texts for people drive no terminal and forge no log.
 fn with_plain_texts(mut message: Message) -> Message {
     match &mut message {
-        Message::Keeper(KeeperMessage::Beat { hello, .. }) => {
+        Message::Keeper(KeeperMessage::Heartbeat { hello, .. }) => {
             let hello = Arc::make_mut(hello);
             for text in [&mut hello.name, &mut hello.device, &mut hello.version] {
                 *text = plain_text(text);
@@ -360,7 +364,7 @@ fn swap_bytes(value: &mut f16) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::{keeper::Hello, membership::Beat};
+    use brickmesh_topology::mesh::{keeper::Hello, membership::Heartbeat};
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -449,8 +453,11 @@ mod tests {
         let (data_set, brick) = (Digest::of(b"data"), BrickIndex(1));
         let why = text.repeat(1000);
         for message in [
-            Message::Keeper(KeeperMessage::Beat {
-                beat: Beat { born: 1, count: 1 },
+            Message::Keeper(KeeperMessage::Heartbeat {
+                heartbeat: Heartbeat {
+                    incarnation: 1,
+                    count: 1,
+                },
                 hello: Arc::new(hello),
                 vitals: Arc::default(),
             }),

@@ -9,7 +9,7 @@ use crate::{
     budget::{Budget, Held},
     bus::{Bus, BusError, Lane},
     messages::{Message, encode},
-    switchboard::{Delivery, Switchboard},
+    router::{Delivery, Router},
 };
 use actix::Addr;
 use brickmesh_topology::PeerId;
@@ -27,11 +27,11 @@ pub const OWN_BYTES_MAX: u32 = 64 << 20;
 /// Between two looks at a full queue.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The way out of a peer: the bus, and the switchboard for what stays here.
+/// The way out of a peer: the bus, and the router for what stays here.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     bus: Arc<dyn Bus>,
-    switchboard: Addr<Switchboard>,
+    router: Addr<Router>,
     own: Budget,
 }
 
@@ -48,12 +48,12 @@ impl<T> AsRef<[u8]> for Holding<T> {
 }
 
 impl Outbox {
-    /// An outbox onto `bus`, with what is for this peer going to `switchboard`.
+    /// An outbox onto `bus`, with what is for this peer going to `router`.
     #[must_use]
-    pub fn new(bus: Arc<dyn Bus>, switchboard: Addr<Switchboard>) -> Self {
+    pub fn new(bus: Arc<dyn Bus>, router: Addr<Router>) -> Self {
         Self {
             bus,
-            switchboard,
+            router,
             own: Budget::new(OWN_BYTES_MAX),
         }
     }
@@ -152,7 +152,7 @@ impl Outbox {
             message,
             held,
         };
-        self.switchboard
+        self.router
             .try_send(delivery)
             .map_err(|e| Box::new(e.into_inner().message))
     }

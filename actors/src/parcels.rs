@@ -6,8 +6,8 @@
 //! rendered here for now.
 
 use crate::messages::{JobTime, Pixels, TilePart};
-use crate::run_gathering::{Run, RunGathering};
-use brickmesh_topology::render_settings::Mode;
+use crate::run_builder::{Run, RunBuilder};
+use brickmesh_topology::picture::render_settings::Mode;
 use std::collections::BTreeMap;
 
 /// Bytes of pixels to one compositor that are worth a message.
@@ -27,7 +27,7 @@ pub struct Parcel {
 #[derive(Debug, Default)]
 pub struct Parcels {
     /// Runs that may still grow.
-    pub runs: RunGathering,
+    pub runs: RunBuilder,
     by_compositor: BTreeMap<usize, Parcel>,
     /// Parcels that took no more.
     closed: Vec<(usize, Parcel)>,

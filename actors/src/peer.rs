@@ -10,11 +10,11 @@ use crate::{
     raycaster::{MeetOwner, Raycaster},
     render_queue::RenderQueue,
     requester::{Requester, RequesterInput},
+    router::{Lines, Router},
     scheduler::Scheduler,
-    switchboard::{Lines, Switchboard},
 };
 use actix::{Actor, Addr, SyncArbiter};
-use brickmesh_topology::keeper::Hello;
+use brickmesh_topology::mesh::keeper::Hello;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -38,7 +38,7 @@ pub struct Peer {
     /// Frames.
     pub requester: Addr<Requester>,
     /// Where this peer's messages come in.
-    pub switchboard: Addr<Switchboard>,
+    pub router: Addr<Router>,
     device_thread: Arc<DeviceThread>,
 }
 
@@ -64,7 +64,7 @@ impl Peer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let mut started = None;
-        let switchboard = Switchboard::create(|ctx| {
+        let router = Router::create(|ctx| {
             use actix::AsyncContext as _;
             let outbox = Outbox::new(bus, ctx.address());
             let local = outbox.local().clone();
@@ -105,13 +105,13 @@ impl Peer {
                 requester,
             };
             started = Some((all.clone(), device_thread));
-            Switchboard::new(local, events, all)
+            Router::new(local, events, all)
         });
-        let (lines, device_thread) = started.expect("the switchboard's constructor has run");
+        let (lines, device_thread) = started.expect("the router's constructor has run");
         Self {
             owner: lines.owner,
             requester: lines.requester,
-            switchboard,
+            router,
             device_thread: Arc::new(device_thread),
         }
     }

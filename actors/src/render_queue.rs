@@ -7,16 +7,18 @@
 
 use crate::{
     bus::Lane,
-    kept_images::KeptImages,
     messages::{FrameId, Message, StealNote},
     outbox::Outbox,
+    render_cache::RenderCache,
 };
 use brickmesh_shaders::Scene;
 use brickmesh_topology::{
     PeerId,
-    frame_plan::FramePlan,
-    frames_under_way::{self, Place},
-    stealing::{StealOutput, Work},
+    balance::{
+        frame_plan::FramePlan,
+        stealing::{StealOutput, Work},
+    },
+    frame::admission::{self, Place},
 };
 use std::{
     collections::VecDeque,
@@ -71,7 +73,7 @@ impl ActiveFrame {
 
     fn is_under_way(&self) -> bool {
         let age = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
-        frames_under_way::is_under_way(age, self.work().is_busy())
+        admission::is_under_way(age, self.work().is_busy())
     }
 
     /// Whether the requester needs the picture no more.
@@ -128,7 +130,7 @@ pub struct RenderQueue {
     frames: Arc<Mutex<VecDeque<Arc<ActiveFrame>>>>,
     /// The frame of the job that is being rendered; that attempt may have been dropped meanwhile.
     current: Arc<Mutex<Option<Arc<ActiveFrame>>>>,
-    kept: Arc<Mutex<KeptImages>>,
+    kept: Arc<Mutex<RenderCache>>,
 }
 
 impl RenderQueue {
@@ -137,7 +139,7 @@ impl RenderQueue {
     }
 
     /// What was rendered of the frames under way.
-    pub fn kept(&self) -> MutexGuard<'_, KeptImages> {
+    pub fn kept(&self) -> MutexGuard<'_, RenderCache> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +149,7 @@ impl RenderQueue {
     pub fn push(&self, frame: Arc<ActiveFrame>) -> Option<FrameKey> {
         let mut frames = self.frames();
         let all = frames.iter().map(|f| (&f.key.0, f.is_under_way()));
-        let dropped = match frames_under_way::place(all, &frame.key.0) {
+        let dropped = match admission::place(all, &frame.key.0) {
             Place::Free => None,
             Place::InsteadOf(oldest) => frames.remove(oldest).map(|f| {
                 f.drop_jobs();

@@ -1,5 +1,5 @@
 //! The requester: asks the mesh for frames and gathers their tiles and times. Who takes part, and what
-//! to do when something is late or lost, is decided by [`AskedFrames`] in topology.
+//! to do when something is late or lost, is decided by [`FrameRequests`] in topology.
 
 mod frame;
 mod pending;
@@ -12,17 +12,20 @@ use crate::{
     bus::Lane,
     messages::{FrameId, Message},
     outbox::Outbox,
-    visibility::Visibility,
+    visible_cells_cache::VisibleCellsCache,
 };
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture};
 use brickmesh_topology::{
     Digest, Manifest, PeerId, RenderSettings, View,
-    asked_frames::{
-        AskedFrames, AttemptInputs, EndedFrame, FrameMessage, FrameOrder, FramesInput, FramesOutput,
+    balance::{
+        frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
+        roster::Candidate,
     },
-    frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
-    keeper::FrameTimes,
-    taking_part::Candidate,
+    frame::frame_requests::{
+        AttemptInputs, EndedFrame, FrameMessage, FrameOrder, FrameRequests, FramesInput,
+        FramesOutput,
+    },
+    mesh::keeper::FrameTimes,
 };
 use pending::{ArrivedTile, Pending, finish};
 use std::{
@@ -82,10 +85,10 @@ pub enum RequesterInput {
 pub struct Requester {
     outbox: Outbox,
     next: u64,
-    born: Instant,
-    frames: AskedFrames,
+    started: Instant,
+    frames: FrameRequests,
     manifests: BTreeMap<Digest, Arc<Manifest>>,
-    visibility: Visibility,
+    visible_cells: VisibleCellsCache,
     pending: BTreeMap<u64, Pending>,
     owner: Option<Recipient<OwnerInput>>,
 }
@@ -95,12 +98,12 @@ impl Requester {
     #[must_use]
     pub fn new(outbox: Outbox) -> Self {
         Self {
-            frames: AskedFrames::new(outbox.local().clone()),
+            frames: FrameRequests::new(outbox.local().clone()),
             outbox,
             next: 0,
-            born: Instant::now(),
+            started: Instant::now(),
             manifests: BTreeMap::new(),
-            visibility: Visibility::default(),
+            visible_cells: VisibleCellsCache::default(),
             pending: BTreeMap::new(),
             owner: None,
         }
@@ -130,7 +133,7 @@ impl Requester {
 
     /// Microseconds since this actor was made.
     fn now(&self) -> u64 {
-        micros(self.born.elapsed())
+        micros(self.started.elapsed())
     }
 
     fn step(&mut self, input: FramesInput, ctx: &mut Context<Self>) {
@@ -187,7 +190,7 @@ impl Requester {
             return self.fail(frame.number, FrameError::NobodyHolds { data_set }, ctx);
         };
         let start = Instant::now();
-        let visible = self.visibility.cells(manifest, &p.ask.settings);
+        let visible = self.visible_cells.cells(manifest, &p.ask.settings);
         let earlier = inputs.earlier.as_ref();
         let plan = FramePlan::derive(&PlanInputs {
             manifest,

@@ -10,16 +10,18 @@ use crate::{
     outbox::Outbox,
     raycaster::{Raycaster, WakeUp},
     render_queue::{ActiveFrame, RenderQueue},
-    visibility::Visibility,
+    visible_cells_cache::VisibleCellsCache,
 };
 use actix::{Actor, Addr, AsyncContext, Context, Handler};
 use brickmesh_shaders::Scene;
 use brickmesh_topology::{
     Digest, Manifest, PeerId,
-    cost_table::CostTable,
-    frame_plan::{Earlier, FramePlan, PlanInputs},
-    roster::Roster,
-    stealing::{StealOutput, Work},
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{Earlier, FramePlan, PlanInputs},
+        roster::Roster,
+        stealing::{StealOutput, Work},
+    },
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -60,7 +62,7 @@ pub struct Scheduler {
     raycaster: Addr<Raycaster>,
     compositor: Addr<Compositor>,
     expected: Budget,
-    visibility: Visibility,
+    visible_cells: VisibleCellsCache,
     data_sets: BTreeMap<Digest, Arc<Manifest>>,
     rosters: Recent<Roster>,
     costs: Recent<CostTable>,
@@ -116,7 +118,7 @@ impl Scheduler {
             raycaster,
             compositor,
             expected: Budget::new(EXPECTED_MAX),
-            visibility: Visibility::default(),
+            visible_cells: VisibleCellsCache::default(),
             data_sets: BTreeMap::new(),
             rosters: Recent::new(INPUT_BYTES_MAX),
             costs: Recent::new(INPUT_BYTES_MAX),
@@ -137,7 +139,7 @@ impl Scheduler {
             }
             (_, None) => Some(Message::NeedInputs { frame }),
             (Some(manifest), Some((rosters, costs))) => {
-                match plan(request, manifest, rosters, costs, &mut self.visibility) {
+                match plan(request, manifest, rosters, costs, &mut self.visible_cells) {
                     Ok((scene, plan)) => {
                         self.run(requester, request, scene, plan);
                         None
@@ -229,7 +231,7 @@ fn plan(
     manifest: &Manifest,
     (roster, first): (&Roster, &Roster),
     costs: &CostTable,
-    visibility: &mut Visibility,
+    visible_cells: &mut VisibleCellsCache,
 ) -> Result<(Scene, FramePlan), String> {
     request.view.validate().map_err(|e| e.to_string())?;
     let volume = manifest.volume();
@@ -241,7 +243,7 @@ fn plan(
         first.validate(bricks).map_err(|e| e.to_string())?;
     }
     costs.validate(manifest.grid()).map_err(|e| e.to_string())?;
-    let visible = visibility.cells(manifest, &request.settings);
+    let visible = visible_cells.cells(manifest, &request.settings);
     let inputs = PlanInputs {
         manifest,
         view: &request.view,

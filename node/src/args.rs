@@ -5,7 +5,10 @@ mod values;
 pub use values::{parse_camera, parse_orbit};
 
 use crate::network::{MeshKey, MeshKeyError};
-use brickmesh_topology::{prediction::Prediction, render_settings::Mode, schedule::Scheduler};
+use brickmesh_topology::{
+    balance::{prediction::Prediction, schedule::Scheduler},
+    picture::render_settings::Mode,
+};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{

@@ -19,8 +19,10 @@ use crate::volume_file::{self, VolumeFile, VolumeFileError};
 use brickmesh_actors::{data_set::BrickSource, manifest_message::bricks_max};
 use brickmesh_topology::{
     BrickGrid,
-    brick_grid::{BrickGridError, EDGE_MAX},
-    manifest::ManifestError,
+    data::{
+        brick_grid::{BrickGridError, EDGE_MAX},
+        manifest::ManifestError,
+    },
 };
 use std::{
     io,

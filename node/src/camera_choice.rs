@@ -4,9 +4,8 @@ use crate::{
     args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit},
     bounded_file,
 };
-use brickmesh_topology::{
-    Camera, Manifest, VolumeDescription, framing::default_camera, plain_text::shortened,
-};
+use brickmesh_actors::plain_text::shortened;
+use brickmesh_topology::{Camera, Manifest, VolumeDescription, picture::framing::default_camera};
 use glam::DVec3;
 use serde::Deserialize;
 use std::path::Path;

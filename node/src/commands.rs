@@ -9,8 +9,6 @@ pub(crate) mod render;
 mod sim;
 mod status;
 
-pub(crate) use render::open_source;
-
 use crate::{args::Command, stop::Stop, window};
 use std::error::Error;
 

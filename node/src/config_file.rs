@@ -10,7 +10,7 @@
 //! command that reads it. Paths in it are relative to its folder.
 
 use crate::{args::Cli, bounded_file::read_text};
-use brickmesh_topology::plain_text::shortened;
+use brickmesh_actors::plain_text::shortened;
 use clap::{
     Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _,
     error::{ContextKind, ContextValue, ErrorKind},

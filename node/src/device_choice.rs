@@ -3,7 +3,7 @@
 use crate::{args::DeviceChoice, free_memory::free_memory_bytes};
 use brickmesh_actors::device_slot::{DeviceSupply, OpenDevice};
 use brickmesh_shaders::{DeviceError, DeviceInfo, RenderDevice, device::cpu::CpuDevice};
-use brickmesh_topology::device_recovery::Attempt;
+use brickmesh_topology::mesh::device_recovery::Attempt;
 use std::{num::NonZeroUsize, thread};
 
 /// A device and the reason why it was taken.

@@ -5,8 +5,10 @@
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
     BrickIndex, Manifest, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
-    manifest::{ManifestError, ManifestParts},
-    transfer_function::TransferPoint,
+    data::{
+        manifest::{ManifestError, ManifestParts},
+        transfer_function::TransferPoint,
+    },
 };
 use bytes::Bytes;
 

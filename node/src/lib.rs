@@ -15,6 +15,7 @@ pub mod formula;
 pub mod free_memory;
 pub mod metrics;
 pub mod network;
+pub mod open_source;
 pub mod output_file;
 pub mod peer_names;
 pub mod picture;

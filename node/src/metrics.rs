@@ -11,7 +11,11 @@ mod server;
 pub use server::{Ask, MetricsServer};
 
 use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
-use brickmesh_topology::{PeerId, holding::Announcement, plain_text::shortened, upkeep::Safety};
+use brickmesh_actors::plain_text::shortened;
+use brickmesh_topology::{
+    PeerId,
+    mesh::{holding::Announcement, upkeep::Safety},
+};
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::json;
 

@@ -1,7 +1,8 @@
 //! What peers are called where people read it: fit for a terminal, and never one name for two.
 
 use brickmesh_actors::brick_owner::MeshStatus;
-use brickmesh_topology::{PeerId, plain_text::plain_text};
+use brickmesh_actors::plain_text::plain_text;
+use brickmesh_topology::PeerId;
 use std::collections::BTreeMap;
 
 /// Every peer's name of those that they call themselves, with the end of its id, or all of it, where

@@ -1,7 +1,9 @@
 //! How frames are planned, as the command line asks for it.
 
 use crate::args::RulesArgs;
-use brickmesh_topology::{frame_plan::PlanRules, prediction::Prediction, schedule::Scheduler};
+use brickmesh_topology::balance::{
+    frame_plan::PlanRules, prediction::Prediction, schedule::Scheduler,
+};
 
 impl RulesArgs {
     /// The rules that every peer of a frame follows.

@@ -17,6 +17,7 @@ use crate::{
     progress::Progress,
     stop::Stop,
 };
+use brickmesh_actors::plain_text::plain_text;
 use brickmesh_actors::{
     Peer, PeerConfig,
     brick_owner::{DataSetStatus, LeaveMesh, MeshStatus},
@@ -24,7 +25,7 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Digest, Manifest, plain_text::plain_text};
+use brickmesh_topology::{Digest, Manifest};
 pub use shortage::Shortage;
 use std::{
     sync::Arc,

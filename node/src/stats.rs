@@ -7,14 +7,12 @@ use crate::{
     output_file::{OutputError, OutputFile},
     peer_names,
 };
+use brickmesh_actors::plain_text::{counted, plain_text};
 use brickmesh_actors::{
     brick_owner::MeshStatus,
     requester::{FrameStats, JobStats},
 };
-use brickmesh_topology::{
-    BrickIndex, Manifest, PeerId, VoxelBox,
-    plain_text::{counted, plain_text},
-};
+use brickmesh_topology::{BrickIndex, Manifest, PeerId, VoxelBox};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,

@@ -5,13 +5,15 @@
 //! what is normalised, 0 to 1, is stretched over the data. `--transfer-range` decides otherwise.
 
 use crate::{args::TransferRange, bounded_file};
+use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{
     Manifest, TransferFunction,
-    default_transfer::{Interest, interest, stretched},
-    plain_text::shortened,
-    presets::{self, PRESETS, PresetValues},
-    render_settings::Mode,
-    transfer_function::{TransferFunctionError, TransferPoint},
+    data::{
+        default_transfer::{Interest, interest, stretched},
+        presets::{self, PRESETS, PresetValues},
+        transfer_function::{TransferFunctionError, TransferPoint},
+    },
+    picture::render_settings::Mode,
 };
 use serde::{Deserialize, de::IgnoredAny};
 use std::path::{Path, PathBuf};
@@ -327,7 +329,7 @@ fn interpolate(rows: &[Row], value: f64) -> [f64; 3] {
 #[expect(clippy::float_cmp, reason = "numbers are exact")]
 mod tests {
     use super::*;
-    use brickmesh_topology::{VolumeDescription, VoxelType, manifest::ManifestParts};
+    use brickmesh_topology::{VolumeDescription, VoxelType, data::manifest::ManifestParts};
     use std::fs;
 
     /// A data set with values from 100 to 300.

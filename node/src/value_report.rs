@@ -3,8 +3,10 @@
 use crate::transfer::short;
 use brickmesh_topology::{
     Manifest, VolumeDescription,
-    value_gathering::GatheredValues,
-    value_statistics::{QUANTILE_THOUSANDTHS, ValueStatistics},
+    data::{
+        value_gathering::GatheredValues,
+        value_statistics::{QUANTILE_THOUSANDTHS, ValueStatistics},
+    },
 };
 use serde::Serialize;
 
@@ -191,7 +193,7 @@ impl ValueReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::{VoxelType, value_gathering::ValueGathering};
+    use brickmesh_topology::{VoxelType, data::value_gathering::ValueGathering};
 
     fn report(value_scale: f64) -> ValueReport {
         let volume = VolumeDescription {

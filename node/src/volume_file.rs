@@ -21,9 +21,8 @@ mod vti;
 pub use foreign::Foreign;
 pub use stream::VoxelStream;
 
-use brickmesh_topology::{
-    VolumeDescription, VoxelType, plain_text::shortened, volume::VolumeError,
-};
+use brickmesh_actors::plain_text::shortened;
+use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::VolumeError};
 use std::{
     fs::File,
     io,

@@ -9,7 +9,7 @@ use brickmesh_shaders::{
 };
 use brickmesh_topology::{
     BrickGrid, Camera, Digest, PixelRect, RenderSettings, TransferFunction, VolumeDescription,
-    VoxelType, render_settings::Mode, transfer_function::TransferPoint,
+    VoxelType, data::transfer_function::TransferPoint, picture::render_settings::Mode,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;

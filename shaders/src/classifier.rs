@@ -2,7 +2,7 @@
 //! scenes that follow each other and differ in something else, as in the camera.
 
 use crate::{macrocells::VisibleValues, scene::Scene, transfer_table::TransferTable};
-use brickmesh_topology::{TransferFunction, render_settings::Mode};
+use brickmesh_topology::{TransferFunction, picture::render_settings::Mode};
 use std::sync::Arc;
 
 /// See the module. A clone shares the tables.

@@ -25,5 +25,6 @@ pub use scene::Scene;
 pub use sub_image::SubImage;
 
 const _: () = assert!(
-    constants::NO_DATA_MIN.to_bits() == brickmesh_topology::voxel_numbers::NO_DATA_MIN.to_bits()
+    constants::NO_DATA_MIN.to_bits()
+        == brickmesh_topology::data::voxel_numbers::NO_DATA_MIN.to_bits()
 );

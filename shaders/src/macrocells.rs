@@ -17,7 +17,9 @@ use crate::{
     device::cpu::voxel::{StoredVoxel, with_voxel},
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{VoxelNumbers, render_settings::Mode, voxel_numbers::NO_DATA_MIN};
+use brickmesh_topology::{
+    VoxelNumbers, data::voxel_numbers::NO_DATA_MIN, picture::render_settings::Mode,
+};
 use rayon::prelude::*;
 
 /// Largest distance kept, in macrocells: jumps need not be longer.

@@ -9,8 +9,8 @@
 //!
 //! Mirrors: `device/cpu/packet_modes.rs`, eight rays at once; `wgsl/modes/`.
 
-use crate::{constants::OPAQUE, transfer_table::TransferTable};
-use brickmesh_topology::{render_settings::Mode, transfer_function::step_opacity};
+use crate::constants::OPAQUE;
+use brickmesh_topology::{data::transfer_function::step_opacity, picture::render_settings::Mode};
 
 /// See the module.
 pub trait ModeStages {
@@ -28,8 +28,8 @@ pub trait ModeStages {
     /// Whether nothing behind would be seen.
     fn is_done(partial: &[f32; 4]) -> bool;
 
-    /// Premultiplied linear RGBA of what all samples of a ray came to.
-    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4];
+    /// Premultiplied linear RGBA of what all samples of a ray came to; `classify` gives that of a place.
+    fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4];
 }
 
 /// Emission and absorption, front to back.
@@ -60,7 +60,7 @@ impl<const SHADED: bool> ModeStages for Dvr<SHADED> {
         partial[3] >= OPAQUE
     }
 
-    fn finish(_: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
+    fn finish(partial: [f32; 4], _: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
         partial
     }
 }
@@ -90,8 +90,8 @@ impl ModeStages for Mip {
         false
     }
 
-    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
-        of_value(table, partial[0], partial[1])
+    fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
+        of_value(partial[0], partial[1], classify)
     }
 }
 
@@ -120,8 +120,8 @@ impl ModeStages for Minip {
         false
     }
 
-    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
-        of_value(table, partial[0], partial[1])
+    fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
+        of_value(partial[0], partial[1], classify)
     }
 }
 
@@ -149,8 +149,8 @@ impl ModeStages for Average {
         false
     }
 
-    fn finish(table: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
-        of_value(table, partial[0] / partial[1], partial[1])
+    fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
+        of_value(partial[0] / partial[1], partial[1], classify)
     }
 }
 
@@ -179,15 +179,15 @@ impl ModeStages for Additive {
         false
     }
 
-    fn finish(_: &TransferTable, partial: [f32; 4]) -> [f32; 4] {
+    fn finish(partial: [f32; 4], _: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
         partial
     }
 }
 
 /// The colour of a value with a weight.
-fn of_value(table: &TransferTable, place: f32, weight: f32) -> [f32; 4] {
+fn of_value(place: f32, weight: f32, classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
     if weight > 0.0 {
-        table.classify(place)
+        classify(place)
     } else {
         [0.0; 4]
     }
@@ -202,23 +202,23 @@ pub fn over(front: &mut [f32; 4], back: [f32; 4]) {
 macro_rules! with_mode {
     ($mode:expr, $stages:ident => $body:expr) => {
         match $mode {
-            brickmesh_topology::render_settings::Mode::Dvr => {
+            brickmesh_topology::picture::render_settings::Mode::Dvr => {
                 type $stages = $crate::modes::Dvr<false>;
                 $body
             }
-            brickmesh_topology::render_settings::Mode::Mip => {
+            brickmesh_topology::picture::render_settings::Mode::Mip => {
                 type $stages = $crate::modes::Mip;
                 $body
             }
-            brickmesh_topology::render_settings::Mode::Minip => {
+            brickmesh_topology::picture::render_settings::Mode::Minip => {
                 type $stages = $crate::modes::Minip;
                 $body
             }
-            brickmesh_topology::render_settings::Mode::Average => {
+            brickmesh_topology::picture::render_settings::Mode::Average => {
                 type $stages = $crate::modes::Average;
                 $body
             }
-            brickmesh_topology::render_settings::Mode::Additive => {
+            brickmesh_topology::picture::render_settings::Mode::Additive => {
                 type $stages = $crate::modes::Additive;
                 $body
             }

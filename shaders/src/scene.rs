@@ -2,7 +2,7 @@
 
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelNumbers,
-    voxel_numbers::inverse_power_of_two,
+    data::voxel_numbers::inverse_power_of_two,
 };
 use glam::DVec3;
 

@@ -7,7 +7,7 @@ use crate::{
     modes::{ModeStages, over, with_mode},
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{PixelRect, render_settings::Mode};
+use brickmesh_topology::{PixelRect, picture::render_settings::Mode};
 
 /// Partials of a rectangle of the picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +148,7 @@ impl SubImage {
     /// The pixels of what all jobs came to: premultiplied linear RGBA.
     pub fn finish(&mut self, table: &TransferTable, mode: Mode) {
         with_mode!(mode, M => for p in &mut self.pixels {
-            *p = M::finish(table, *p);
+            *p = M::finish(*p, |place| table.classify(place));
         });
     }
 

@@ -19,8 +19,8 @@ use brickmesh_shaders::{
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, PixelRect, RenderSettings, TransferFunction,
     VolumeDescription, VoxelBox, VoxelType,
-    render_settings::Mode,
-    transfer_function::{TransferPoint, step_opacity},
+    data::transfer_function::{TransferPoint, step_opacity},
+    picture::render_settings::Mode,
 };
 use bytes::Bytes;
 use glam::{DVec3, DVec4};

@@ -6,8 +6,8 @@
 use crate::{SimError, check_id};
 use brickmesh_topology::{
     VoxelBox,
-    brick_grid::DIM_MAX,
-    job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, threshold},
+    balance::job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, threshold},
+    data::brick_grid::DIM_MAX,
 };
 use glam::DVec3;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 //! ones run: every frame is planned by `FramePlan`, rendered and stolen by `Work`, awaited by
 //! `FrameTracker`; only time, messages and the devices are simulated.
 //!
-//! What a job really costs is not what the plan expects: every brick has a dearness of its own,
+//! What a job really costs is not what the plan expects: every brick has a brick_cost of its own,
 //! drawn from the seed, that only measuring shows; and a few per cent of noise on each job.
 //! In `cluster` all peers know all and bricks stay where they are; with `"chaos"` in the input,
 //! peers find each other, hold, lose and fetch bricks, and every message goes through a network
@@ -16,10 +16,12 @@ mod volume;
 use crate::SimError;
 use brickmesh_topology::{
     Camera, View,
-    frame_plan::PlanRules,
-    placement::{deal, shares},
-    prediction::Prediction,
-    schedule::{SPEED_ONE, Scheduler},
+    balance::{
+        frame_plan::PlanRules,
+        placement::{deal, shares},
+        prediction::Prediction,
+        schedule::{SPEED_ONE, Scheduler},
+    },
 };
 use chaos::{ChaosInput, ChaosReport};
 use cluster::Cluster;

@@ -3,7 +3,7 @@
 use crate::{SimError, check_id};
 use brickmesh_topology::{
     BrickGrid,
-    placement::{PlacementMethod, place, quality, redundancy},
+    balance::placement::{PlacementMethod, place, quality, redundancy},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

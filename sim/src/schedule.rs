@@ -1,7 +1,7 @@
 //! `sim schedule`: who renders which job.
 
 use crate::{SimError, check_id};
-use brickmesh_topology::schedule::{SPEED_ONE, ScheduledJob, Scheduler};
+use brickmesh_topology::balance::schedule::{SPEED_ONE, ScheduledJob, Scheduler};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use crate::{
     lab::{Host, Lab, Wiring},
     program::{brickmesh, read_png},
 };
-use brickmesh_topology::seeded::Seeded;
+use brickmesh_topology::base::seeded::Seeded;
 use serde::Deserialize;
 use std::{
     fs::File,

@@ -4,7 +4,7 @@ use brickmesh_actors::device_slot::DeviceSupply;
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
 };
-use brickmesh_topology::device_recovery::Attempt;
+use brickmesh_topology::mesh::device_recovery::Attempt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a device is asked.

@@ -11,7 +11,7 @@ pub mod mutation;
 pub mod wire;
 
 use crate::hostile::memory::Peak;
-use brickmesh_topology::{Digest, seeded::Seeded};
+use brickmesh_topology::{Digest, base::seeded::Seeded};
 use std::{
     io::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -7,7 +7,7 @@
 //! step `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied. Other modes take
 //! the greatest, least or mean value and classify that, or add up the colours of all samples.
 
-use brickmesh_topology::{RenderSettings, View, VolumeDescription, render_settings::Mode};
+use brickmesh_topology::{RenderSettings, View, VolumeDescription, picture::render_settings::Mode};
 use glam::{DMat3, DVec3};
 
 /// A volume with its voxels as stored numbers, x fastest.

@@ -5,8 +5,8 @@ use crate::{
     volumes::{limits, waves},
 };
 use brickmesh_topology::{
-    Camera, RenderSettings, TransferFunction, View, VoxelType, render_settings::Mode,
-    transfer_function::TransferPoint,
+    Camera, RenderSettings, TransferFunction, View, VoxelType,
+    data::transfer_function::TransferPoint, picture::render_settings::Mode,
 };
 use glam::DVec3;
 

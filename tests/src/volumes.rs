@@ -4,8 +4,10 @@ use crate::reference::Field;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Manifest, VolumeDescription, VoxelBox, VoxelType,
-    manifest::{BrickRecord, ManifestParts},
-    value_gathering::ValueGathering,
+    data::{
+        manifest::{BrickRecord, ManifestParts},
+        value_gathering::ValueGathering,
+    },
 };
 use bytes::Bytes;
 
@@ -105,7 +107,7 @@ impl Bricks {
             gathering.row(row % ny, row / ny, &bytes);
         }
         let parts = ManifestParts::new(volume, edge, "test", records);
-        let manifest = parts.with_values(gathering.finish());
+        let manifest = gathering.finish().manifest(parts);
         Self {
             manifest: manifest.expect("a manifest"),
             bricks,

@@ -16,8 +16,8 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    Camera, RenderSettings, TransferFunction, View, VoxelType, brick_set::BrickSet,
-    device_recovery::Attempt,
+    Camera, RenderSettings, TransferFunction, View, VoxelType, data::brick_set::BrickSet,
+    mesh::device_recovery::Attempt,
 };
 use std::{
     sync::Arc,

@@ -18,8 +18,10 @@ use brickmesh_tests::{
 };
 use brickmesh_topology::{
     Camera, RenderSettings, TransferFunction, View, VolumeDescription, VoxelType,
-    default_transfer::{default_transfer, stretched},
-    value_statistics::ValueStatistics,
+    data::{
+        default_transfer::{default_transfer, stretched},
+        value_statistics::ValueStatistics,
+    },
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 use std::sync::{Arc, OnceLock};

@@ -35,18 +35,23 @@ use brickmesh_tests::{
 };
 use brickmesh_topology::{
     BrickIndex, Camera, Digest, Manifest, PeerId, RenderSettings, TransferFunction, VoxelType,
-    cell_ranges::VisibleCells,
-    cost_table::CostTable,
-    default_transfer::default_transfer,
-    frame_plan::{FramePlan, PlanInputs},
-    frame_tracker::{FrameInput, FrameTracker},
-    keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
-    membership::Beat,
-    render_settings::Mode,
-    roster::Roster,
-    seeded::Seeded,
-    stealing::Work,
-    voxel_numbers::{NO_DATA_MIN, NUMBER_MAX},
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{FramePlan, PlanInputs},
+        roster::Roster,
+        stealing::Work,
+    },
+    base::seeded::Seeded,
+    data::{
+        default_transfer::default_transfer,
+        voxel_numbers::{NO_DATA_MIN, NUMBER_MAX},
+    },
+    frame::frame_tracker::{FrameInput, FrameTracker},
+    mesh::{
+        keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
+        membership::Heartbeat,
+    },
+    picture::{render_settings::Mode, visible_cells::VisibleCells},
 };
 use std::{
     collections::BTreeMap,
@@ -229,7 +234,7 @@ fn transfer_functions() {
     of_lists("transfer_functions").attack(
         |draws| written(draws, &samples),
         |(_folder, path)| {
-            let result = transfer::choose(Some(&path), None, &manifest);
+            let result = transfer::choose(Some(&path), None, Mode::Dvr, &manifest);
             if let Ok(transfer) = &result {
                 let transfer = &transfer.function;
                 transfer.validate().unwrap();
@@ -502,8 +507,8 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
     let mallory = PeerId::new("mallory");
     let mut keeper = Keeper::new(PeerId::new("honest"), hello("honest"), 1);
     let mut out = Vec::new();
-    let beat = KeeperMessage::Beat {
-        beat: Beat::default(),
+    let heartbeat = KeeperMessage::Heartbeat {
+        heartbeat: Heartbeat::default(),
         hello: Arc::new(hello("mallory")),
         vitals: Arc::default(),
     };
@@ -511,7 +516,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
     let data_set = manifest.digest();
     let inputs = [
         KeeperInput::Connected(mallory.clone()),
-        KeeperInput::Said(mallory.clone(), beat),
+        KeeperInput::Said(mallory.clone(), heartbeat),
         KeeperInput::Offer(manifest, 2),
         KeeperInput::Said(mallory, message),
         KeeperInput::Tick,

@@ -7,7 +7,7 @@
 )]
 
 use brickmesh_tests::program::brickmesh;
-use brickmesh_topology::seeded::Seeded;
+use brickmesh_topology::base::seeded::Seeded;
 use std::{
     fs,
     io::{BufWriter, Write as _},

@@ -17,7 +17,9 @@ use brickmesh_tests::{
     network_peer::{config, until_async},
     program::{brickmesh, read_png},
 };
-use brickmesh_topology::{BrickIndex, Digest, PeerId, brick_set::BrickSet, keeper::KeeperMessage};
+use brickmesh_topology::{
+    BrickIndex, Digest, PeerId, data::brick_set::BrickSet, mesh::keeper::KeeperMessage,
+};
 use std::{
     path::Path,
     process::Command,

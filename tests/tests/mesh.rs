@@ -15,7 +15,7 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    Camera, PeerId, RenderSettings, TransferFunction, VoxelType, prediction::Prediction,
+    Camera, PeerId, RenderSettings, TransferFunction, VoxelType, balance::prediction::Prediction,
 };
 use bytes::Bytes;
 use std::{
@@ -334,7 +334,7 @@ fn peers_say_how_fast_they_are_and_how_their_last_frame_went() {
         let frame = mesh.frame_from(0, view, &settings).await.unwrap();
         let total = frame.stats.total_micros;
         let start = std::time::Instant::now();
-        // They say so with their beats; another peer hears it.
+        // They say so with their heartbeats; another peer hears it.
         loop {
             let status = mesh.peers[1].owner.send(AskStatus).await.unwrap();
             let of = |n: usize| status.vitals.get(&peer_id(n)).cloned();

@@ -13,7 +13,7 @@ use brickmesh_tests::{
     network_mesh::{Member, SETTLE, Scene, Twist, met, settled},
     network_peer::{config, key, until_async},
 };
-use brickmesh_topology::{BrickIndex, PeerId, VoxelBox, brick_set::BrickSet};
+use brickmesh_topology::{BrickIndex, PeerId, VoxelBox, data::brick_set::BrickSet};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},

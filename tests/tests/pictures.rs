@@ -19,8 +19,9 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    Camera, RenderSettings, TransferFunction, View, VoxelBox, VoxelType, render_settings::Mode,
-    transfer_function::TransferPoint, visibility::front_to_back,
+    Camera, RenderSettings, TransferFunction, View, VoxelBox, VoxelType,
+    data::transfer_function::TransferPoint,
+    picture::{depth_order::front_to_back, render_settings::Mode},
 };
 use glam::DVec3;
 use std::{num::NonZeroUsize, sync::Arc};

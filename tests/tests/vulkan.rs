@@ -10,7 +10,7 @@ use brickmesh_tests::{
     skip::vulkan_is_there,
     volumes::Bricks,
 };
-use brickmesh_topology::render_settings::Mode;
+use brickmesh_topology::picture::render_settings::Mode;
 use std::sync::Arc;
 
 /// Memory of each peer.

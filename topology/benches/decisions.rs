@@ -2,9 +2,11 @@
 
 use brickmesh_topology::{
     BrickGrid, VoxelBox,
-    placement::{PlacementMethod, deal, place, shares},
-    schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, lower_bound, refined},
-    visibility::front_to_back,
+    balance::{
+        placement::{PlacementMethod, deal, place, shares},
+        schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, lower_bound, refined},
+    },
+    picture::depth_order::front_to_back,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;

@@ -2,14 +2,15 @@
 
 use brickmesh_topology::{
     Camera, Manifest, PeerId, RenderSettings, TransferFunction, VolumeDescription, VoxelType,
-    brick_set::BrickSet,
-    cell_ranges::VisibleCells,
-    cost_table::CostTable,
-    frame_plan::{FramePlan, PlanInputs, PlanRules},
-    manifest::ManifestParts,
-    placement::{deal, shares},
-    roster::{Roster, RosterEntry},
-    schedule::SPEED_ONE,
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{FramePlan, PlanInputs, PlanRules},
+        placement::{deal, shares},
+        roster::{Roster, RosterEntry},
+        schedule::SPEED_ONE,
+    },
+    data::{brick_set::BrickSet, manifest::ManifestParts},
+    picture::visible_cells::VisibleCells,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::{collections::BTreeMap, hint::black_box};

@@ -9,16 +9,16 @@
 use brickmesh_topology::{
     BrickIndex, Camera, Manifest, PeerId, RenderSettings, TransferFunction, View,
     VolumeDescription, VoxelBox, VoxelType,
-    brick_set::BrickSet,
-    cell_ranges::VisibleCells,
-    cost_table::CostTable,
-    frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
-    manifest::ManifestParts,
-    prediction::Prediction,
-    roster::{Roster, RosterEntry},
-    schedule::SPEED_ONE,
-    seeded::Seeded,
-    transfer_function::TransferPoint,
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
+        prediction::Prediction,
+        roster::{Roster, RosterEntry},
+        schedule::SPEED_ONE,
+    },
+    base::seeded::Seeded,
+    data::{brick_set::BrickSet, manifest::ManifestParts, transfer_function::TransferPoint},
+    picture::visible_cells::VisibleCells,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,9 +11,13 @@
 
 use brickmesh_topology::{
     BrickIndex,
-    placement::{deal, shares},
-    schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, cost_on, lower_bound, refined},
-    seeded::Seeded,
+    balance::{
+        placement::{deal, shares},
+        schedule::{
+            BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, cost_on, lower_bound, refined,
+        },
+    },
+    base::seeded::Seeded,
 };
 use microlp::{
     ComparisonOp, Error, OptimizationDirection, Problem, Solution, SolveOptions, SolveOutcome,

@@ -5,7 +5,7 @@ use crate::{bus::Lane, messages::Message};
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture, fut::wrap_future};
 use brickmesh_topology::{
     BrickIndex, Digest, PeerId,
-    keeper::{GiveResult, KeeperInput, KeeperMessage},
+    mesh::keeper::{GiveResult, KeeperInput, KeeperMessage},
 };
 use tokio::sync::oneshot;
 

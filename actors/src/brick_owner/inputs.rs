@@ -3,9 +3,11 @@
 use crate::{budget::Held, data_set::BrickSource, messages::Message, raycaster::DeviceNews};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
-    holding::Announcement,
-    keeper::{FrameTimes, Hello, Vitals},
-    upkeep::Safety,
+    mesh::{
+        holding::Announcement,
+        keeper::{FrameTimes, Hello, Vitals},
+        upkeep::Safety,
+    },
 };
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -6,7 +6,7 @@ use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest,
-    keeper::{KeeperInput, LoadResult},
+    mesh::keeper::{KeeperInput, LoadResult},
 };
 use bytes::Bytes;
 use std::sync::Arc;

@@ -2,8 +2,10 @@
 
 use brickmesh_topology::{
     PeerId,
-    keeper::{Hello, Keeper},
-    membership::Change,
+    mesh::{
+        keeper::{Hello, Keeper},
+        membership::Change,
+    },
 };
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use crate::messages::{FrameId, Message, Pixels, TilePart};
 use brickmesh_shaders::SubImage;
-use brickmesh_topology::{PixelRect, frame_plan::FramePlan};
+use brickmesh_topology::{PixelRect, balance::frame_plan::FramePlan};
 use std::{collections::BTreeMap, time::Instant};
 
 /// Bytes of a pixel while it is blended.

@@ -6,8 +6,8 @@ use actix::SpawnHandle;
 use brickmesh_shaders::{Scene, SubImage, transfer_table::TransferTable};
 use brickmesh_topology::{
     Manifest, PeerId,
-    asked_frames::{AttemptRequest, EndedFrame, FrameEnd},
-    frame_plan::FramePlan,
+    balance::frame_plan::FramePlan,
+    frame::frame_requests::{AttemptRequest, EndedFrame, FrameEnd},
 };
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::oneshot;

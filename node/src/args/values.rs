@@ -2,7 +2,7 @@
 
 use super::{CameraArg, DeviceChoice, Orbit, TransferRange};
 use crate::network::address;
-use brickmesh_topology::render_settings::STEP_VOXELS_MIN;
+use brickmesh_topology::picture::render_settings::STEP_VOXELS_MIN;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::net::SocketAddr;
 
@@ -33,7 +33,7 @@ pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
         w.parse().map_err(|_| wrong())?,
         h.parse().map_err(|_| wrong())?,
     );
-    let max = brickmesh_topology::camera::PICTURE_EDGE_MAX;
+    let max = brickmesh_topology::picture::camera::PICTURE_EDGE_MAX;
     if [size.0, size.1].iter().all(|n| (1..=max).contains(n)) {
         Ok(size)
     } else {

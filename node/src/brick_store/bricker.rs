@@ -12,8 +12,10 @@ use super::{
 use crate::volume_file::VolumeFile;
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox,
-    manifest::{BrickRecord, ManifestError, ManifestParts},
-    value_gathering::ValueGathering,
+    data::{
+        manifest::{BrickRecord, ManifestError, ManifestParts},
+        value_gathering::ValueGathering,
+    },
 };
 use std::collections::BTreeMap;
 
@@ -225,7 +227,7 @@ impl<'a> Cutter<'a> {
     fn manifest(self, source: &str) -> Result<Manifest, ManifestError> {
         let edge = self.grid.edge();
         let parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
-        parts.with_values(self.values.finish())
+        self.values.finish().manifest(parts)
     }
 }
 
@@ -233,7 +235,7 @@ impl<'a> Cutter<'a> {
 mod tests {
     use super::*;
     use crate::volume_file;
-    use brickmesh_topology::{VoxelType, manifest::HISTOGRAM_BINS};
+    use brickmesh_topology::{VoxelType, data::value_statistics::HISTOGRAM_BINS};
     use std::{fs, path::Path};
 
     const TYPES: [(VoxelType, &str); 5] = [

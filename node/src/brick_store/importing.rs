@@ -191,7 +191,9 @@ pub(super) mod tests {
         volume_file,
     };
     use brickmesh_actors::{data_set::BrickSource as _, manifest_message::bricks_max};
-    use brickmesh_topology::{BrickGrid, VolumeDescription, VoxelType, manifest::BrickRecord};
+    use brickmesh_topology::{
+        BrickGrid, VolumeDescription, VoxelType, data::manifest::BrickRecord,
+    };
 
     /// Longest record of a brick in a manifest, in bytes: two digits a level of its cells, digest,
     /// range and names.

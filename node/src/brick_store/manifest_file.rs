@@ -4,7 +4,8 @@
 //! not tell that: whatever the file says has one.
 //! The checksum stands in the same file, so that one rename makes or replaces both.
 
-use brickmesh_topology::{Digest, Manifest, plain_text::shortened};
+use brickmesh_actors::plain_text::shortened;
+use brickmesh_topology::{Digest, Manifest};
 
 /// What stands before the checksum, and after it.
 const BEFORE: &[u8] = b",\"checksum\":\"";

@@ -11,7 +11,8 @@ use crate::{
     value_report::ValueReport,
     volume_file,
 };
-use brickmesh_topology::{BrickIndex, plain_text::counted, value_gathering::ValueGathering};
+use brickmesh_actors::plain_text::counted;
+use brickmesh_topology::{BrickIndex, data::value_gathering::ValueGathering};
 
 /// Damaged bricks that are told one by one.
 const DAMAGED_SHOWN_MAX: usize = 20;

@@ -2,7 +2,7 @@
 
 use super::CommandResult;
 use crate::{args::JsonArgs, transfer::short};
-use brickmesh_topology::presets::{PRESETS, PresetValues};
+use brickmesh_topology::data::presets::{PRESETS, PresetValues};
 
 pub(super) fn run(args: &JsonArgs) -> CommandResult {
     if args.json {

@@ -5,23 +5,19 @@ mod turn;
 use self::turn::Turn;
 use super::CommandResult;
 use crate::{
-    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs, VolumeArgs},
-    brick_store,
+    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
     camera_choice::{Shot, camera, shots},
     formula::FormulaVolume,
-    free_memory::free_memory_bytes,
-    network::MeshKey,
+    open_source::open_source,
     picture::{self, numbered},
     picture_settings::PictureSettings,
-    progress::Progress,
     session::{DataSource, Session},
     stats::StatsFile,
     stop::Stop,
 };
 use brickmesh_actors::data_set::BrickSource;
-use brickmesh_topology::{
-    Camera, Manifest, RenderSettings, frame_plan::PlanRules, plain_text::counted,
-};
+use brickmesh_actors::plain_text::counted;
+use brickmesh_topology::{Camera, Manifest, RenderSettings, balance::frame_plan::PlanRules};
 use std::{error::Error, sync::Arc};
 
 /// Voxels on an axis of the demo's volume.
@@ -30,10 +26,6 @@ const DEMO_EDGE: u32 = 128;
 const DEMO_BRICK: u32 = 32;
 /// Frames of the demo that are asked for before the first of them is awaited.
 const FRAMES_AHEAD: u8 = 2;
-/// Edge of a brick where one peer renders alone: few jobs, little overhead.
-pub(crate) const BRICK_ALONE: u32 = 256;
-/// Edge of a brick where several share the work.
-pub(crate) const BRICK_SHARED: u32 = 64;
 
 pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
     let source = Arc::new(FormulaVolume::new(DEMO_EDGE, DEMO_BRICK)?);
@@ -149,49 +141,6 @@ fn path_of(args: &RenderArgs, manifest: &Manifest) -> Result<Vec<Shot>, String> 
     Ok((0..args.frames)
         .map(|n| first.spun(spin * f64::from(n)).into())
         .collect())
-}
-
-/// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder. What is
-/// no file here is looked for in the mesh: by digest, or with `--mesh` by the name of its file.
-pub(crate) fn open_source(
-    args: &VolumeArgs,
-    mesh: &mut MeshArgs,
-    stop: &Stop,
-) -> Result<DataSource, Box<dyn Error>> {
-    let volume = args.volume.as_path();
-    if let Some(name) = volume.to_str().filter(|_| !volume.exists())
-        && (mesh.mesh || DataSource::is_digest(name))
-    {
-        if args.fill.is_some() {
-            return Err(
-                "--fill belongs to a file: who opened the data set has said what is no data".into(),
-            );
-        }
-        mesh.mesh = true;
-        return Ok(DataSource::Named(name.to_owned()));
-    }
-    if !mesh.mesh && mesh.network.is_given() {
-        return Err("--join, --listen, --key and --identity belong to --mesh: without it only peers of this process render".into());
-    }
-    if mesh.mesh {
-        // Before the volume is read, which may take a while: it is for nothing without the key.
-        MeshKey::load(&mesh.network.key_file()?)?;
-    }
-    let alone = mesh.peers == 1 && !mesh.mesh;
-    let edge = mesh
-        .brick
-        .unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
-    let mut progress = Progress::new("reading the volume");
-    // A device on the processor shares the bricks with the source; any other's copies go when it
-    // has them, and the source's stay where others may ask for them.
-    let memory = mesh.memory.unwrap_or(0).saturating_mul(mesh.peers.into());
-    let bytes_max = memory.max(free_memory_bytes() / 2);
-    let source =
-        brick_store::open_source(volume, args.fill, edge, bytes_max, &mut |done, total| {
-            progress.show(done, total);
-            !stop.is_said()
-        })?;
-    Ok(DataSource::Own(source))
 }
 
 /// Runs something in a session, and leaves it politely however that ends.

@@ -8,6 +8,7 @@ use crate::{
     session::{in_words, say_goodbye, start_network_peer},
     stop::Stop,
 };
+use brickmesh_actors::plain_text::{counted, plain_text};
 use brickmesh_actors::{
     PeerConfig,
     brick_owner::{AskStatus, DataSetStatus, MeshStatus},
@@ -15,9 +16,7 @@ use brickmesh_actors::{
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
 use brickmesh_topology::{
     PeerId,
-    holding::Announcement,
-    keeper::FrameTimes,
-    plain_text::{counted, plain_text},
+    mesh::{holding::Announcement, keeper::FrameTimes},
 };
 use serde_json::{Value, json};
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};

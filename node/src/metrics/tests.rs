@@ -3,11 +3,15 @@
 use super::*;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
-    brick_set::BrickSet,
-    holding::Announcement,
-    keeper::{FrameTimes, Hello, Vitals},
-    manifest::{BrickRecord, ManifestParts},
-    upkeep::Safety,
+    data::{
+        brick_set::BrickSet,
+        manifest::{BrickRecord, ManifestParts},
+    },
+    mesh::{
+        holding::Announcement,
+        keeper::{FrameTimes, Hello, Vitals},
+        upkeep::Safety,
+    },
 };
 use std::sync::Arc;
 

@@ -8,7 +8,8 @@
 
 use super::DataSource;
 use brickmesh_actors::brick_owner::MeshStatus;
-use brickmesh_topology::{Digest, Manifest, PeerId, plain_text::plain_text};
+use brickmesh_actors::plain_text::plain_text;
+use brickmesh_topology::{Digest, Manifest, PeerId};
 use std::{
     collections::BTreeSet,
     sync::Arc,

@@ -4,10 +4,8 @@
 //! No clock is read here.
 
 use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
-use brickmesh_topology::{
-    BrickIndex, PeerId,
-    plain_text::{counted, plain_text},
-};
+use brickmesh_actors::plain_text::{counted, plain_text};
+use brickmesh_topology::{BrickIndex, PeerId};
 use std::{
     fmt,
     time::{Duration, Instant},
@@ -196,7 +194,7 @@ mod tests {
         for (of, room) in set.residency.values_mut().zip(room) {
             of.room = room;
             of.settled = false;
-            of.held = brickmesh_topology::brick_set::BrickSet::new(bricks);
+            of.held = brickmesh_topology::data::brick_set::BrickSet::new(bricks);
             for brick in data_set_bricks(bricks - missing) {
                 of.held.insert(brick);
             }

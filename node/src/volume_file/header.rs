@@ -1,7 +1,7 @@
 //! Small parts of text headers: bounded lines, numbers, data files.
 
 use super::{HEADER_BYTES_MAX, Problem, open_regular};
-use brickmesh_topology::volume::VolumeDescription;
+use brickmesh_topology::data::volume::VolumeDescription;
 use glam::DMat3;
 use std::{
     io::{self, BufRead, Read as _},

@@ -8,7 +8,7 @@ use super::{
     header::{detached, dims, floats_n, line},
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{VolumeDescription, VoxelType, volume::PatientAxes};
+use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::PatientAxes};
 use std::{
     collections::BTreeMap,
     fs::File,

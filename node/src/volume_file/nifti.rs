@@ -8,7 +8,7 @@ use super::{
     header::set_columns,
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{VolumeDescription, VoxelType, volume::PatientAxes};
+use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::PatientAxes};
 use flate2::read::MultiGzDecoder;
 use glam::{DMat3, DQuat, DVec3};
 use std::{fs::File, io::Read, path::Path};

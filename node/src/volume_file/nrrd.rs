@@ -7,9 +7,8 @@ use super::{
     header::{detached, dims, floats_n, line, set_columns},
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{
-    VolumeDescription, VoxelType, plain_text::shortened, volume::PatientAxes,
-};
+use brickmesh_actors::plain_text::shortened;
+use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::PatientAxes};
 use glam::{DMat3, DVec3};
 use std::{
     collections::BTreeMap,

@@ -31,7 +31,7 @@ use crate::{
     sub_image::SubImage,
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{Digest, PixelRect, VoxelType, render_settings::Mode};
+use brickmesh_topology::{Digest, PixelRect, VoxelType, picture::render_settings::Mode};
 use explain::Explain;
 use gpu::{Gpu, Home, dispatch};
 use kernels::RaycastVariant;

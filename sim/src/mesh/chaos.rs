@@ -25,7 +25,9 @@ mod world;
 
 use super::{Input, Output, field, totals};
 use crate::SimError;
-use brickmesh_topology::{Manifest, PeerId, View, frame_plan::PlanRules, seeded::Seeded};
+use brickmesh_topology::{
+    Manifest, PeerId, View, balance::frame_plan::PlanRules, base::seeded::Seeded,
+};
 use environment::Environment;
 use network::Network;
 use oracle::Oracle;

@@ -6,17 +6,20 @@ use super::{
 use crate::SimError;
 use brickmesh_topology::{
     Manifest, PeerId, RenderSettings, View,
-    brick_set::BrickSet,
-    cell_ranges::VisibleCells,
-    cost_table::CostTable,
-    frame_plan::{FramePlan, PlanInputs, PlanRules},
-    frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
-    roster::{Roster, RosterEntry},
-    sample_count::SampleCounter,
-    schedule::{SPEED_ONE, work_of},
-    seeded::Seeded,
-    stealing::{StealMessage, StealOutput, Work},
-    taking_part::attempt_micros,
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{FramePlan, PlanInputs, PlanRules},
+        roster::{Roster, RosterEntry},
+        schedule::{SPEED_ONE, work_of},
+        stealing::{StealMessage, StealOutput, Work},
+    },
+    base::seeded::Seeded,
+    data::brick_set::BrickSet,
+    frame::{
+        frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
+        participants::attempt_micros,
+    },
+    picture::{sample_count::SampleCounter, visible_cells::VisibleCells},
 };
 use std::{
     cmp::Reverse,
@@ -44,7 +47,7 @@ pub(super) struct Cluster {
     peers: Vec<Machine>,
     costs: CostTable,
     /// How much dearer than its samples each brick is, in thousandths.
-    dearness: Vec<u64>,
+    brick_cost: Vec<u64>,
     draws: Seeded,
 }
 
@@ -147,7 +150,7 @@ impl Cluster {
             faults: input.faults.clone(),
             peers,
             costs: CostTable::default(),
-            dearness: (0..bricks).map(|_| 500 + draws.below(1000)).collect(),
+            brick_cost: (0..bricks).map(|_| 500 + draws.below(1000)).collect(),
             draws,
             manifest,
         }
@@ -395,7 +398,7 @@ impl Cluster {
         for job in &plan.jobs {
             let samples = counter.count(job.brick, &job.owned);
             let nanos = samples.min(EXPECTED_MICROS_MAX) * NANOS_PER_SAMPLE;
-            let dear = nanos / 1000 * self.dearness[job.brick.0 as usize] / 1000;
+            let dear = nanos / 1000 * self.brick_cost[job.brick.0 as usize] / 1000;
             let noise = 970 + self.draws.below(61);
             costs.push((JOB_MICROS + dear) * noise / 1000);
         }

@@ -5,7 +5,7 @@ use super::field;
 use crate::SimError;
 use brickmesh_topology::{
     BrickGrid, Manifest, RenderSettings, TransferFunction, VolumeDescription, VoxelBox, VoxelType,
-    manifest::ManifestParts, transfer_function::TransferPoint,
+    data::{manifest::ManifestParts, transfer_function::TransferPoint},
 };
 use serde::Deserialize;
 

@@ -8,7 +8,7 @@
 //! none is left new candidates are drawn. The paper gives neither the bounds, nor the largest
 //! step, nor the field of view: they are parameters here.
 
-use brickmesh_topology::{View, seeded::Seeded};
+use brickmesh_topology::{View, base::seeded::Seeded};
 use glam::DVec3;
 
 /// Candidates drawn for a step.

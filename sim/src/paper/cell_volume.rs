@@ -7,7 +7,7 @@
 use super::{EDGE, parameters::Parameters};
 use brickmesh_topology::{
     BrickGrid, VoxelBox,
-    cell_ranges::{CELLS_PER_AXIS, CellMask, mask_of},
+    data::cell_ranges::{CELLS_PER_AXIS, CellMask, mask_of},
 };
 use serde::Serialize;
 

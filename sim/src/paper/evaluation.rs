@@ -11,7 +11,9 @@ use super::{
     virtual_cluster::{FrameTimes, Scene, VirtualCluster},
 };
 use crate::SimError;
-use brickmesh_topology::{BrickGrid, VolumeDescription, VoxelType, cell_ranges::VisibleCells};
+use brickmesh_topology::{
+    BrickGrid, VolumeDescription, VoxelType, picture::visible_cells::VisibleCells,
+};
 use std::ops::RangeInclusive;
 
 /// Numbers of devices (the paper's figures 9 and 10).

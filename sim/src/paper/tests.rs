@@ -39,7 +39,7 @@ fn the_papers_conclusions_hold_on_every_volume_and_path() {
         let (on_8, on_4) = (|v: &str| ratio(&eight, s, v), |v: &str| ratio(&four, s, v));
         let names = VARIANTS.iter().filter(|v| !v.refined).map(|v| v.name);
         for name in names.filter(|&n| n != "standard") {
-            assert!(on_8(name) > 1.0, "{s:?}: {name} beats standard");
+            assert!(on_8(name) > 1.0, "{s:?}: {name} heartbeats standard");
             assert!(
                 on_8(name) <= on_8("clustered-single"),
                 "{s:?}: {name} is worst"

@@ -1,6 +1,6 @@
 //! The variants of the paper's Table 1, and ours.
 
-use brickmesh_topology::{placement::PlacementMethod, prediction::Prediction};
+use brickmesh_topology::balance::{placement::PlacementMethod, prediction::Prediction};
 
 /// A variant of the method.
 #[derive(Clone, Copy, Debug, PartialEq)]

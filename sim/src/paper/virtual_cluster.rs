@@ -8,14 +8,16 @@ use super::{
 };
 use brickmesh_topology::{
     BrickGrid, BrickIndex, View, VolumeDescription, VoxelBox,
-    cell_ranges::VisibleCells,
-    footprint::pixels_covered,
-    job_tree::{JobTree, Leaf, SplitRule, lean_threshold, threshold},
-    placement::{place, redundancy},
-    prediction::{Prediction, Rate},
-    sample_count::SampleCounter,
-    schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, refined},
-    seeded::mixed,
+    balance::{
+        job_tree::{JobTree, Leaf, SplitRule, lean_threshold, threshold},
+        placement::{place, redundancy},
+        prediction::{Prediction, Rate},
+        schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, refined},
+    },
+    base::seeded::mixed,
+    picture::{
+        footprint::pixels_covered, sample_count::SampleCounter, visible_cells::VisibleCells,
+    },
 };
 
 /// What all variants with one brick size see of a frame.

@@ -3,7 +3,7 @@
 use super::mutation::{mutate, one_of, pick};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use brickmesh_node::network::MeshKey;
-use brickmesh_topology::seeded::Seeded;
+use brickmesh_topology::base::seeded::Seeded;
 use flate2::{
     Compression,
     write::{GzEncoder, ZlibEncoder},

@@ -1,6 +1,6 @@
 //! Good bytes turned bad: flipped, cut, spliced, repeated, with numbers that nobody expects.
 
-use brickmesh_topology::seeded::Seeded;
+use brickmesh_topology::base::seeded::Seeded;
 use std::ops::Range;
 
 /// Numbers that break what trusts them, as text.

@@ -8,17 +8,21 @@ use brickmesh_actors::messages::{
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     BrickIndex, Camera, Digest, Manifest, PeerId, PixelRect, RenderSettings, TransferFunction,
-    brick_set::BrickSet,
-    cost_table::CostTable,
-    frame_plan::PlanRules,
-    holding::Announcement,
-    job_tree::{JobTree, Leaf, SplitRule},
-    keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
-    membership::Beat,
-    render_settings::Mode,
-    roster::{Roster, RosterEntry},
-    seeded::Seeded,
-    stealing::StealMessage,
+    balance::{
+        cost_table::CostTable,
+        frame_plan::PlanRules,
+        job_tree::{JobTree, Leaf, SplitRule},
+        roster::{Roster, RosterEntry},
+        stealing::StealMessage,
+    },
+    base::seeded::Seeded,
+    data::brick_set::BrickSet,
+    mesh::{
+        holding::Announcement,
+        keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
+        membership::Heartbeat,
+    },
+    picture::render_settings::Mode,
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -75,9 +79,9 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
 fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
     let (data_set, brick) = (manifest.digest(), BrickIndex(3));
     vec![
-        KeeperMessage::Beat {
-            beat: Beat {
-                born: 1 << 50,
+        KeeperMessage::Heartbeat {
+            heartbeat: Heartbeat {
+                incarnation: 1 << 50,
                 count: 7,
             },
             hello: Arc::new(Hello {

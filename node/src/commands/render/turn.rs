@@ -17,7 +17,10 @@ use crate::{
     transfer::short,
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
-use brickmesh_topology::{PixelRect, VoxelBox, camera::bands, cell_ranges::VisibleCells};
+use brickmesh_topology::{
+    PixelRect, VoxelBox,
+    picture::{camera::bands, visible_cells::VisibleCells},
+};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},

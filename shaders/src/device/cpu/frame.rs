@@ -11,7 +11,7 @@ use crate::{
     scene::Scene,
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{Digest, View, VolumeDescription, render_settings::Mode};
+use brickmesh_topology::{Digest, View, VolumeDescription, picture::render_settings::Mode};
 use glam::DVec3;
 use std::sync::Arc;
 

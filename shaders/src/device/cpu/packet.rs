@@ -21,7 +21,7 @@ use crate::{
 };
 use brickmesh_topology::{
     PixelRect,
-    voxel_numbers::{NO_DATA, NO_DATA_MIN, NUMBER_MAX},
+    data::voxel_numbers::{NO_DATA, NO_DATA_MIN, NUMBER_MAX},
 };
 use std::arch::x86_64::*;
 

@@ -12,7 +12,7 @@ use crate::{
     macrocells::SkipGrid,
     modes::{ModeStages, with_kernel_mode},
 };
-use brickmesh_topology::{PixelRect, voxel_numbers::NO_DATA_MIN};
+use brickmesh_topology::{PixelRect, data::voxel_numbers::NO_DATA_MIN};
 
 /// Where a position lies between voxels.
 struct CellPlace {

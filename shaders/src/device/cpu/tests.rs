@@ -4,7 +4,9 @@ use super::*;
 use crate::{classifier::Classifier, transfer_table::TransferTable};
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, RenderSettings, TransferFunction, VolumeDescription,
-    VoxelBox, render_settings::Mode, transfer_function::TransferPoint, visibility::front_to_back,
+    VoxelBox,
+    data::transfer_function::TransferPoint,
+    picture::{depth_order::front_to_back, render_settings::Mode},
 };
 use glam::{DMat3, DVec3};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! The kernels that `build.rs` compiled, with their entry points.
 
 use crate::device::DeviceError;
-use brickmesh_topology::render_settings::Mode;
+use brickmesh_topology::picture::render_settings::Mode;
 
 macro_rules! spirv {
     ($name:literal) => {

@@ -122,7 +122,7 @@ impl Pictures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::camera::PICTURE_EDGE_MAX;
+    use brickmesh_topology::picture::camera::PICTURE_EDGE_MAX;
 
     #[test]
     fn bands_get_smaller_down_to_a_row_of_the_widest_picture() {

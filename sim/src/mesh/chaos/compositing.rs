@@ -8,7 +8,7 @@ use super::{
     notes::{FrameKey, Note, Partial, Piece, Run, Who},
     plans::Planned,
 };
-use brickmesh_topology::asked_frames::FrameId;
+use brickmesh_topology::frame::frame_requests::FrameId;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,

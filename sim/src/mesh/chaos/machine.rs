@@ -1,5 +1,5 @@
 //! A simulated machine: a keeper, a device, a compositor, and at one of them a viewer. It hands
-//! each message to the part that it concerns, as the switchboard does.
+//! each message to the part that it concerns, as the router does.
 
 use super::{
     compositing::Compositing,
@@ -13,11 +13,13 @@ use super::{
 };
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
-    brick_set::BrickSet,
-    holding::Origin,
-    keeper::{
-        GiveResult, Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult,
-        TICK_MICROS,
+    data::brick_set::BrickSet,
+    mesh::{
+        holding::Origin,
+        keeper::{
+            GiveResult, Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult,
+            TICK_MICROS,
+        },
     },
 };
 use std::{collections::VecDeque, sync::Arc};

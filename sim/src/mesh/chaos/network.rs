@@ -11,7 +11,7 @@ use super::{
     notes::{Class, Note, Who},
     queue::{Event, Queue},
 };
-use brickmesh_topology::seeded::Seeded;
+use brickmesh_topology::base::seeded::Seeded;
 use std::collections::BTreeMap;
 
 /// Longest time that a message is held up by draw, microseconds.

@@ -3,11 +3,9 @@
 
 use brickmesh_topology::{
     BrickIndex, Digest,
-    asked_frames::{AttemptRequest, FrameId},
-    cost_table::CostTable,
-    keeper::KeeperMessage,
-    roster::Roster,
-    stealing::StealMessage,
+    balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
+    frame::frame_requests::{AttemptRequest, FrameId},
+    mesh::keeper::KeeperMessage,
 };
 use std::sync::Arc;
 
@@ -145,7 +143,7 @@ fn first(digest: &Digest) -> u64 {
 
 fn keeper_mark(message: &KeeperMessage) -> u64 {
     match message {
-        KeeperMessage::Beat { beat, .. } => beat.count << 8,
+        KeeperMessage::Heartbeat { heartbeat, .. } => heartbeat.count << 8,
         KeeperMessage::Goodbye => 1,
         KeeperMessage::Open { .. } => 2,
         KeeperMessage::NeedManifest { .. } => 3,

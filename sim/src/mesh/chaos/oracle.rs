@@ -19,9 +19,11 @@ use super::{
 use crate::mesh::report::FrameReport;
 use brickmesh_topology::{
     BrickIndex,
-    asked_frames::{FrameEnd, FrameId},
-    brick_set::BrickSet,
-    taking_part::WAIT_MICROS_MAX,
+    data::brick_set::BrickSet,
+    frame::{
+        frame_requests::{FrameEnd, FrameId},
+        participants::WAIT_MICROS_MAX,
+    },
 };
 use std::collections::{BTreeMap, BTreeSet};
 

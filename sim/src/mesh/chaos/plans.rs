@@ -1,17 +1,19 @@
 //! Plans of frames: machines that have the same inputs derive the same plan, so each is derived
 //! once and shared; now and then, by draw, a machine derives its own, which must be equal.
 //!
-//! What a job really takes is not what the plan expects: every brick has a dearness of its own,
+//! What a job really takes is not what the plan expects: every brick has a brick_cost of its own,
 //! drawn from the seed, that only measuring shows, and every job a few per cent of noise.
 
 use super::{super::volume, oracle::Oracle};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, RenderSettings, View,
-    cell_ranges::VisibleCells,
-    cost_table::CostTable,
-    frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
-    roster::Roster,
-    seeded::{Seeded, mixed},
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
+        roster::Roster,
+    },
+    base::seeded::{Seeded, mixed},
+    picture::visible_cells::VisibleCells,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -78,7 +80,7 @@ pub(super) struct Plans {
     views: Vec<View>,
     kept: VecDeque<(Key, Arc<Planned>)>,
     /// In thousandths, by brick.
-    dearness: Vec<u64>,
+    brick_cost: Vec<u64>,
     /// Nanoseconds that a sample takes, times 1024.
     sample_cost: Option<u64>,
     machines: u64,
@@ -98,7 +100,7 @@ impl Plans {
         Self {
             visible: VisibleCells::of(&manifest, &settings),
             settings,
-            dearness: (0..bricks).map(|_| 500 + draws.below(1000)).collect(),
+            brick_cost: (0..bricks).map(|_| 500 + draws.below(1000)).collect(),
             manifest,
             rules,
             views,
@@ -180,7 +182,7 @@ impl Plans {
             .iter()
             .map(|(&b, t)| (b, t.leaf_values()))
             .collect();
-        let samples = |j: &brickmesh_topology::frame_plan::PlannedJob| {
+        let samples = |j: &brickmesh_topology::balance::frame_plan::PlannedJob| {
             let of_brick = leaves.get(&j.brick).and_then(|l| l.get(j.leaf));
             of_brick.map_or(0, |l| l.samples.min(1 << 40))
         };
@@ -193,7 +195,7 @@ impl Plans {
         let real = jobs.map(|(j, index)| {
             let nanos = u128::from(samples(j)) * u128::from(cost) / 1_024;
             let micros = u64::try_from(nanos / 1_000).unwrap_or(u64::MAX >> 24);
-            let dear = micros.min(1 << 40) * self.dearness[j.brick.0 as usize] / 1_000;
+            let dear = micros.min(1 << 40) * self.brick_cost[j.brick.0 as usize] / 1_000;
             let noise = 970 + mixed(seed ^ index) % 61;
             (JOB_MICROS + dear) * noise / 1_000
         });

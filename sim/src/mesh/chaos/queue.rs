@@ -4,7 +4,7 @@
 //! they were put in: the same inputs give the same trace.
 
 use super::notes::{FrameKey, Note, Who};
-use brickmesh_topology::{BrickIndex, seeded::mixed};
+use brickmesh_topology::{BrickIndex, base::seeded::mixed};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// Something that happens.

@@ -10,14 +10,18 @@ use super::{
 };
 use brickmesh_topology::{
     BrickIndex, Digest,
-    asked_frames::FrameId,
-    brick_set::BrickSet,
-    cost_table::CostTable,
-    frame_plan::{Earlier, PlannedJob},
-    frames_under_way::{self, Place},
-    roster::Roster,
-    schedule::SPEED_ONE,
-    stealing::{StealMessage, StealOutput, Work},
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{Earlier, PlannedJob},
+        roster::Roster,
+        schedule::SPEED_ONE,
+        stealing::{StealMessage, StealOutput, Work},
+    },
+    data::brick_set::BrickSet,
+    frame::{
+        admission::{self, Place},
+        frame_requests::FrameId,
+    },
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -162,7 +166,7 @@ impl Rendering {
             let now = env.now();
             let frames = self.frames.iter();
             let frames = frames.map(|f| (f.key.0, f.is_under_way(now)));
-            match frames_under_way::place(frames, requester) {
+            match admission::place(frames, requester) {
                 Place::Free => {}
                 Place::InsteadOf(older) => {
                     if let Some(Active { key, .. }) = self.frames.remove(older) {
@@ -361,7 +365,7 @@ impl Rendering {
 
 impl Active {
     fn is_under_way(&self, now: u64) -> bool {
-        frames_under_way::is_under_way(now.saturating_sub(self.since), self.work.is_busy())
+        admission::is_under_way(now.saturating_sub(self.since), self.work.is_busy())
     }
 
     /// Sends what follows from a step of the work; true if jobs came in.

@@ -10,7 +10,7 @@ use super::{
     notes::Who,
 };
 use crate::mesh::{FaultKind, Input, millionths};
-use brickmesh_topology::{schedule::SPEED_ONE, seeded::Seeded};
+use brickmesh_topology::{balance::schedule::SPEED_ONE, base::seeded::Seeded};
 
 /// Frames from which on something may happen: before, the mesh comes up.
 const FIRST_FRAME: u32 = 5;

@@ -9,12 +9,11 @@ use super::{
 use crate::mesh::report::FrameReport;
 use brickmesh_topology::{
     Digest, PeerId,
-    asked_frames::{
-        AskedFrames, AttemptInputs, EndedFrame, FrameEnd, FrameId, FrameMessage, FrameOrder,
+    balance::{frame_plan::Earlier, roster::Candidate},
+    frame::frame_requests::{
+        AttemptInputs, EndedFrame, FrameEnd, FrameId, FrameMessage, FrameOrder, FrameRequests,
         FramesInput, FramesOutput,
     },
-    frame_plan::Earlier,
-    taking_part::Candidate,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +39,7 @@ pub(super) struct Viewer {
     next: u64,
     /// A frame is due, and waits for one under way to end.
     is_due: bool,
-    asked: AskedFrames,
+    asked: FrameRequests,
     pending: BTreeMap<u64, Pending>,
     /// Peers that were late, for the keeper.
     pub(super) late: Vec<PeerId>,
@@ -72,7 +71,7 @@ impl Viewer {
             wishes,
             next: 0,
             is_due: false,
-            asked: AskedFrames::new(env.name(me).clone()),
+            asked: FrameRequests::new(env.name(me).clone()),
             pending: BTreeMap::new(),
             late: Vec::new(),
             reports: Vec::new(),

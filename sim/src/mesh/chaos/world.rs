@@ -12,7 +12,7 @@ use super::{
     viewer::{Viewer, Wishes},
 };
 use crate::mesh::report::FrameReport;
-use brickmesh_topology::{BrickIndex, Manifest, schedule::work_of};
+use brickmesh_topology::{BrickIndex, Manifest, balance::schedule::work_of};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// When the source is offered, and when the first frame is asked for, microseconds.

@@ -1,0 +1,13 @@
+//! Who holds and who renders what: placement, job trees, costs, the schedule, the plan of a frame, stealing.
+//!
+//! May use `base`, `data` and `picture`; `.ci/arrows` checks it.
+
+pub mod cost_table;
+pub mod frame_plan;
+pub mod job_tree;
+pub mod placement;
+pub mod prediction;
+pub mod roster;
+pub mod schedule;
+pub mod stealing;
+pub mod tile_runs;

@@ -1,0 +1,469 @@
+//! The plan of a frame: which jobs it has, in which order they blend, who renders each, who
+//! composites which tile. Every peer derives it alone from the same inputs and gets the same
+//! bytes; its digest travels with each sub-image.
+//!
+//! Inputs: the manifest (grid, value ranges), view, render settings, the roster snapshot (what
+//! each peer really holds, how fast it is), the cost table (trees and costs of the last frame),
+//! the rules. A frame that is asked for again has the jobs that it had before, and what was rendered of
+//! them stays where it is ([`Earlier`]). Not here: stealing, which departs from the plan while the frame runs.
+//!
+//! Source: Frey, Ertl 2011, section 5, and what its future work asks for.
+
+use crate::{
+    balance::{
+        cost_table::CostTable,
+        job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, lean_threshold},
+        prediction::{Prediction, Rate, Work, next_speeds},
+        roster::{Roster, RosterEntry, put_text},
+        schedule::{SPEED_ONE, Schedule, ScheduledJob, Scheduler, work_of},
+        tile_runs::{TileJobs, lengthen_runs},
+    },
+    base::{digest::Digest, peer::PeerId},
+    data::{brick_grid::BrickIndex, manifest::Manifest, voxel_box::VoxelBox},
+    picture::{
+        camera::{PixelRect, View},
+        depth_order::{NotSeparable, front_to_back},
+        render_settings::{Mode, RenderSettings},
+        sample_count::SampleCounter,
+        tiles::{Tile, tiles},
+        visible_cells::VisibleCells,
+    },
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How plans are made; every peer of a frame follows the same rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlanRules {
+    /// Whether bricks are split into several jobs.
+    pub split: bool,
+    /// Shortest job worth its overhead, microseconds on a device of speed 1.
+    pub min_job_micros: u64,
+    /// Whether cuts go where the expected work halves, or into the middle as in the paper.
+    pub cut_by_work: bool,
+    /// How costs follow from the last frame.
+    pub prediction: Prediction,
+    /// Who gives jobs to devices.
+    pub scheduler: Scheduler,
+    /// Whether neighbours in depth are brought to one peer, and tiles to the peer that renders
+    /// most of them.
+    pub lengthen_runs: bool,
+    /// Whether peers that are done take jobs from others.
+    pub steal: bool,
+}
+
+impl Default for PlanRules {
+    fn default() -> Self {
+        Self {
+            split: true,
+            min_job_micros: MIN_JOB_MICROS,
+            cut_by_work: true,
+            prediction: Prediction::Projected,
+            scheduler: Scheduler::Refined,
+            lengthen_runs: true,
+            steal: true,
+        }
+    }
+}
+
+/// Everything that a plan follows from.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanInputs<'a> {
+    /// The data set.
+    pub manifest: &'a Manifest,
+    /// The rays.
+    pub view: &'a View,
+    /// What is to be seen.
+    pub settings: &'a RenderSettings,
+    /// What the settings show; bricks and jobs without any of it are not rendered.
+    pub visible: &'a VisibleCells,
+    /// Who takes part.
+    pub roster: &'a Roster,
+    /// How the last frame was cut and what it cost.
+    pub costs: &'a CostTable,
+    /// How to plan.
+    pub rules: &'a PlanRules,
+    /// Of a frame that is asked for again, what was done in earlier attempts.
+    pub earlier: Option<Earlier<'a>>,
+}
+
+/// What was done for a frame before it was asked for again.
+#[derive(Clone, Copy, Debug)]
+pub struct Earlier<'a> {
+    /// The roster of the first attempt: its jobs are cut for that, so that they stay the same.
+    pub roster: &'a Roster,
+    /// Who has rendered which job, and may have its pixels still. Those that do not take part any more,
+    /// or do not hold the brick, count for nothing.
+    pub rendered: &'a BTreeMap<u32, PeerId>,
+}
+
+/// A job of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedJob {
+    /// Brick that is sampled.
+    pub brick: BrickIndex,
+    /// Samples that belong to the job.
+    pub owned: VoxelBox,
+    /// Pixels that it may touch.
+    pub rect: PixelRect,
+    /// Which leaf of the brick's tree it is, in preorder.
+    pub leaf: usize,
+    /// Expected cost, microseconds on a device of speed 1.
+    pub estimate_micros: u64,
+    /// Index of the peer that renders it, in the roster; `None`: nobody holds the brick.
+    pub renderer: Option<usize>,
+    /// Its renderer has rendered it in an earlier attempt.
+    pub is_rendered: bool,
+}
+
+impl PlannedJob {
+    /// What it is expected to cost in this attempt, microseconds on a device of speed 1.
+    #[must_use]
+    pub fn cost_micros(&self) -> u64 {
+        if self.is_rendered {
+            0
+        } else {
+            self.estimate_micros
+        }
+    }
+}
+
+/// The plan of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FramePlan {
+    /// How partials combine.
+    pub mode: Mode,
+    /// Peers, in roster order.
+    pub peers: Vec<PeerId>,
+    /// Their speeds in millionths, in roster order.
+    pub speeds: Vec<u64>,
+    /// Jobs, front to back; a job's index is its id in the frame.
+    pub jobs: Vec<PlannedJob>,
+    /// Indices of the peers that hold each job's brick, ascending.
+    pub holders: Arc<Vec<Vec<usize>>>,
+    /// Tiles; a tile's index is its id in the frame.
+    pub tiles: Vec<Tile>,
+    /// Which jobs meet in which tile.
+    pub tile_jobs: TileJobs,
+    /// Loads and bounds of the schedule, by peer.
+    pub schedule: Schedule,
+    /// How visible bricks are cut, with the costs expected of their leaves.
+    pub trees: BTreeMap<BrickIndex, JobTree>,
+    /// Digest of settings, jobs, peers and tiles.
+    pub digest: Digest,
+}
+
+impl FramePlan {
+    /// Derives the plan. O(bricks · log bricks + jobs · holders), and the bounded searches of
+    /// schedule and runs.
+    ///
+    /// # Errors
+    /// [`NotSeparable`] cannot happen for the leaves of a grid's trees; it is passed on, not
+    /// hidden.
+    pub fn derive(inputs: &PlanInputs<'_>) -> Result<Self, NotSeparable> {
+        let holders = holders_by_brick(inputs.manifest, inputs.roster);
+        let trees = match inputs.earlier {
+            Some(Earlier { roster, .. }) => {
+                trees(inputs, roster, &holders_by_brick(inputs.manifest, roster))
+            }
+            None => trees(inputs, inputs.roster, &holders),
+        };
+        let mut jobs = front_to_back_jobs(inputs, visible_jobs(inputs, &trees))?;
+        let (peers, speeds) = peers_and_speeds(inputs.roster);
+        let mut scheduled: Vec<ScheduledJob> = jobs
+            .iter()
+            .map(|j| ScheduledJob {
+                cost_micros: j.estimate_micros,
+                holders: holders[j.brick.0 as usize].clone(),
+            })
+            .collect();
+        let rendered = inputs.earlier.map(|e| e.rendered);
+        for (&job, peer) in rendered.into_iter().flatten() {
+            let index = job as usize;
+            if let Some((job, scheduled)) = jobs.get_mut(index).zip(scheduled.get_mut(index))
+                && let Ok(by) = peers.binary_search(peer)
+                && scheduled.holders.contains(&by)
+            {
+                job.is_rendered = true;
+                scheduled.cost_micros = job.cost_micros();
+                scheduled.holders = vec![by];
+            }
+        }
+        let mut schedule = inputs.rules.scheduler.schedule(&scheduled, &speeds);
+        let mut tiles = tiles(inputs.view.rect(), peers.len());
+        let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
+        let tile_jobs = TileJobs::new(&rects, |j| schedule.assignment[j].is_some(), &tiles);
+        if inputs.rules.lengthen_runs {
+            lengthen_runs(&scheduled, &tile_jobs, &mut tiles, &mut schedule, &speeds);
+        }
+        for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
+            job.renderer = renderer;
+        }
+        let digest = digest(inputs.settings.digest(), &peers, &jobs, &tiles);
+        Ok(Self {
+            mode: inputs.settings.mode,
+            peers,
+            speeds,
+            jobs,
+            holders: Arc::new(scheduled.into_iter().map(|j| j.holders).collect()),
+            tiles,
+            tile_jobs,
+            schedule,
+            trees,
+            digest,
+        })
+    }
+
+    /// A peer's index in the roster.
+    #[must_use]
+    pub fn index_of(&self, peer: &PeerId) -> Option<usize> {
+        self.peers.binary_search(peer).ok()
+    }
+
+    /// The jobs that a peer renders, front to back.
+    pub fn jobs_of(&self, peer: &PeerId) -> impl Iterator<Item = (usize, &PlannedJob)> {
+        let index = self.index_of(peer);
+        self.jobs
+            .iter()
+            .enumerate()
+            .filter(move |(_, j)| index.is_some() && j.renderer == index)
+    }
+
+    /// The tiles that a peer composites.
+    pub fn tiles_of(&self, peer: &PeerId) -> impl Iterator<Item = (usize, &Tile)> {
+        let index = self.index_of(peer);
+        self.tiles
+            .iter()
+            .enumerate()
+            .filter(move |(_, t)| Some(t.compositor) == index)
+    }
+
+    /// The boxes that nobody can render.
+    pub fn missing(&self) -> impl Iterator<Item = &PlannedJob> {
+        self.jobs.iter().filter(|j| j.renderer.is_none())
+    }
+
+    /// What was learnt from this frame: speeds in millionths, in roster order, and the cost table.
+    /// `measured` has, by job, the index of the peer that rendered it and the microseconds it took
+    /// there.
+    #[must_use]
+    pub fn learned(
+        &self,
+        before: &CostTable,
+        measured: &BTreeMap<u32, (usize, u64)>,
+        prediction: Prediction,
+    ) -> (Vec<u64>, CostTable) {
+        let mut work = vec![Work::default(); self.peers.len()];
+        for (&job, &(d, micros)) in measured {
+            if let (Some(job), Some(work)) = (self.jobs.get(job as usize), work.get_mut(d)) {
+                work.expected_micros = work.expected_micros.saturating_add(job.estimate_micros);
+                work.measured_micros = work.measured_micros.saturating_add(micros);
+            }
+        }
+        let speeds = next_speeds(&self.speeds, &work);
+        let speed = |d: usize| speeds.get(d).copied().unwrap_or(SPEED_ONE);
+        let costs = measured
+            .iter()
+            .map(|(&job, &(d, micros))| (job as usize, work_of(micros, speed(d))))
+            .collect();
+        let table = self.costs_after(before, &costs, prediction);
+        (speeds, table)
+    }
+
+    /// The cost table after this frame: its trees, with what `prediction` remembers of the costs
+    /// that were measured (by job, microseconds on a device of speed 1) in place of the expected
+    /// ones; other bricks as they were in `before`.
+    #[must_use]
+    pub fn costs_after(
+        &self,
+        before: &CostTable,
+        measured: &BTreeMap<usize, u64>,
+        prediction: Prediction,
+    ) -> CostTable {
+        let mut after = before.clone();
+        let mut by_leaf: BTreeMap<(BrickIndex, usize), u64> = BTreeMap::new();
+        for (&j, &cost) in measured {
+            if let Some(job) = self.jobs.get(j) {
+                let cost = prediction.remember(job.estimate_micros, cost);
+                by_leaf.insert((job.brick, job.leaf), cost);
+            }
+        }
+        for (&brick, tree) in &self.trees {
+            let mut tree = tree.clone();
+            let leaves = tree.leaf_values();
+            tree.set_leaves(leaves.into_iter().enumerate().map(|(index, leaf)| {
+                Leaf {
+                    cost_micros: by_leaf
+                        .get(&(brick, index))
+                        .copied()
+                        .unwrap_or(leaf.cost_micros),
+                    ..leaf
+                }
+            }));
+            after.trees.insert(brick, tree);
+        }
+        after
+    }
+}
+
+/// Indices of the peers that hold each brick, ascending.
+fn holders_by_brick(manifest: &Manifest, roster: &Roster) -> Vec<Vec<usize>> {
+    let mut holders = vec![Vec::new(); manifest.grid().brick_count() as usize];
+    for (d, entry) in roster.entries().iter().enumerate() {
+        for brick in entry.bricks.iter() {
+            if let Some(of_brick) = holders.get_mut(brick.0 as usize) {
+                of_brick.push(d);
+            }
+        }
+    }
+    holders
+}
+
+/// The trees of all visible bricks: last costs, predicted, split and merged for this roster, with its
+/// holders by brick.
+fn trees(
+    inputs: &PlanInputs<'_>,
+    roster: &Roster,
+    holders: &[Vec<usize>],
+) -> BTreeMap<BrickIndex, JobTree> {
+    let (manifest, rules) = (inputs.manifest, inputs.rules);
+    let (grid, volume) = (manifest.grid(), manifest.volume());
+    let counter = SampleCounter::new(volume, inputs.view, inputs.settings.step)
+        .with_cells(grid, inputs.visible);
+    let rate = Rate::of(inputs.costs.trees.values().flat_map(JobTree::leaf_values));
+    let predicted = |brick: BrickIndex| {
+        let owned = grid.owned_box(brick);
+        if !inputs.visible.any(brick) {
+            return None;
+        }
+        inputs.view.rect_of(volume, &owned)?;
+        let known = inputs.costs.trees.get(&brick);
+        let mut tree = known.map_or_else(|| JobTree::whole(Leaf::default()), Clone::clone);
+        let now = tree.leaves(owned).into_iter().map(|(here, leaf)| {
+            rules
+                .prediction
+                .predict(leaf, counter.count(brick, &here), rate)
+        });
+        let now: Vec<Leaf> = now.collect();
+        tree.set_leaves(now);
+        Some((brick, tree))
+    };
+    let mut trees: BTreeMap<BrickIndex, JobTree> = grid.bricks().filter_map(predicted).collect();
+    let sum = trees
+        .values()
+        .flat_map(JobTree::leaf_values)
+        .fold(0_u64, |sum, l| sum.saturating_add(l.cost_micros));
+    let copies = trees.keys().map(|b| holders[b.0 as usize].len());
+    let devices = roster.entries().len();
+    let view = volume
+        .grid_from_world()
+        .transform_vector3(inputs.view.forward);
+    let threshold_micros = if rules.split {
+        lean_threshold(sum, devices, copies, rules.min_job_micros)
+    } else {
+        u64::MAX
+    };
+    for (&brick, tree) in &mut trees {
+        let weight = |part: &VoxelBox| counter.count(brick, part);
+        let rule = if rules.cut_by_work {
+            SplitRule::by_work(threshold_micros, view, &weight)
+        } else {
+            SplitRule::in_the_middle(threshold_micros, view)
+        };
+        *tree = tree.split_and_merged(grid.owned_box(brick), &rule);
+    }
+    trees
+}
+
+/// A job for every leaf that may be seen: on the screen, and not wholly transparent.
+fn visible_jobs(inputs: &PlanInputs<'_>, trees: &BTreeMap<BrickIndex, JobTree>) -> Vec<PlannedJob> {
+    let (grid, volume) = (inputs.manifest.grid(), inputs.manifest.volume());
+    let mut jobs = Vec::new();
+    for (&brick, tree) in trees {
+        for (index, (owned, leaf)) in tree.leaves(grid.owned_box(brick)).into_iter().enumerate() {
+            let seen = inputs.visible.share(grid, brick, &owned) > 0.0;
+            if let Some(rect) = inputs.view.rect_of(volume, &owned).filter(|_| seen) {
+                jobs.push(PlannedJob {
+                    brick,
+                    owned,
+                    rect,
+                    leaf: index,
+                    estimate_micros: leaf.cost_micros,
+                    renderer: None,
+                    is_rendered: false,
+                });
+            }
+        }
+    }
+    jobs
+}
+
+fn front_to_back_jobs(
+    inputs: &PlanInputs<'_>,
+    jobs: Vec<PlannedJob>,
+) -> Result<Vec<PlannedJob>, NotSeparable> {
+    let grid_from_world = inputs.manifest.volume().grid_from_world();
+    let eye = grid_from_world.transform_point3(inputs.view.eye);
+    let boxes: Vec<VoxelBox> = jobs.iter().map(|j| j.owned).collect();
+    let order = front_to_back(&boxes, eye)?;
+    Ok(order.into_iter().map(|i| jobs[i]).collect())
+}
+
+fn peers_and_speeds(roster: &Roster) -> (Vec<PeerId>, Vec<u64>) {
+    let both = |e: &RosterEntry| (e.peer.clone(), e.speed_millionths);
+    roster.entries().iter().map(both).unzip()
+}
+
+fn digest(settings: Digest, peers: &[PeerId], jobs: &[PlannedJob], tiles: &[Tile]) -> Digest {
+    let mut bytes = settings.as_bytes().to_vec();
+    peers.iter().for_each(|p| put_text(&mut bytes, p.as_str()));
+    for j in jobs {
+        let numbers = [j.brick.0, j.rect.x, j.rect.y, j.rect.width, j.rect.height];
+        let all = numbers.into_iter().chain(j.owned.lo).chain(j.owned.hi);
+        all.for_each(|n| bytes.extend(n.to_le_bytes()));
+        bytes.extend(j.renderer.map_or(u64::MAX, |r| r as u64).to_le_bytes());
+    }
+    for t in tiles {
+        let rect = [t.rect.x, t.rect.y, t.rect.width, t.rect.height];
+        rect.into_iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        bytes.extend((t.compositor as u64).to_le_bytes());
+    }
+    Digest::of(&bytes)
+}
+
+/// A plan with this much in it, for the tests of what follows a plan.
+#[cfg(test)]
+pub(crate) fn scripted(
+    peers: &[&str],
+    speeds: Vec<u64>,
+    jobs: Vec<PlannedJob>,
+    holders: Vec<Vec<usize>>,
+    tiles: Vec<Tile>,
+) -> FramePlan {
+    let peers: Vec<PeerId> = peers.iter().map(|p| PeerId::new(p)).collect();
+    let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
+    let mut loads = vec![0; peers.len()];
+    for j in &jobs {
+        if let Some(d) = j.renderer {
+            loads[d] += crate::balance::schedule::cost_on(j.estimate_micros, speeds[d]);
+        }
+    }
+    FramePlan {
+        mode: Mode::default(),
+        tile_jobs: TileJobs::new(&rects, |j| jobs[j].renderer.is_some(), &tiles),
+        schedule: Schedule {
+            assignment: jobs.iter().map(|j| j.renderer).collect(),
+            makespan_micros: loads.iter().copied().max().unwrap_or(0),
+            lower_bound_micros: 0,
+            loads_micros: loads,
+        },
+        digest: digest(Digest::of(b""), &peers, &jobs, &tiles),
+        trees: BTreeMap::new(),
+        peers,
+        speeds,
+        jobs,
+        holders: Arc::new(holders),
+        tiles,
+    }
+}

@@ -1,0 +1,61 @@
+//! How plans are made: a named strategy for each stage. Every peer of a frame follows the same rules.
+
+use crate::balance::{job_tree::MIN_JOB_MICROS, prediction::Prediction};
+use serde::{Deserialize, Serialize};
+
+/// How each stage of a plan is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// As Frey and Ertl 2011 describe it
+    #[serde(rename = "frey-ertl-2011")]
+    #[cfg_attr(feature = "clap", value(name = "frey-ertl-2011"))]
+    FreyErtl2011,
+    /// Ours: fewer and more even jobs, a refined schedule, longer runs in tiles
+    #[default]
+    Refined,
+}
+
+/// The rules of a frame's plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlanRules {
+    /// How bricks are cut into jobs ([`crate::balance::decompose`]).
+    pub decompose: Strategy,
+    /// Shortest job that a cut may make, microseconds on a device of speed 1; with the largest number
+    /// none is cut.
+    pub min_job_micros: u64,
+    /// How costs follow from the last frame.
+    pub prediction: Prediction,
+    /// Who gives jobs to peers ([`crate::balance::schedule`]).
+    pub assign: Strategy,
+    /// Who composites which tile ([`crate::balance::tile_runs`]).
+    pub composite: Strategy,
+    /// Whether peers that are done take jobs from others.
+    pub steal: bool,
+}
+
+impl PlanRules {
+    /// All stages by one strategy.
+    #[must_use]
+    pub fn all(strategy: Strategy) -> Self {
+        Self {
+            decompose: strategy,
+            min_job_micros: MIN_JOB_MICROS,
+            prediction: match strategy {
+                Strategy::FreyErtl2011 => Prediction::LastFrame,
+                Strategy::Refined => Prediction::Projected,
+            },
+            assign: strategy,
+            composite: strategy,
+            steal: strategy == Strategy::Refined,
+        }
+    }
+}
+
+impl Default for PlanRules {
+    fn default() -> Self {
+        Self::all(Strategy::Refined)
+    }
+}

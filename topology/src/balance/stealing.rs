@@ -1,0 +1,428 @@
+//! Work stealing inside a frame: a peer that is done takes jobs, of bricks that it holds too,
+//! from peers that are not. It complements the schedule where the prediction was wrong.
+//!
+//! [`Work`] is one peer's side of one frame, as thief and as victim: a pure state machine, run by
+//! actors and by the simulator. A job is in exactly one queue, or being rendered, or in one grant
+//! on its way; so none is rendered twice, whatever message is late, lost, doubled or reordered:
+//! - a thief has one question open at a time, asks it again until it is answered, and never gives
+//!   it up while the frame lasts;
+//! - a victim remembers its last answer to each thief by the question's number, and answers a
+//!   question that comes again with the same bytes.
+//!
+//! None is lost either, as long as thief and victim live; when one dies, the requester asks for the
+//! frame again without it (`frame_tracker`).
+//!
+//! Who is done asks only where the plan says that something is left, or where a late peer has
+//! offered: in a frame that goes as planned nobody says a word.
+//!
+//! Costs are whole microseconds. Peers are indices into the roster of the frame's plan.
+//!
+//! Source: DeMarle, Gribble, Boulos, Parker 2005, section 4: work stealing, here held to bricks that the
+//! thief holds, receiver-initiated ([`StealMessage::Ask`]) and sender-initiated
+//! ([`StealMessage::Offer`]).
+
+use crate::balance::{
+    frame_plan::{FramePlan, PlannedJob},
+    prediction::Work as Done,
+    schedule::cost_on,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// What a steal must save to be worth its messages, microseconds.
+pub const GAIN_MICROS_MIN: u64 = 2_000;
+/// Questions without success before a thief waits to be offered something.
+const REFUSALS_MAX: usize = 3;
+/// Peers that a late peer offers jobs to at a time.
+const OFFERS_MAX: usize = 3;
+/// A peer is late when it will take longer than planned by this many thousandths.
+const LATE_THOUSANDTHS: u64 = 1_100;
+/// Paces are kept between a thousandth and a thousand times what was expected, in thousandths: the
+/// first frame's costs are guesses.
+const PACE_BOUNDS: (u64, u64) = (1, 1_000_000);
+
+/// What thieves and victims say to each other within a frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StealMessage {
+    /// The sender has nothing left to do: may it have jobs?
+    Ask {
+        /// Number of the question among those of this thief in this frame.
+        question: u32,
+        /// Time that the thief took over what was expected, in thousandths.
+        pace: u64,
+    },
+    /// Answer: these jobs are the thief's now; none: the victim keeps what it has.
+    Grant {
+        /// The question.
+        question: u32,
+        /// Jobs of the plan.
+        jobs: Vec<u32>,
+    },
+    /// The sender will be late: whoever is done may ask.
+    Offer,
+}
+
+/// What follows from an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StealOutput {
+    /// Tell a peer.
+    Send {
+        /// The peer.
+        to: usize,
+        /// What it is told.
+        message: StealMessage,
+    },
+    /// Jobs came into the queue: render them.
+    Render,
+    /// These jobs are another peer's now: tell the requester.
+    Given {
+        /// Jobs of the plan.
+        jobs: Vec<u32>,
+        /// Who renders them.
+        by: usize,
+    },
+}
+
+/// One peer's work in one frame; see the module.
+#[derive(Clone, Debug)]
+pub struct Work {
+    me: usize,
+    steal: bool,
+    /// What each job of the plan still costs on a device of speed 1.
+    costs: Vec<u64>,
+    holders: Arc<Vec<Vec<usize>>>,
+    /// Who was to render each job.
+    renderers: Vec<Option<usize>>,
+    speeds: Vec<u64>,
+    /// What each peer was planned to take.
+    loads: Vec<u64>,
+    /// Jobs to render, front to back.
+    queue: VecDeque<u32>,
+    running: Option<u32>,
+    done: Done,
+    /// Number of the last question, and whom it was put to while it is open.
+    question: u32,
+    asked: Option<usize>,
+    /// Victims that gave nothing and have not offered since.
+    refused: BTreeSet<usize>,
+    /// Peers that have offered, and were not asked since.
+    late: BTreeSet<usize>,
+    /// The last answer to each thief.
+    answers: BTreeMap<usize, (u32, Vec<u32>)>,
+    /// Peers that cannot be reached any more.
+    lost: BTreeSet<usize>,
+    offered: bool,
+}
+
+impl Work {
+    /// The work that a plan gives to peer `me`; `steal`: whether jobs may change hands.
+    #[must_use]
+    pub fn new(plan: &FramePlan, me: usize, steal: bool) -> Self {
+        let mine = plan.jobs.iter().zip(0_u32..);
+        Self {
+            me,
+            steal: steal && plan.peers.len() > 1,
+            costs: plan.jobs.iter().map(PlannedJob::cost_micros).collect(),
+            holders: Arc::clone(&plan.holders),
+            renderers: plan.jobs.iter().map(|j| j.renderer).collect(),
+            speeds: plan.speeds.clone(),
+            loads: plan.schedule.loads_micros.clone(),
+            queue: mine
+                .filter(|(j, _)| j.renderer == Some(me))
+                .map(|(_, i)| i)
+                .collect(),
+            running: None,
+            done: Done::default(),
+            question: 0,
+            asked: None,
+            refused: BTreeSet::new(),
+            late: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            offered: false,
+        }
+    }
+
+    /// Takes the next job to render, front to back; `None`: nothing is left here.
+    pub fn next_job(&mut self) -> Option<u32> {
+        self.running = self.queue.pop_front();
+        self.running
+    }
+
+    /// Whether jobs wait to be rendered here.
+    #[must_use]
+    pub fn has_jobs(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether jobs wait or are rendered here.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.has_jobs() || self.running.is_some()
+    }
+
+    /// Whether a job waits to be rendered here.
+    #[must_use]
+    pub fn is_queued(&self, job: u32) -> bool {
+        self.queue.contains(&job)
+    }
+
+    /// A job that was taken is rendered. Says so to others where this peer turns out to be late.
+    pub fn job_done(&mut self, job: u32, measured_micros: u64, out: &mut Vec<StealOutput>) {
+        if self.running == Some(job) {
+            self.running = None;
+        }
+        let expected = self.cost(job, self.me);
+        self.done.expected_micros = self.done.expected_micros.saturating_add(expected);
+        self.done.measured_micros = self.done.measured_micros.saturating_add(measured_micros);
+        self.offer_if_late(out);
+    }
+
+    /// Nothing is left to render here, of any frame: of the peers that are late or should have
+    /// something left, asks the one that was given most.
+    pub fn idle(&mut self, out: &mut Vec<StealOutput>) {
+        if !self.steal || self.asked.is_some() || self.is_busy() {
+            return;
+        }
+        if self.refused.len() >= REFUSALS_MAX {
+            return;
+        }
+        let peers = self.loads.len();
+        let promising = self.promising();
+        let worth = |v: &usize| {
+            *v != self.me
+                && !self.refused.contains(v)
+                && !self.lost.contains(v)
+                && (self.late.contains(v) || promising[*v])
+        };
+        // Thieves start at different peers where loads are alike.
+        let turn = |v: usize| (v + peers - self.me) % peers;
+        let victim = (0..peers)
+            .filter(worth)
+            .max_by_key(|&v| (self.loads[v], std::cmp::Reverse(turn(v))));
+        if let Some(victim) = victim {
+            self.ask(victim, out);
+        }
+    }
+
+    /// Takes a message of another peer.
+    pub fn heard(&mut self, from: usize, message: &StealMessage, out: &mut Vec<StealOutput>) {
+        if !self.steal || from == self.me || from >= self.speeds.len() {
+            return;
+        }
+        match message {
+            StealMessage::Ask { question, pace } => self.answer(from, *question, *pace, out),
+            StealMessage::Grant { question, jobs } => self.granted(from, *question, jobs, out),
+            StealMessage::Offer => {
+                self.refused.remove(&from);
+                self.late.insert(from);
+                if self.asked.is_none() && !self.is_busy() {
+                    self.ask(from, out);
+                }
+            }
+        }
+    }
+
+    /// Time went by without an answer: the open question is put again.
+    pub fn tick(&mut self, out: &mut Vec<StealOutput>) {
+        if let Some(to) = self.asked {
+            let message = self.open_question();
+            out.push(StealOutput::Send { to, message });
+        }
+    }
+
+    /// A peer cannot be reached any more: it is neither asked nor offered anything. An open
+    /// question to it stays open, as its answer may be on the way: given up, the jobs in it would
+    /// be nobody's.
+    pub fn lost(&mut self, peer: usize) {
+        self.lost.insert(peer);
+    }
+
+    /// Cost of a job on a peer, microseconds.
+    fn cost(&self, job: u32, peer: usize) -> u64 {
+        let cost = self.costs.get(job as usize).copied().unwrap_or(0);
+        cost_on(cost, self.speeds[peer])
+    }
+
+    /// Time over expected time of what was rendered here, in thousandths.
+    fn pace(&self) -> u64 {
+        let Done {
+            expected_micros,
+            measured_micros,
+        } = self.done;
+        if expected_micros == 0 {
+            return 1000;
+        }
+        let pace = u128::from(measured_micros) * 1000 / u128::from(expected_micros);
+        u64::try_from(pace)
+            .unwrap_or(u64::MAX)
+            .clamp(PACE_BOUNDS.0, PACE_BOUNDS.1)
+    }
+
+    /// What is still to be done here, at the pace so far; a running job counts half.
+    fn left(&self) -> u64 {
+        let queued = self.queue.iter().map(|&j| self.cost(j, self.me));
+        let queued = queued.fold(0, u64::saturating_add);
+        let running = self.running.map_or(0, |j| self.cost(j, self.me) / 2);
+        queued.saturating_add(running).saturating_mul(self.pace()) / 1000
+    }
+
+    /// By peer: whether one that is as far as this one has a job waiting, if all went as planned there,
+    /// that would be worth having.
+    fn promising(&self) -> Vec<bool> {
+        // Whoever was faster than planned may be the only one: others have as much left as if it had
+        // not been.
+        let elapsed = self.done.expected_micros.min(self.done.measured_micros);
+        let pace = self.pace();
+        let mut begins = vec![0_u64; self.loads.len()];
+        let mut promising = vec![false; self.loads.len()];
+        for (job, renderer) in (0_u32..).zip(&self.renderers) {
+            let Some(victim) = *renderer else {
+                continue;
+            };
+            let left = self.loads[victim].saturating_sub(elapsed);
+            if left < GAIN_MICROS_MIN || promising[victim] {
+                continue;
+            }
+            let waits = begins[victim] > elapsed;
+            let there = self.cost(job, victim);
+            begins[victim] = begins[victim].saturating_add(there);
+            if waits && self.holds(self.me, job) {
+                let here = self.cost(job, self.me).saturating_mul(pace) / 1000;
+                let after = here.max(left.saturating_sub(there));
+                promising[victim] = after.saturating_add(GAIN_MICROS_MIN) <= left;
+            }
+        }
+        promising
+    }
+
+    fn holds(&self, peer: usize, job: u32) -> bool {
+        let holders = self.holders.get(job as usize);
+        holders.is_some_and(|h| h.binary_search(&peer).is_ok())
+    }
+
+    fn ask(&mut self, victim: usize, out: &mut Vec<StealOutput>) {
+        self.late.remove(&victim);
+        self.question += 1;
+        self.asked = Some(victim);
+        let message = self.open_question();
+        out.push(StealOutput::Send {
+            to: victim,
+            message,
+        });
+    }
+
+    fn open_question(&self) -> StealMessage {
+        StealMessage::Ask {
+            question: self.question,
+            pace: self.pace(),
+        }
+    }
+
+    fn answer(&mut self, thief: usize, question: u32, pace: u64, out: &mut Vec<StealOutput>) {
+        let last = self.answers.get(&thief);
+        let jobs = match last {
+            // An old question that was late: its answer was acted upon before the next was put.
+            Some((number, _)) if *number > question => return,
+            Some((number, jobs)) if *number == question => jobs.clone(),
+            _ => {
+                let jobs = self.give(thief, pace.clamp(PACE_BOUNDS.0, PACE_BOUNDS.1));
+                if !jobs.is_empty() {
+                    let given = StealOutput::Given {
+                        jobs: jobs.clone(),
+                        by: thief,
+                    };
+                    out.push(given);
+                }
+                self.answers.insert(thief, (question, jobs.clone()));
+                jobs
+            }
+        };
+        let message = StealMessage::Grant { question, jobs };
+        out.push(StealOutput::Send { to: thief, message });
+    }
+
+    /// Takes jobs out of the queue for a thief, from the back, while that ends the work of both
+    /// earlier.
+    fn give(&mut self, thief: usize, pace: u64) -> Vec<u32> {
+        let (mut given, mut kept) = (Vec::new(), VecDeque::new());
+        let (mut thief_time, mut left) = (0_u64, self.left());
+        while let Some(job) = self.queue.pop_back() {
+            let on_thief = self.cost(job, thief).saturating_mul(pace) / 1000;
+            let here = self.cost(job, self.me).saturating_mul(self.pace()) / 1000;
+            let after = thief_time
+                .saturating_add(on_thief)
+                .max(left.saturating_sub(here));
+            let worth = after.saturating_add(GAIN_MICROS_MIN) <= left.max(thief_time);
+            if worth && self.holds(thief, job) {
+                thief_time = thief_time.saturating_add(on_thief);
+                left = left.saturating_sub(here);
+                given.push(job);
+            } else {
+                kept.push_front(job);
+            }
+        }
+        self.queue = kept;
+        given.reverse();
+        given
+    }
+
+    fn granted(&mut self, victim: usize, question: u32, jobs: &[u32], out: &mut Vec<StealOutput>) {
+        // Only the answer to the open question counts, once.
+        if self.asked != Some(victim) || self.question != question {
+            return;
+        }
+        self.asked = None;
+        // A victim that errs about what is held here breaks the protocol; the frame's deadline
+        // brings those jobs back.
+        let held = |j: &u32| self.holds(self.me, *j);
+        let mut jobs: Vec<u32> = jobs.iter().copied().filter(held).collect();
+        if jobs.is_empty() {
+            self.refused.insert(victim);
+            self.idle(out);
+            return;
+        }
+        self.refused.clear();
+        jobs.extend(self.queue.drain(..));
+        jobs.sort_unstable();
+        jobs.dedup();
+        self.queue = jobs.into();
+        out.push(StealOutput::Render);
+    }
+
+    /// Offers jobs, once a frame, when this peer will end later than planned for anybody.
+    fn offer_if_late(&mut self, out: &mut Vec<StealOutput>) {
+        if !self.steal || self.offered || self.queue.is_empty() {
+            return;
+        }
+        let end = self.done.measured_micros.saturating_add(self.left());
+        let planned = self.loads.iter().copied().max().unwrap_or(0);
+        let late = end.saturating_mul(1000) > planned.saturating_mul(LATE_THOUSANDTHS);
+        if !late || end < planned.saturating_add(GAIN_MICROS_MIN) {
+            return;
+        }
+        self.offered = true;
+        let mut able: Vec<usize> = self
+            .queue
+            .iter()
+            .flat_map(|&j| self.holders[j as usize].iter().copied())
+            .filter(|&p| p != self.me && !self.lost.contains(&p))
+            .collect();
+        able.sort_unstable();
+        able.dedup();
+        // Those with the least to do are done first.
+        able.sort_by_key(|&p| (self.loads[p], p));
+        for to in able.into_iter().take(OFFERS_MAX) {
+            out.push(StealOutput::Send {
+                to,
+                message: StealMessage::Offer,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

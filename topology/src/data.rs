@@ -1,0 +1,17 @@
+//! The volume and what is known of it: grid, bricks, values, transfer functions, the manifest.
+//!
+//! May use `base`; `.ci/arrows` checks it.
+
+pub mod brick_grid;
+pub mod brick_set;
+pub mod cell_ranges;
+pub mod default_transfer;
+pub mod manifest;
+pub mod presets;
+pub mod subject;
+pub mod transfer_function;
+pub mod value_gathering;
+pub mod value_statistics;
+pub mod volume;
+pub mod voxel_box;
+pub mod voxel_numbers;

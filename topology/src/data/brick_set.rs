@@ -1,0 +1,163 @@
+//! Sets of bricks as bits: what a peer announces that it holds.
+
+use crate::data::brick_grid::BrickIndex;
+use serde::{Deserialize, Serialize};
+
+/// A set of bricks of a grid; iterates in index order. A brick beyond the size is never in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrickSet {
+    brick_count: u32,
+    words: Vec<u64>,
+}
+
+impl BrickSet {
+    /// No brick of `brick_count`.
+    #[must_use]
+    pub fn new(brick_count: u32) -> Self {
+        Self {
+            brick_count,
+            words: vec![0; brick_count.div_ceil(64) as usize],
+        }
+    }
+
+    /// All bricks of `brick_count`.
+    #[must_use]
+    pub fn all(brick_count: u32) -> Self {
+        let mut set = Self::new(brick_count);
+        (0..brick_count).for_each(|b| {
+            set.insert(BrickIndex(b));
+        });
+        set
+    }
+
+    /// Whether the words fit the count, as what comes from a peer must.
+    #[must_use]
+    pub fn is_valid(&self, brick_count: u32) -> bool {
+        self.brick_count == brick_count
+            && self.words.len() == brick_count.div_ceil(64) as usize
+            && (brick_count.is_multiple_of(64)
+                || self
+                    .words
+                    .last()
+                    .is_none_or(|w| w >> (brick_count % 64) == 0))
+    }
+
+    /// Adds a brick; false if it was there or lies beyond the size.
+    pub fn insert(&mut self, brick: BrickIndex) -> bool {
+        let new = brick.0 < self.brick_count && !self.contains(brick);
+        if new {
+            self.words[(brick.0 / 64) as usize] |= 1 << (brick.0 % 64);
+        }
+        new
+    }
+
+    /// Takes a brick out; false if it was not there.
+    pub fn remove(&mut self, brick: BrickIndex) -> bool {
+        let there = self.contains(brick);
+        if there {
+            self.words[(brick.0 / 64) as usize] &= !(1 << (brick.0 % 64));
+        }
+        there
+    }
+
+    /// Whether the brick is in the set.
+    #[must_use]
+    pub fn contains(&self, brick: BrickIndex) -> bool {
+        brick.0 < self.brick_count
+            && self
+                .words
+                .get((brick.0 / 64) as usize)
+                .is_some_and(|w| w >> (brick.0 % 64) & 1 == 1)
+    }
+
+    /// Number of bricks in the set.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.words.iter().map(|w| w.count_ones()).sum()
+    }
+
+    /// Whether no brick is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&w| w == 0)
+    }
+
+    /// Adds all bricks of another set of the same grid, or of any where this one is of none.
+    pub fn insert_all(&mut self, other: &Self) {
+        self.brick_count = self.brick_count.max(other.brick_count);
+        let words = self.words.len().max(other.words.len());
+        self.words.resize(words, 0);
+        let both = self.words.iter_mut().zip(&other.words);
+        both.for_each(|(word, more)| *word |= more);
+    }
+
+    /// Number of bricks that are not in another set of the same grid.
+    #[must_use]
+    pub fn len_without(&self, other: &Self) -> u32 {
+        let others = other.words.iter().chain(std::iter::repeat(&0));
+        let only_here = self.words.iter().zip(others).map(|(w, o)| w & !o);
+        only_here.map(u64::count_ones).sum()
+    }
+
+    /// The bricks, in index order.
+    pub fn iter(&self) -> impl Iterator<Item = BrickIndex> + '_ {
+        let bricks = (0_u32..).step_by(64).zip(&self.words);
+        let bricks = bricks.flat_map(|(first, &word)| {
+            // Each with its lowest bit taken away.
+            let rest = std::iter::successors(Some(word), |w| Some(w & w.wrapping_sub(1)));
+            let rest = rest.take_while(|&w| w != 0);
+            rest.map(move |w| BrickIndex(first + w.trailing_zeros()))
+        });
+        bricks.take_while(|b| b.0 < self.brick_count)
+    }
+
+    /// The bits, 64 bricks a word, for digests.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bricks_beyond_the_size_are_never_in_it() {
+        let mut set = BrickSet::new(70);
+        assert!(set.insert(BrickIndex(69)) && !set.insert(BrickIndex(69)));
+        assert!(!set.insert(BrickIndex(70)) && !set.contains(BrickIndex(700)));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [BrickIndex(69)]);
+        assert!(set.is_valid(70) && !set.is_valid(71));
+        assert_eq!(BrickSet::all(70).len(), 70);
+        assert!(BrickSet::all(70).iter().eq((0..70).map(BrickIndex)));
+        assert!(set.remove(BrickIndex(69)) && set.is_empty());
+    }
+
+    #[test]
+    fn sets_are_joined_and_told_apart() {
+        let of = |bricks: &[u32]| {
+            let mut set = BrickSet::new(130);
+            assert!(bricks.iter().all(|&b| set.insert(BrickIndex(b))));
+            set
+        };
+        let (mut one, other) = (of(&[0, 63, 64]), of(&[63, 129]));
+        assert_eq!((one.len_without(&other), other.len_without(&one)), (2, 1));
+        assert_eq!(one.len_without(&BrickSet::default()), 3);
+        let mut all = BrickSet::default();
+        all.insert_all(&other);
+        assert_eq!(all, other);
+        one.insert_all(&other);
+        assert_eq!(one, of(&[0, 63, 64, 129]));
+        assert_eq!(
+            one.iter().map(|b| b.0).collect::<Vec<_>>(),
+            [0, 63, 64, 129]
+        );
+    }
+
+    #[test]
+    fn a_set_from_a_peer_with_bits_beyond_the_size_is_not_valid() {
+        let json = r#"{"brick_count":3,"words":[15]}"#;
+        assert!(!serde_json::from_str::<BrickSet>(json).unwrap().is_valid(3));
+    }
+}

@@ -1,0 +1,256 @@
+//! Value ranges of the cells of every brick, coarse enough to travel in the manifest: so that
+//! peers that hold no voxel of a brick still know which parts of it can be seen, and agree on it.
+//!
+//! Shapes: a brick's owned box is cut into 8 cells on each axis (fewer voxels than cells make
+//! empty cells); bit `x + 8·y` of layer z of a [`CellMask`] is a cell. Ranges are in 256 levels
+//! between the brick's own bounds, rounded outwards: 1 KiB a brick.
+//! Invariant: a cell's range holds every voxel that interpolation inside it reads and that is data; a
+//! cell in which all is no data has a lower level above its upper one.
+//! Not here: the devices' own macrocells, which are finer (`shaders`).
+
+use crate::data::{
+    brick_grid::{BrickGrid, BrickIndex},
+    volume::VolumeDescription,
+    voxel_box::VoxelBox,
+};
+use serde::{Deserialize, Serialize};
+
+/// Cells of a brick on each axis.
+pub const CELLS_PER_AXIS: u32 = 8;
+pub(crate) const PER_AXIS: usize = CELLS_PER_AXIS as usize;
+/// Cells of a brick: the bits of a mask.
+const CELLS: usize = PER_AXIS * PER_AXIS * PER_AXIS;
+/// Levels between a brick's bounds.
+const LEVELS: f64 = 255.0;
+/// Levels of a cell in which all is no data.
+const NO_DATA_LEVELS: (u8, u8) = (255, 0);
+
+/// Cells of a brick, a bit each: by z, bit x + 8·y.
+pub type CellMask = [u64; PER_AXIS];
+/// No cell.
+pub const NONE: CellMask = [0; PER_AXIS];
+/// Every cell.
+pub const ALL: CellMask = [u64::MAX; PER_AXIS];
+
+/// The ranges of a brick's cells: all lower levels, then all upper ones. Written as hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CellRanges(Box<[u8]>);
+
+/// A text that is not the ranges of a brick's cells.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cell ranges are {} hex digits, found {found} characters, or others than digits", 4 * CELLS)]
+pub struct CellRangesError {
+    /// Characters found.
+    pub found: usize,
+}
+
+impl From<CellRanges> for String {
+    fn from(ranges: CellRanges) -> Self {
+        ranges.0.iter().map(|b| format!("{b:02x}")).collect()
+    }
+}
+
+impl TryFrom<String> for CellRanges {
+    type Error = CellRangesError;
+
+    fn try_from(text: String) -> Result<Self, CellRangesError> {
+        let wrong = || CellRangesError {
+            found: text.chars().count(),
+        };
+        if text.len() != 4 * CELLS || !text.is_ascii() {
+            return Err(wrong());
+        }
+        let mut out = vec![0; 2 * CELLS];
+        for (byte, at) in out.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(out.into()))
+    }
+}
+
+impl CellRanges {
+    /// The brick's range and its cells'; no range where all is no data. `bytes` are the voxels of its
+    /// stored box, x fastest.
+    ///
+    /// # Panics
+    /// Where `bytes` are not as many as the stored box has voxels.
+    #[must_use]
+    pub fn of(
+        grid: &BrickGrid,
+        brick: BrickIndex,
+        volume: &VolumeDescription,
+        bytes: &[u8],
+    ) -> (Option<[f64; 2]>, Self) {
+        let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
+        // NaN stands for all that is no data, and is in no range.
+        let data = |v: f32| if volume.is_no_data(v) { f32::NAN } else { v };
+        let values: Vec<f32> = (0..bytes.len())
+            .step_by(volume.voxel.bytes())
+            .map(|at| data(volume.voxel.read(bytes, at)))
+            .collect();
+        let range = bounds(&values);
+        let [nx, ny, _] = stored.size().map(|n| n as usize);
+        let mut out = vec![0; 2 * CELLS];
+        for cell in 0..CELLS {
+            let read = read_box(cell_box(&owned, cell), &stored);
+            let mut low_high = [f32::INFINITY, f32::NEG_INFINITY];
+            for z in read.lo[2]..read.hi[2] {
+                for y in read.lo[1]..read.hi[1] {
+                    let row = nx * (y as usize + ny * z as usize);
+                    let xs = read.lo[0] as usize..read.hi[0] as usize;
+                    let [l, h] = bounds(&values[row + xs.start..row + xs.end]);
+                    low_high = [low_high[0].min(l), low_high[1].max(h)];
+                }
+            }
+            (out[cell], out[CELLS + cell]) = if read.is_empty() {
+                (0, 0)
+            } else {
+                levels(low_high, range)
+            };
+        }
+        let has_data = range[0] <= range[1];
+        (has_data.then(|| range.map(f64::from)), Self(out.into()))
+    }
+
+    /// The cells of whose values some can be seen, where `range` is the brick's, in data units.
+    #[must_use]
+    pub fn visible(&self, range: [f64; 2], can_show: impl Fn([f64; 2]) -> bool) -> CellMask {
+        mask_of(|cell| {
+            let (low, high) = (self.0[cell], self.0[CELLS + cell]);
+            low <= high && can_show([low, high].map(|level| value_at(level, range)))
+        })
+    }
+
+    /// The levels, for digests.
+    #[must_use]
+    pub fn levels(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn bounds(values: &[f32]) -> [f32; 2] {
+    values
+        .iter()
+        .fold([f32::INFINITY, f32::NEG_INFINITY], |[l, h], &v| {
+            [l.min(v), h.max(v)]
+        })
+}
+
+/// The cells that are `seen`, asked by their number, x fastest.
+pub fn mask_of(seen: impl Fn(usize) -> bool) -> CellMask {
+    const LAYER: usize = PER_AXIS * PER_AXIS;
+    std::array::from_fn(|z| {
+        (0..LAYER).fold(0, |mask, i| mask | u64::from(seen(z * LAYER + i)) << i)
+    })
+}
+
+/// A cell of a box; empty where the box has fewer voxels than cells.
+fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
+    let n = PER_AXIS;
+    let at = [cell % n, cell / n % n, cell / n / n];
+    let edge = |a: usize, i: usize| {
+        owned.lo[a] + owned.size()[a] * u32::try_from(i).unwrap_or(0) / CELLS_PER_AXIS
+    };
+    VoxelBox {
+        lo: std::array::from_fn(|a| edge(a, at[a])),
+        hi: std::array::from_fn(|a| edge(a, at[a] + 1)),
+    }
+}
+
+/// The voxels that interpolation inside a cell reads, in the coordinates of the stored box: one
+/// more at each upper face. None where the cell is empty.
+fn read_box(cell: VoxelBox, stored: &VoxelBox) -> VoxelBox {
+    let more = u32::from(!cell.is_empty());
+    VoxelBox {
+        lo: std::array::from_fn(|a| cell.lo[a] - stored.lo[a]),
+        hi: std::array::from_fn(|a| (cell.hi[a] + more).min(stored.hi[a]) - stored.lo[a]),
+    }
+}
+
+/// The value of a level: at both ends exactly the range's, however far apart they are.
+fn value_at(level: u8, range: [f64; 2]) -> f64 {
+    let share = f64::from(level) / LEVELS;
+    range[0] * (1.0 - share) + range[1] * share
+}
+
+/// Bounds as levels of a range, rounded outwards.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0…255 before"
+)]
+fn levels([low, high]: [f32; 2], range: [f32; 2]) -> (u8, u8) {
+    if low > high {
+        return NO_DATA_LEVELS;
+    }
+    let width = f64::from(range[1]) - f64::from(range[0]);
+    let share = |v: f32| {
+        if width > 0.0 {
+            (f64::from(v) - f64::from(range[0])) / width * LEVELS
+        } else {
+            0.0
+        }
+    };
+    let mut levels = (
+        share(low).floor().clamp(0.0, LEVELS) as u8,
+        share(high).ceil().clamp(0.0, LEVELS) as u8,
+    );
+    // Beside an outlier, rounding may be more than all other values are apart.
+    let range = range.map(f64::from);
+    while levels.0 > 0 && value_at(levels.0, range) > f64::from(low) {
+        levels.0 -= 1;
+    }
+    while levels.1 < u8::MAX && value_at(levels.1, range) < f64::from(high) {
+        levels.1 += 1;
+    }
+    levels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::volume::VoxelType;
+
+    fn volume(dims: [u32; 3], voxel: VoxelType) -> VolumeDescription {
+        VolumeDescription::new(dims, voxel)
+    }
+
+    /// 16³ voxels in one brick; the value is x.
+    fn ramp() -> (BrickGrid, [f64; 2], CellRanges) {
+        let grid = BrickGrid::new([16; 3], 16).unwrap();
+        let bytes: Vec<u8> = (0..16_u8).cycle().take(16 * 16 * 16).collect();
+        let volume = volume([16; 3], VoxelType::U8);
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
+        (grid, range.unwrap(), cells)
+    }
+
+    #[test]
+    fn an_outlier_hides_no_other_voxel() {
+        let grid = BrickGrid::new([16; 3], 16).unwrap();
+        for outlier in [-1e30_f32, 1e30, f32::MAX, f32::MIN] {
+            let value = |i: u32| if i == 0 { outlier } else { (i % 16) as f32 };
+            let bytes: Vec<u8> = (0..4096).flat_map(|i| value(i).to_le_bytes()).collect();
+            let volume = volume([16; 3], VoxelType::F32);
+            let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
+            let range = range.unwrap();
+            for (at, bounds) in cells.0[..CELLS].iter().zip(&cells.0[CELLS..]).enumerate() {
+                let x = (at % PER_AXIS * 2) as f64;
+                let (low, high) = (value_at(*bounds.0, range), value_at(*bounds.1, range));
+                assert!(
+                    low <= x && high >= x.min(13.0) + 1.0,
+                    "{outlier}: {x} {low} {high}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_gives_the_ranges_back_and_a_wrong_one_is_refused() {
+        let (_, _, cells) = ramp();
+        let text = String::from(cells.clone());
+        assert_eq!(CellRanges::try_from(text.clone()), Ok(cells));
+        assert!(CellRanges::try_from(text[1..].to_owned()).is_err());
+        assert!(CellRanges::try_from(text.replace('0', "g")).is_err());
+    }
+}

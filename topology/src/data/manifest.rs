@@ -1,0 +1,555 @@
+//! The manifest of a data set: what the volume is, how it is cut, and the digest and value range
+//! of every brick. Its own digest names the data set.
+//!
+//! Invariant: a [`Manifest`] is consistent: it is checked when it is made and when it is read
+//! from a file or a peer.
+
+use crate::{
+    base::digest::Digest,
+    data::{
+        brick_grid::{BrickGrid, BrickGridError, BrickIndex},
+        cell_ranges::CellRanges,
+        subject::Subject,
+        value_statistics::{HISTOGRAM_BINS, ValueStatistics},
+        volume::{VolumeDescription, VolumeError},
+        voxel_box::VoxelBox,
+        voxel_numbers::VoxelNumbers,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+/// Version of the manifest that this program writes.
+pub const MANIFEST_VERSION: u32 = 3;
+/// Oldest version that it reads: without statistics, and no data was refused.
+const MANIFEST_VERSION_MIN: u32 = 2;
+/// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
+/// bricks store 7³ voxels and own 4³.
+const GHOSTS_COUNTED_MAX: u64 = 6;
+
+/// What a manifest says of one brick.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BrickRecord {
+    /// Digest of the bytes of its stored box.
+    pub digest: Digest,
+    /// Smallest and largest number in its stored box (ghosts too), as stored; `None`: all is no data.
+    pub range: Option<[f64; 2]>,
+    /// Ranges of its cells; `None`: not known, all may be visible.
+    #[serde(default)]
+    pub cells: Option<CellRanges>,
+}
+
+impl BrickRecord {
+    /// The record of a brick of a volume with these bytes, the voxels of its stored box.
+    ///
+    /// # Panics
+    /// Where `bytes` are not as many as the stored box has voxels.
+    #[must_use]
+    pub fn of(
+        grid: &BrickGrid,
+        brick: BrickIndex,
+        volume: &VolumeDescription,
+        bytes: &[u8],
+    ) -> Self {
+        let (range, cells) = CellRanges::of(grid, brick, volume, bytes);
+        Self {
+            digest: Digest::of(bytes),
+            range,
+            cells: Some(cells),
+        }
+    }
+}
+
+/// The parts of a manifest, not yet checked; the JSON of `manifest.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ManifestParts {
+    /// [`MANIFEST_VERSION`].
+    pub version: u32,
+    /// The volume.
+    pub volume: VolumeDescription,
+    /// Edge of a brick in voxels.
+    pub brick_edge: u32,
+    /// Smallest and largest number in the volume, as stored; `None`: all is no data.
+    pub range: Option<[f64; 2]>,
+    /// Voxels by value: [`HISTOGRAM_BINS`] equal bins over [`ValueStatistics::histogram_range`], or the
+    /// range where there are no statistics; what lies outside is in the first and last. Of floats an
+    /// estimate.
+    pub histogram: Vec<u64>,
+    /// What the values are like; `None`: an older program has written this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<ValueStatistics>,
+    /// What the default transfer function shows; `None`: nothing, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+    /// Name of the file that it came from, for people.
+    pub source: String,
+    /// One record a brick, in index order.
+    pub bricks: Vec<BrickRecord>,
+}
+
+impl ManifestParts {
+    /// Of a volume cut into bricks of `brick_edge`, with the voxels that `bytes_of` gives of each stored
+    /// box, x fastest; nothing more is said of its values.
+    ///
+    /// # Errors
+    /// [`BrickGridError`] where it cannot be cut like this.
+    ///
+    /// # Panics
+    /// Where the bytes are not as many as a stored box has voxels.
+    pub fn cut(
+        volume: VolumeDescription,
+        brick_edge: u32,
+        source: &str,
+        mut bytes_of: impl FnMut(&VoxelBox) -> Vec<u8>,
+    ) -> Result<Self, BrickGridError> {
+        let grid = BrickGrid::new(volume.dims, brick_edge)?;
+        let record = |brick| {
+            let bytes = bytes_of(&grid.stored_box(brick));
+            BrickRecord::of(&grid, brick, &volume, &bytes)
+        };
+        let bricks = grid.bricks().map(record).collect();
+        Ok(Self::new(volume, brick_edge, source, bricks))
+    }
+
+    /// Of a volume that is cut into bricks of `brick_edge`, whose values nothing more is known of.
+    #[must_use]
+    pub fn new(
+        volume: VolumeDescription,
+        brick_edge: u32,
+        source: &str,
+        bricks: Vec<BrickRecord>,
+    ) -> Self {
+        let ranges = bricks.iter().filter_map(|b| b.range);
+        Self {
+            version: MANIFEST_VERSION,
+            volume,
+            brick_edge,
+            range: ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]),
+            histogram: vec![0; HISTOGRAM_BINS],
+            statistics: None,
+            subject: None,
+            source: source.to_owned(),
+            bricks,
+        }
+    }
+}
+
+/// A checked manifest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ManifestParts", into = "ManifestParts")]
+pub struct Manifest {
+    parts: ManifestParts,
+    grid: BrickGrid,
+    digest: Digest,
+}
+
+/// What is wrong with a manifest.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// Written by another version.
+    #[error(
+        "manifest version is {found}, this program reads {MANIFEST_VERSION_MIN} to {MANIFEST_VERSION}; import the volume again"
+    )]
+    Version {
+        /// Version found.
+        found: u32,
+    },
+    /// A bad volume.
+    #[error("volume: {0}")]
+    Volume(#[from] VolumeError),
+    /// A bad grid.
+    #[error("grid: {0}")]
+    Grid(#[from] BrickGridError),
+    /// Records missing or left over.
+    #[error("{field} has {found} entries, expected {expected}")]
+    Count {
+        /// Field.
+        field: &'static str,
+        /// Entries found.
+        found: usize,
+        /// Entries expected.
+        expected: usize,
+    },
+    /// A range that no voxels have, or upside down.
+    #[error("range of {what} is {}…{}; it must be of numbers that a voxel can be, and ascend", range[0], range[1])]
+    Range {
+        /// The volume, or a brick.
+        what: String,
+        /// Range found.
+        range: [f64; 2],
+    },
+    /// Statistics that no values have.
+    #[error("statistics have numbers that no voxels have, too few of them, or in a wrong order")]
+    Statistics,
+    /// A subject that is not in the volume.
+    #[error("subject has points outside of the volume, none, or too many")]
+    Subject,
+    /// A histogram of far more voxels than the volume has.
+    #[error("histogram counts {found} voxels; with all ghosts there are {expected} at most")]
+    Histogram {
+        /// Voxels counted.
+        found: u128,
+        /// Voxels that there can be.
+        expected: u64,
+    },
+}
+
+impl TryFrom<ManifestParts> for Manifest {
+    type Error = ManifestError;
+
+    fn try_from(parts: ManifestParts) -> Result<Self, ManifestError> {
+        if !(MANIFEST_VERSION_MIN..=MANIFEST_VERSION).contains(&parts.version) {
+            return Err(ManifestError::Version {
+                found: parts.version,
+            });
+        }
+        parts.volume.validate()?;
+        let grid = BrickGrid::new(parts.volume.dims, parts.brick_edge)?;
+        let count = |field, found, expected| {
+            if found == expected {
+                Ok(())
+            } else {
+                Err(ManifestError::Count {
+                    field,
+                    found,
+                    expected,
+                })
+            }
+        };
+        count("bricks", parts.bricks.len(), grid.brick_count() as usize)?;
+        count("histogram", parts.histogram.len(), HISTOGRAM_BINS)?;
+        let counted = parts.histogram.iter().map(|&n| u128::from(n)).sum();
+        let voxels: u64 = parts.volume.dims.iter().map(|&n| u64::from(n)).product();
+        let expected = voxels * GHOSTS_COUNTED_MAX;
+        if counted > u128::from(expected) {
+            return Err(ManifestError::Histogram {
+                found: counted,
+                expected,
+            });
+        }
+        // Every voxel type is read as f32; its bounds keep what follows from a range finite.
+        let largest = f64::from(f32::MAX);
+        let good = |r: &[f64; 2]| -largest <= r[0] && r[0] <= r[1] && r[1] <= largest;
+        let wrong = |what: String, range| ManifestError::Range { what, range };
+        if let Some(range) = parts.range.filter(|r| !good(r)) {
+            return Err(wrong("the volume".to_owned(), range));
+        }
+        let ranges = parts.bricks.iter().map(|r| r.range).enumerate();
+        let mut bad = ranges.filter_map(|(b, r)| r.filter(|r| !good(r)).map(|r| (b, r)));
+        if let Some((b, range)) = bad.next() {
+            return Err(wrong(format!("brick {b}"), range));
+        }
+        // What they say of the numbers that devices compute with is in the name since version 3.
+        let are_known = |s: &ValueStatistics| s.is_valid() && parts.version >= 3;
+        if parts.statistics.as_ref().is_some_and(|s| !are_known(s)) {
+            return Err(ManifestError::Statistics);
+        }
+        let subject = parts.subject.as_ref();
+        if subject.is_some_and(|s| !s.is_valid(&parts.volume)) {
+            return Err(ManifestError::Subject);
+        }
+        let digest = digest(&parts);
+        Ok(Self {
+            parts,
+            grid,
+            digest,
+        })
+    }
+}
+
+impl From<Manifest> for ManifestParts {
+    fn from(manifest: Manifest) -> Self {
+        manifest.parts
+    }
+}
+
+impl Manifest {
+    /// The same, with what its default transfer function shows.
+    #[must_use]
+    pub fn with_subject(mut self, subject: Option<Subject>) -> Self {
+        self.parts.subject = subject;
+        self
+    }
+
+    /// Name of the data set.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The volume.
+    #[must_use]
+    pub fn volume(&self) -> &VolumeDescription {
+        &self.parts.volume
+    }
+
+    /// Its cut into bricks.
+    #[must_use]
+    pub fn grid(&self) -> &BrickGrid {
+        &self.grid
+    }
+
+    /// Smallest and largest number in the volume, as stored; `None`: all is no data.
+    #[must_use]
+    pub fn range(&self) -> Option<[f64; 2]> {
+        self.parts.range
+    }
+
+    /// The same as data values, ascending.
+    #[must_use]
+    pub fn value_range(&self) -> Option<[f64; 2]> {
+        self.range().map(|stored| self.values(stored))
+    }
+
+    /// A range of stored numbers as data values, ascending.
+    #[must_use]
+    pub fn values(&self, stored: [f64; 2]) -> [f64; 2] {
+        let [a, b] = stored.map(|s| self.volume().value(s));
+        [a.min(b), a.max(b)]
+    }
+
+    /// Voxels by value, in equal bins over [`Self::histogram_range`]; what lies outside is in the
+    /// first and last.
+    #[must_use]
+    pub fn histogram(&self) -> &[u64] {
+        &self.parts.histogram
+    }
+
+    /// What the histogram is over, as stored.
+    #[must_use]
+    pub fn histogram_range(&self) -> [f64; 2] {
+        let of_statistics = self.parts.statistics.as_ref().map(|s| s.histogram_range);
+        of_statistics.or(self.range()).unwrap_or([0.0; 2])
+    }
+
+    /// What the values are like, where it is known.
+    #[must_use]
+    pub fn statistics(&self) -> Option<&ValueStatistics> {
+        self.parts.statistics.as_ref()
+    }
+
+    /// What the default transfer function shows; all of the volume where that is not known.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        let known = self.parts.subject.clone();
+        known.unwrap_or_else(|| Subject::whole(self.volume()))
+    }
+
+    /// The numbers that devices compute with.
+    #[must_use]
+    pub fn numbers(&self) -> VoxelNumbers {
+        VoxelNumbers::of(self.volume(), self.range(), self.statistics())
+    }
+
+    /// Name of the file that it came from, for people.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.parts.source
+    }
+
+    /// Digest of a brick's bytes.
+    ///
+    /// # Panics
+    /// Where the brick is not in the grid.
+    #[must_use]
+    pub fn brick_digest(&self, brick: BrickIndex) -> Digest {
+        self.parts.bricks[brick.0 as usize].digest
+    }
+
+    /// Smallest and largest number in a brick's stored box, as stored; `None`: all is no data.
+    ///
+    /// # Panics
+    /// Where the brick is not in the grid.
+    #[must_use]
+    pub fn brick_range(&self, brick: BrickIndex) -> Option<[f64; 2]> {
+        self.parts.bricks[brick.0 as usize].range
+    }
+
+    /// Ranges of a brick's cells, where they are known.
+    ///
+    /// # Panics
+    /// Where the brick is not in the grid.
+    #[must_use]
+    pub fn brick_cells(&self, brick: BrickIndex) -> Option<&CellRanges> {
+        self.parts.bricks[brick.0 as usize].cells.as_ref()
+    }
+
+    /// Length of a brick's bytes.
+    #[must_use]
+    pub fn brick_bytes(&self, brick: BrickIndex) -> u64 {
+        self.grid.stored_box(brick).voxel_count() * self.parts.volume.voxel.bytes() as u64
+    }
+
+    /// Memory that it takes itself, in bytes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let cells = |b: &BrickRecord| b.cells.as_ref().map_or(0, |c| c.levels().len());
+        let records = self.parts.bricks.iter();
+        let records: usize = records.map(|b| size_of_val(b) + cells(b)).sum();
+        records + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
+    }
+
+    /// Memory that the largest brick takes, on whatever device: voxels among which no data is told
+    /// apart may be floats there.
+    #[must_use]
+    pub fn largest_brick_bytes(&self) -> u64 {
+        let voxel_bytes = if self.numbers().is_checked() {
+            size_of::<f32>()
+        } else {
+            self.parts.volume.voxel.bytes()
+        };
+        let voxels = self
+            .grid
+            .bricks()
+            .map(|b| self.grid.stored_box(b).voxel_count());
+        voxels.max().unwrap_or(0) * voxel_bytes as u64
+    }
+}
+
+/// The digest of what decides about voxels, their meaning and the numbers that devices compute with;
+/// the source's name does not, and what else follows from the voxels need not. What may be missing
+/// begins with a byte that says whether it is there. A manifest of version 2 keeps its name.
+fn digest(parts: &ManifestParts) -> Digest {
+    let volume = &parts.volume;
+    let is_old = parts.version < 3;
+    let mut bytes = if is_old {
+        b"brickmesh manifest 2".to_vec()
+    } else {
+        b"brickmesh manifest 3".to_vec()
+    };
+    let presence = |bytes: &mut Vec<u8>, is_there: bool| {
+        if !is_old {
+            bytes.push(is_there.into());
+        }
+    };
+    volume
+        .dims
+        .iter()
+        .for_each(|n| bytes.extend(n.to_le_bytes()));
+    bytes.extend(volume.voxel.name().as_bytes());
+    let numbers = volume
+        .spacing
+        .iter()
+        .chain(&volume.origin)
+        .chain(volume.direction.iter().flatten());
+    let scales = [volume.value_scale, volume.value_offset];
+    numbers
+        .chain(&scales)
+        .for_each(|x| bytes.extend(x.to_le_bytes()));
+    bytes.extend(parts.brick_edge.to_le_bytes());
+    presence(&mut bytes, volume.fill.is_some());
+    if let Some(fill) = volume.fill {
+        bytes.extend(fill.to_le_bytes());
+    }
+    if !is_old {
+        let numbers = VoxelNumbers::of(volume, parts.range, parts.statistics.as_ref());
+        let unit_and_shift = numbers.unit_and_shift();
+        unit_and_shift
+            .iter()
+            .for_each(|x| bytes.extend(x.to_le_bytes()));
+        bytes.push(numbers.is_checked().into());
+    }
+    parts.bricks.iter().for_each(|b| {
+        bytes.extend(b.digest.as_bytes());
+        presence(&mut bytes, b.range.is_some());
+        let range = b.range.iter().flatten();
+        range.for_each(|x| bytes.extend(x.to_le_bytes()));
+        presence(&mut bytes, b.cells.is_some());
+        if let Some(cells) = &b.cells {
+            bytes.extend(cells.levels());
+        }
+    });
+    Digest::of(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{value_statistics::NoDataCounts, volume::VoxelType};
+
+    fn parts() -> ManifestParts {
+        let record = BrickRecord {
+            digest: Digest::of(b""),
+            range: Some([0.0, 9.0]),
+            cells: None,
+        };
+        let volume = VolumeDescription::new([8, 8, 9], VoxelType::U8);
+        ManifestParts::new(volume, 8, "test", vec![record; 2])
+    }
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "numbers are copied")]
+    fn a_manifest_of_the_version_before_is_read_under_its_name() {
+        let mut json = serde_json::to_value(parts()).unwrap();
+        json["version"] = 2.into();
+        let old: Manifest = serde_json::from_value(json.clone()).unwrap();
+        assert_ne!(old.digest(), Manifest::try_from(parts()).unwrap().digest());
+        let statistics = ValueStatistics::of(NoDataCounts::default(), &[], &[]);
+        json["statistics"] = serde_json::to_value(statistics).unwrap();
+        let with_statistics = serde_json::from_value::<Manifest>(json);
+        assert!(with_statistics.is_err(), "they would be in no name");
+        assert_eq!(old.statistics(), None);
+        assert_eq!(old.histogram_range(), [0.0, 9.0]);
+        assert_eq!(old.numbers(), VoxelNumbers::from(VoxelType::U8));
+    }
+
+    #[test]
+    fn what_decides_about_the_numbers_of_devices_is_in_the_name() {
+        let of = |values: &[(f32, u64)], no_data: NoDataCounts| {
+            let mut parts = parts();
+            parts.volume.voxel = VoxelType::F32;
+            parts.statistics = Some(ValueStatistics::of(no_data, values, &[]));
+            Manifest::try_from(parts).unwrap().digest()
+        };
+        let none = NoDataCounts::default();
+        let plain = of(&[(0.0, 9), (1.0, 9)], none);
+        assert_eq!(plain, of(&[(0.0, 4), (1.0, 5)], none), "more of the same");
+        assert_ne!(plain, of(&[(0.0, 9), (1e-30, 9)], none));
+        assert_ne!(plain, of(&[(1e5, 9), (1e5 + 1.0, 9)], none));
+        let nan = NoDataCounts { nan: 1, ..none };
+        assert_ne!(plain, of(&[(0.0, 9), (1.0, 9)], nan));
+    }
+
+    #[test]
+    fn reading_gives_back_the_same_data_set() {
+        let manifest = Manifest::try_from(parts()).unwrap();
+        let json = serde_json::to_string(&manifest).unwrap();
+        let back: Manifest = serde_json::from_str(&json).unwrap();
+        assert_eq!(back.digest(), manifest.digest());
+        assert_eq!(back, manifest);
+    }
+
+    #[test]
+    fn inconsistent_manifests_are_refused() {
+        let refused = |change: fn(&mut ManifestParts)| {
+            let mut p = parts();
+            change(&mut p);
+            Manifest::try_from(p).unwrap_err().to_string()
+        };
+        assert!(refused(|p| p.version = 9).contains("version is 9"));
+        assert!(refused(|p| p.bricks.truncate(1)).contains("bricks has 1 entries, expected 2"));
+        assert!(refused(|p| p.bricks[1].range = Some([f64::NAN, 1.0])).contains("brick 1"));
+        assert!(refused(|p| p.range = Some([-1e308, 1e308])).contains("the volume"));
+        let statistics = ValueStatistics::of(Default::default(), &[(1.0, 5), (2.0, 5)], &[]);
+        let mut wrong = parts();
+        wrong.statistics = Some(statistics);
+        assert!(Manifest::try_from(wrong.clone()).is_ok());
+        wrong.statistics.as_mut().unwrap().background = Some(f64::INFINITY);
+        assert_eq!(Manifest::try_from(wrong), Err(ManifestError::Statistics));
+        assert!(refused(|p| p.histogram[3] = u64::MAX).contains("3456 at most"));
+        assert!(refused(|p| p.volume.dims = [0, 8, 9]).contains("dims"));
+        assert!(refused(|p| p.brick_edge = 1).contains("edge"));
+    }
+
+    #[test]
+    fn another_voxel_is_another_data_set() {
+        let mut other = parts();
+        other.bricks[0].digest = Digest::of(b"x");
+        let (a, b) = (
+            Manifest::try_from(parts()).unwrap(),
+            Manifest::try_from(other).unwrap(),
+        );
+        assert_ne!(a.digest(), b.digest());
+    }
+}

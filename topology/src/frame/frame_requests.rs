@@ -1,0 +1,383 @@
+//! The frames that a peer has asked the mesh for: who takes part in each attempt, what is sent to whom,
+//! and what happens when somebody is late, lost or at fault.
+//!
+//! A pure state machine around [`FrameTracker`], [`taking_part()`] and [`Blame`](crate::frame::blame::Blame), run by the
+//! requester of a real peer and of a simulated one. Times are microseconds of any clock that goes
+//! on. It does not know what a frame shows: its plans are derived by who runs it
+//! ([`FramesOutput::Plan`]), and pixels are taken there ([`FramesOutput::Take`]).
+//!
+//! Invariants: every frame that is not forgotten ends once, whole or not ([`FramesOutput::Ended`]). All attempts at a frame have the
+//! jobs of the first one that was made, so that what was rendered is not rendered again. What an
+//! attempt that is over brings does not count for the next.
+
+mod answers;
+mod asked;
+mod messages;
+
+pub use messages::{
+    AttemptInputs, AttemptRequest, EarlierInputs, EarlierWork, EndedFrame, FrameEnd, FrameId,
+    FrameMessage, FrameOrder, FramesInput, FramesOutput, Named, Why,
+};
+
+use crate::{
+    balance::{
+        cost_table::CostTable,
+        frame_plan::FramePlan,
+        prediction::Prediction,
+        roster::{Candidate, Roster, RosterEntry},
+        schedule::SPEED_ONE,
+    },
+    base::{digest::Digest, peer::PeerId},
+    frame::{
+        frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
+        participants::{WAIT_MICROS_MAX, attempt_micros, must_wait, rest_micros, taking_part},
+    },
+};
+use asked::{Asked, Run, State};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Rosters and cost tables remembered as sent to a peer.
+const SENT_MAX: usize = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub struct FrameRequests {
+    local: PeerId,
+    now: u64,
+    data_sets: BTreeMap<Digest, DataSet>,
+    /// Speeds in millionths, as measured; those not in it count as 1.
+    speeds: BTreeMap<PeerId, u64>,
+    frames: BTreeMap<u64, Asked>,
+    /// What each peer was sent, by name; oldest first.
+    sent: BTreeMap<PeerId, Vec<Digest>>,
+}
+
+#[derive(Debug, Default)]
+struct DataSet {
+    candidates: Vec<Candidate>,
+    costs: Arc<CostTable>,
+}
+
+impl FrameRequests {
+    /// None yet, of peer `local`.
+    #[must_use]
+    pub fn new(local: PeerId) -> Self {
+        Self {
+            local,
+            now: 0,
+            data_sets: BTreeMap::new(),
+            speeds: BTreeMap::new(),
+            frames: BTreeMap::new(),
+            sent: BTreeMap::new(),
+        }
+    }
+
+    /// Something happened at a time; what is to be done about it is added to `out`.
+    pub fn step(&mut self, now: u64, input: FramesInput, out: &mut Vec<FramesOutput>) {
+        self.now = self.now.max(now);
+        match input {
+            FramesInput::Ask {
+                number,
+                data_set,
+                prediction,
+            } => {
+                let asked = Asked::new(data_set, prediction, self.now);
+                self.frames.insert(number, asked);
+                self.begin(number, out);
+            }
+            FramesInput::Forget(number) => {
+                if let Some(asked) = self.frames.remove(&number) {
+                    call_off(&asked, number, out);
+                }
+            }
+            FramesInput::Planned(frame, plan) => self.planned(frame, plan, out),
+            FramesInput::Candidates(data_set, candidates) => {
+                self.data_sets.entry(data_set).or_default().candidates = candidates;
+                let waits = |a: &Asked| a.data_set == data_set && matches!(a.state, State::Waiting);
+                let waiting = self.frames.iter().filter(|(_, a)| waits(a));
+                for number in waiting.map(|(&n, _)| n).collect::<Vec<_>>() {
+                    self.begin(number, out);
+                }
+            }
+            FramesInput::Closed(data_set) => drop(self.data_sets.remove(&data_set)),
+            FramesInput::Lost(peer) => self.lost(&peer, out),
+            FramesInput::Said(from, frame, message) => self.said(from, frame, message, out),
+            FramesInput::Due { number, at } => self.due(number, at, out),
+        }
+    }
+
+    /// Begins the next attempt at a frame, or waits for somebody who could take part.
+    fn begin(&mut self, number: u64, out: &mut Vec<FramesOutput>) {
+        let Some(asked) = self.frames.get_mut(&number) else {
+            return;
+        };
+        if self.now < asked.rests_until {
+            asked.wake(number, asked.rests_until, out);
+            return;
+        }
+        let data_set = self.data_sets.get(&asked.data_set);
+        let candidates = data_set.map_or(&[][..], |d| &d.candidates);
+        let part = taking_part(candidates, &asked.without.peers);
+        if must_wait(candidates, &part, self.now - asked.since) {
+            asked.wake(number, asked.since + WAIT_MICROS_MAX, out);
+            return;
+        }
+        if part.is_empty() {
+            let failure = asked.last_failure.take();
+            let gave_up = |(awaited, why)| FrameEnd::GaveUp { awaited, why };
+            let end = failure.map_or(FrameEnd::NobodyHolds, gave_up);
+            return self.end(number, end, out);
+        }
+        let with_speed = |e: &RosterEntry| RosterEntry {
+            speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
+            ..e.clone()
+        };
+        let roster = Roster::new(part.into_iter().map(with_speed));
+        let first = asked.first.as_ref();
+        let inputs = AttemptInputs {
+            roster: Named {
+                digest: roster.digest(),
+                value: Arc::new(roster),
+            },
+            costs: first.map_or_else(
+                || {
+                    let value = data_set.map(|d| Arc::clone(&d.costs)).unwrap_or_default();
+                    let digest = value.digest();
+                    Named { digest, value }
+                },
+                |(_, costs)| costs.clone(),
+            ),
+            earlier: first.map(|(roster, _)| EarlierInputs {
+                roster: roster.clone(),
+                rendered: Arc::clone(&asked.rendered),
+            }),
+        };
+        asked.state = State::Planning(inputs.clone());
+        out.push(FramesOutput::Plan(asked.frame(number), inputs));
+    }
+
+    /// Sends an attempt whose plan is there to all who take part.
+    fn planned(&mut self, frame: FrameId, plan: Arc<FramePlan>, out: &mut Vec<FramesOutput>) {
+        let Some(asked) = self.frames.get_mut(&frame.number) else {
+            return;
+        };
+        let State::Planning(inputs) = &asked.state else {
+            return;
+        };
+        if asked.attempt != frame.attempt {
+            return;
+        }
+        let inputs = inputs.clone();
+        let tracker = FrameTracker::new(&plan, asked.failed);
+        let request = FrameOrder::Begin(Arc::new(inputs.request(frame)));
+        let orders = inputs.orders();
+        let peers = plan.peers.clone();
+        asked.began.extend(peers.iter().cloned());
+        asked.state = State::Running(Box::new(Run::new(inputs, plan, tracker)));
+        if self.end_if_whole(frame, out) {
+            return;
+        }
+        for peer in peers {
+            let sent = self.sent.entry(peer.clone()).or_default();
+            for (digest, order) in &orders {
+                if !sent.contains(digest) {
+                    out.push(FramesOutput::Send(peer.clone(), order.clone()));
+                    sent.push(*digest);
+                }
+            }
+            let forget = sent.len().saturating_sub(SENT_MAX);
+            sent.drain(..forget);
+            out.push(FramesOutput::Send(peer, request.clone()));
+        }
+        self.set_deadline(frame.number, out);
+    }
+
+    fn set_deadline(&mut self, number: u64, out: &mut Vec<FramesOutput>) {
+        let up_to_it = self.frames.range(..=number);
+        let runs = up_to_it.filter_map(|(_, a)| a.running());
+        let makespans: Vec<u64> = runs.map(|r| r.plan.schedule.makespan_micros).collect();
+        let now = self.now;
+        if let Some(asked) = self.frames.get_mut(&number)
+            && let State::Running(run) = &mut asked.state
+        {
+            let doublings = asked.failed + run.tracker.prolonged();
+            let is_measured = !run.inputs.costs.value.trees.is_empty();
+            run.micros = attempt_micros(makespans, doublings, is_measured);
+            let at = now.saturating_add(run.micros);
+            asked.wake(number, at, out);
+        }
+    }
+
+    /// A time that was set has come.
+    fn due(&mut self, number: u64, at: u64, out: &mut Vec<FramesOutput>) {
+        let Some(asked) = self.frames.get_mut(&number) else {
+            return;
+        };
+        if asked.due != Some(at) {
+            return;
+        }
+        asked.due = None;
+        let frame = asked.frame(number);
+        match &asked.state {
+            State::Planning(_) => {}
+            State::Waiting => self.begin(number, out),
+            State::Running(run) if run.blame.is_some() => self.conclude(frame, out),
+            State::Running(run) => {
+                let why = Why::NoAnswer(run.micros);
+                // The picture may be whole, and only times missing.
+                if !self.inquire(frame, out) && self.apply(frame, FrameInput::Deadline, why, out) {
+                    self.end(number, FrameEnd::Whole, out);
+                }
+            }
+        }
+    }
+
+    /// The attempt that is under way, if it is this one.
+    fn run(&mut self, frame: FrameId) -> Option<&mut Run> {
+        let asked = self.frames.get_mut(&frame.number)?;
+        match &mut asked.state {
+            State::Running(run) if asked.attempt == frame.attempt => Some(run),
+            _ => None,
+        }
+    }
+
+    /// Applies an input to a frame's tracker and carries out the verdict; true if what came is to
+    /// be taken.
+    fn apply(
+        &mut self,
+        frame: FrameId,
+        input: FrameInput,
+        why: Why,
+        out: &mut Vec<FramesOutput>,
+    ) -> bool {
+        let Some(run) = self.run(frame) else {
+            return false;
+        };
+        match run.tracker.step(input) {
+            FrameVerdict::Ignore => false,
+            FrameVerdict::Accept | FrameVerdict::Whole => true,
+            FrameVerdict::Prolong => {
+                out.push(FramesOutput::Prolonged(frame, why));
+                self.set_deadline(frame.number, out);
+                false
+            }
+            FrameVerdict::Again { without } => {
+                self.again(frame, without, why, out);
+                false
+            }
+            FrameVerdict::GiveUp => {
+                let awaited = run.tracker.awaited();
+                let end = FrameEnd::GaveUp { awaited, why };
+                self.end(frame.number, end, out);
+                false
+            }
+        }
+    }
+
+    fn again(
+        &mut self,
+        frame: FrameId,
+        without: BTreeSet<PeerId>,
+        why: Why,
+        out: &mut Vec<FramesOutput>,
+    ) {
+        let Some(asked) = self.frames.get_mut(&frame.number) else {
+            return;
+        };
+        // Who is lost is nobody's fault.
+        if why != Why::Lost {
+            asked.failed += 1;
+            asked.rests_until = self.now + rest_micros(asked.failed);
+            let awaited = asked.running().map_or(0, |r| r.tracker.awaited());
+            asked.last_failure = Some((awaited, why.clone()));
+            if !without.is_empty() {
+                out.push(FramesOutput::Late(without.clone()));
+            }
+        }
+        asked.attempt += 1;
+        asked.without.peers.extend(without.iter().cloned());
+        out.push(FramesOutput::AskedAgain(frame, without, why));
+        if let State::Running(run) = std::mem::replace(&mut asked.state, State::Waiting) {
+            let Run {
+                inputs,
+                plan,
+                measured,
+                ..
+            } = *run;
+            cancel(plan.peers.iter(), frame, false, out);
+            let done = measured.iter().map(|(&j, m)| (j, plan.peers[m.0].clone()));
+            Arc::make_mut(&mut asked.rendered).extend(done);
+            asked.first.get_or_insert((inputs.roster, inputs.costs));
+        }
+        self.begin(frame.number, out);
+    }
+
+    fn end_if_whole(&mut self, frame: FrameId, out: &mut Vec<FramesOutput>) -> bool {
+        let is_whole = self.run(frame).is_some_and(|r| r.tracker.is_whole());
+        if is_whole {
+            self.end(frame.number, FrameEnd::Whole, out);
+        }
+        is_whole
+    }
+
+    /// A frame has ended; if it is whole, its times are learnt from.
+    fn end(&mut self, number: u64, end: FrameEnd, out: &mut Vec<FramesOutput>) {
+        let Some(asked) = self.frames.remove(&number) else {
+            return;
+        };
+        call_off(&asked, number, out);
+        let (plan, measured) = match asked.state {
+            State::Running(run) => (Some(run.plan), run.measured),
+            _ => (None, BTreeMap::new()),
+        };
+        if let Some(plan) = plan.as_ref().filter(|_| end == FrameEnd::Whole) {
+            self.learn(asked.data_set, asked.prediction, plan, &measured);
+        }
+        out.push(FramesOutput::Ended(Box::new(EndedFrame {
+            number,
+            end,
+            attempts_before: asked.attempt,
+            left_out: asked.without.peers,
+            total_micros: self.now - asked.since,
+            plan,
+            measured,
+        })));
+    }
+
+    /// Speeds and costs for the next frames.
+    fn learn(
+        &mut self,
+        data_set: Digest,
+        prediction: Prediction,
+        plan: &FramePlan,
+        measured: &BTreeMap<u32, (usize, u64)>,
+    ) {
+        if let Some(data_set) = self.data_sets.get_mut(&data_set) {
+            let (speeds, costs) = plan.learned(&data_set.costs, measured, prediction);
+            data_set.costs = Arc::new(costs);
+            self.speeds.extend(plan.peers.iter().cloned().zip(speeds));
+        }
+    }
+}
+
+/// Tells all who took part in any attempt at a frame, and may be at it still, that it is over.
+fn call_off(asked: &Asked, number: u64, out: &mut Vec<FramesOutput>) {
+    cancel(asked.began.iter(), asked.frame(number), true, out);
+}
+
+/// Tells peers, also those that were late, that an attempt, or all of a frame, is over.
+fn cancel<'a>(
+    peers: impl Iterator<Item = &'a PeerId>,
+    frame: FrameId,
+    is_over: bool,
+    out: &mut Vec<FramesOutput>,
+) {
+    let order = FrameOrder::Cancel { frame, is_over };
+    out.extend(peers.map(|peer| FramesOutput::Send(peer.clone(), order.clone())));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! A frame that was asked for and has not ended, and the attempt at it that is under way.
+
+use super::{AttemptInputs, FrameId, FramesOutput, Named, Why};
+use crate::{
+    balance::{
+        cost_table::CostTable, frame_plan::FramePlan, prediction::Prediction, roster::Roster,
+    },
+    base::{digest::Digest, peer::PeerId},
+    frame::{blame::Blame, frame_tracker::FrameTracker, participants::LeftOut},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) data_set: Digest,
+    pub(super) prediction: Prediction,
+    pub(super) since: u64,
+    pub(super) without: LeftOut,
+    pub(super) attempt: u32,
+    /// Attempts that failed, but by the loss of a peer.
+    pub(super) failed: u32,
+    /// What the last of them still awaited, and why it failed.
+    pub(super) last_failure: Option<(usize, Why)>,
+    /// When it is looked at again, unless something happens before.
+    pub(super) due: Option<u64>,
+    /// It is not asked for again before.
+    pub(super) rests_until: u64,
+    /// Of the first attempt that was made and failed.
+    pub(super) first: Option<(Named<Roster>, Named<CostTable>)>,
+    /// Who was asked for a part of it, in any attempt.
+    pub(super) began: BTreeSet<PeerId>,
+    /// Who has rendered which of its jobs.
+    pub(super) rendered: Arc<BTreeMap<u32, PeerId>>,
+    pub(super) state: State,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// For somebody who could take part, or for a rest to end.
+    Waiting,
+    /// The plan is being derived.
+    Planning(AttemptInputs),
+    Running(Box<Run>),
+}
+
+/// An attempt that is under way.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) inputs: AttemptInputs,
+    pub(super) plan: Arc<FramePlan>,
+    pub(super) tracker: FrameTracker,
+    /// Who rendered each job, as index of the plan, and the time it took there.
+    pub(super) measured: BTreeMap<u32, (usize, u64)>,
+    /// The time that it has.
+    pub(super) micros: u64,
+    /// Who is asked why tiles do not come.
+    pub(super) blame: Option<Blame>,
+}
+
+impl Asked {
+    pub(super) fn new(data_set: Digest, prediction: Prediction, now: u64) -> Self {
+        Self {
+            data_set,
+            prediction,
+            since: now,
+            without: LeftOut::default(),
+            attempt: 0,
+            failed: 0,
+            last_failure: None,
+            due: None,
+            rests_until: 0,
+            first: None,
+            began: BTreeSet::new(),
+            rendered: Arc::default(),
+            state: State::Waiting,
+        }
+    }
+
+    /// The name of the current attempt at the frame of this number.
+    pub(super) fn frame(&self, number: u64) -> FrameId {
+        FrameId {
+            number,
+            attempt: self.attempt,
+        }
+    }
+
+    pub(super) fn running(&self) -> Option<&Run> {
+        match &self.state {
+            State::Running(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// Is looked at again then, and not when it was to be before.
+    pub(super) fn wake(&mut self, number: u64, at: u64, out: &mut Vec<FramesOutput>) {
+        self.due = Some(at);
+        out.push(FramesOutput::Wake { number, at });
+    }
+}
+
+impl Run {
+    pub(super) fn new(inputs: AttemptInputs, plan: Arc<FramePlan>, tracker: FrameTracker) -> Self {
+        Self {
+            inputs,
+            plan,
+            tracker,
+            measured: BTreeMap::new(),
+            micros: 0,
+            blame: None,
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What the frames of a requester are told, and what they want done.
+
+use crate::{
+    balance::{
+        cost_table::CostTable,
+        frame_plan::FramePlan,
+        prediction::Prediction,
+        roster::{Candidate, Roster},
+    },
+    base::{digest::Digest, peer::PeerId},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+/// Names a frame among those of its requester; an attempt that failed is followed by another
+/// under the next attempt number, with another roster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FrameId {
+    /// Counts the requester's frames.
+    pub number: u64,
+    /// Counts the attempts at this frame, from 0.
+    pub attempt: u32,
+}
+
+/// What was done for a frame that is asked for again: [`Earlier`] of the plan.
+///
+/// [`Earlier`]: crate::balance::frame_plan::Earlier
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierWork {
+    /// Name of the roster snapshot of the first attempt.
+    pub roster: Digest,
+    /// Who has rendered which job.
+    pub rendered: BTreeMap<u32, PeerId>,
+}
+
+/// A value under the digest that names it in messages.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Named<T> {
+    /// Its digest.
+    pub digest: Digest,
+    /// The value.
+    pub value: Arc<T>,
+}
+
+impl<T> Clone for Named<T> {
+    fn clone(&self) -> Self {
+        Self {
+            digest: self.digest,
+            value: Arc::clone(&self.value),
+        }
+    }
+}
+
+/// What an attempt is planned from, besides what the frame shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptInputs {
+    /// Who takes part.
+    pub roster: Named<Roster>,
+    /// What jobs took before.
+    pub costs: Named<CostTable>,
+    /// In a further attempt, what was done in those before.
+    pub earlier: Option<EarlierInputs>,
+}
+
+impl AttemptInputs {
+    /// What asks for the attempt.
+    pub(super) fn request(&self, frame: FrameId) -> AttemptRequest {
+        AttemptRequest {
+            frame,
+            roster: self.roster.digest,
+            costs: self.costs.digest,
+            earlier: self.earlier.as_ref().map(|e| EarlierWork {
+                roster: e.roster.digest,
+                rendered: e.rendered.as_ref().clone(),
+            }),
+        }
+    }
+
+    /// What the request names, under its names.
+    pub(super) fn orders(&self) -> Vec<(Digest, FrameOrder)> {
+        let roster = |r: &Named<Roster>| (r.digest, FrameOrder::Roster(r.clone()));
+        let first = self.earlier.as_ref().map(|e| roster(&e.roster));
+        let costs = (self.costs.digest, FrameOrder::Costs(self.costs.clone()));
+        first
+            .into_iter()
+            .chain([roster(&self.roster), costs])
+            .collect()
+    }
+}
+
+/// What was done in earlier attempts: [`EarlierWork`] names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlierInputs {
+    /// The roster of the first one.
+    pub roster: Named<Roster>,
+    /// Who has rendered which job.
+    pub rendered: Arc<BTreeMap<u32, PeerId>>,
+}
+
+/// Asks for an attempt, besides what the frame shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptRequest {
+    /// The frame.
+    pub frame: FrameId,
+    /// Name of the roster snapshot.
+    pub roster: Digest,
+    /// Name of the cost table.
+    pub costs: Digest,
+    /// In a further attempt, what was done in those before.
+    pub earlier: Option<EarlierWork>,
+}
+
+/// What peers say to the requester of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameMessage {
+    /// A tile, blended by this plan.
+    Tile {
+        /// Tile of the plan.
+        tile: u32,
+        /// The plan.
+        plan: Digest,
+    },
+    /// Jobs of this plan are rendered.
+    JobsDone {
+        /// The plan.
+        plan: Digest,
+        /// Jobs, and the time that each took, microseconds.
+        jobs: Vec<(u32, u64)>,
+    },
+    /// A tile that is none.
+    BadTile,
+    /// The sender gave jobs to another peer.
+    Given {
+        /// The plan.
+        plan: Digest,
+        /// Jobs of the plan.
+        jobs: Vec<u32>,
+        /// Who has them now.
+        by: PeerId,
+    },
+    /// The sender does not have what the request names.
+    NeedInputs,
+    /// The sender composites tiles and lacks parts of them.
+    Lacking {
+        /// The plan.
+        plan: Digest,
+        /// Jobs of the plan, of which some part did not come.
+        jobs: Vec<u32>,
+    },
+    /// The sender cannot do its part.
+    Failed {
+        /// Why, for people.
+        why: String,
+    },
+    /// The sender got a part of another plan than its own.
+    Diverged {
+        /// Who followed that.
+        peer: PeerId,
+    },
+    /// The sender got pixels that cannot be blended.
+    Refused {
+        /// From whom.
+        peer: PeerId,
+        /// What was wrong with them, for people.
+        why: String,
+    },
+    /// The sender cannot reach a compositor.
+    Unreachable {
+        /// The compositor.
+        peer: PeerId,
+    },
+}
+
+/// What the frames are told.
+#[derive(Clone, Debug)]
+pub enum FramesInput {
+    /// A frame is wanted.
+    Ask {
+        /// Its number; no other frame had it.
+        number: u64,
+        /// The data set.
+        data_set: Digest,
+        /// How costs are learnt from it.
+        prediction: Prediction,
+    },
+    /// A frame is not wanted any more, or cannot be planned.
+    Forget(u64),
+    /// The plan that was asked for ([`FramesOutput::Plan`]).
+    Planned(FrameId, Arc<FramePlan>),
+    /// Who could take part in frames of a data set now.
+    Candidates(Digest, Vec<Candidate>),
+    /// A data set is not held any more.
+    Closed(Digest),
+    /// A peer cannot be reached, or is suspected.
+    Lost(PeerId),
+    /// A message of a peer.
+    Said(PeerId, FrameId, FrameMessage),
+    /// The time of a [`FramesOutput::Wake`] has come.
+    Due {
+        /// Of this frame.
+        number: u64,
+        /// The time that was named.
+        at: u64,
+    },
+}
+
+/// What the requester says to peers of a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FrameOrder {
+    /// A roster that a request will name.
+    Roster(Named<Roster>),
+    /// A cost table that a request will name.
+    Costs(Named<CostTable>),
+    /// Do your part of this attempt.
+    Begin(Arc<AttemptRequest>),
+    /// An attempt is over.
+    Cancel {
+        /// Which.
+        frame: FrameId,
+        /// The frame is, too: it will not be asked for again.
+        is_over: bool,
+    },
+    /// Tiles of the receiver are missing: what does it lack?
+    TilesDue {
+        /// Of this attempt.
+        frame: FrameId,
+    },
+}
+
+/// What the frames want done, in this order. A plan is derived and told in its turn; nothing else is told
+/// before all is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FramesOutput {
+    /// Derive the plan of an attempt and say [`FramesInput::Planned`], or
+    /// [`FramesInput::Forget`] where there is none. What came of earlier attempts' tiles is
+    /// void.
+    Plan(FrameId, AttemptInputs),
+    /// Say this to a peer.
+    Send(PeerId, FrameOrder),
+    /// Take the tile that was spoken of last into the picture.
+    Take(FrameId),
+    /// Say [`FramesInput::Due`] then, microseconds; an earlier one for this frame is void.
+    Wake {
+        /// The frame.
+        number: u64,
+        /// When.
+        at: u64,
+    },
+    /// An attempt has more time, for the log.
+    Prolonged(FrameId, Why),
+    /// An attempt failed by these peers, or by nobody's fault, and another one follows, for the log.
+    AskedAgain(FrameId, BTreeSet<PeerId>, Why),
+    /// These peers did not do their part.
+    Late(BTreeSet<PeerId>),
+    /// A frame has ended.
+    Ended(Box<EndedFrame>),
+}
+
+/// Why an attempt at a frame has failed, or takes longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Something did not come in time: within so many microseconds.
+    NoAnswer(u64),
+    /// A peer was lost.
+    Lost,
+    /// A tile was no picture of its size.
+    BadTile,
+    /// A peer followed another plan than the requester, or than another peer.
+    AnotherPlan,
+    /// A peer sent pixels that cannot be blended.
+    Refused(PeerId, String),
+    /// A peer cannot be reached by another.
+    Unreachable,
+    /// All jobs are said to be done, and tiles are missing.
+    TilesMissing,
+    /// A peer said so.
+    Said(PeerId, String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAnswer(micros) => {
+                write!(f, "no answer within {:?}", Duration::from_micros(*micros))
+            }
+            Self::Lost => f.write_str("a peer was lost"),
+            Self::BadTile => f.write_str("a tile of a wrong length, or not finite"),
+            Self::AnotherPlan => f.write_str("a peer followed another plan"),
+            Self::Refused(peer, why) => {
+                write!(f, "pixels of {} cannot be blended: {why}", peer.short())
+            }
+            Self::Unreachable => f.write_str("a peer cannot be reached by another"),
+            Self::TilesMissing => {
+                f.write_str("tiles are missing though all jobs are said to be done")
+            }
+            Self::Said(peer, why) => write!(f, "{}: {why}", peer.short()),
+        }
+    }
+}
+
+/// How a frame ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameEnd {
+    /// All of its tiles are there.
+    Whole,
+    /// Nobody holds anything of its data set, and no attempt at it was made that failed.
+    NobodyHolds,
+    /// Attempts are used up, or nobody is left for another one.
+    GaveUp {
+        /// Tiles and job times still awaited.
+        awaited: usize,
+        /// What went wrong last.
+        why: Why,
+    },
+}
+
+/// A frame that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedFrame {
+    /// Its number.
+    pub number: u64,
+    /// How it ended.
+    pub end: FrameEnd,
+    /// Attempts before the last one.
+    pub attempts_before: u32,
+    /// Peers that failed it: the last attempt did without them, where no brick was missing for that.
+    pub left_out: BTreeSet<PeerId>,
+    /// From when it was asked for, microseconds.
+    pub total_micros: u64,
+    /// The last attempt's plan, if one was under way.
+    pub plan: Option<Arc<FramePlan>>,
+    /// By job of that plan: the index of the peer that rendered it, and the time it took there,
+    /// microseconds.
+    pub measured: BTreeMap<u32, (usize, u64)>,
+}

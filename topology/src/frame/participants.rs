@@ -1,0 +1,291 @@
+//! Who takes part in a frame: among the peers that the requester hears, those that hear each other
+//! and did not fail it before, as long as no brick is missing for that; and whether to wait for those
+//! that it does not hear.
+
+use crate::{
+    balance::roster::{Candidate, RosterEntry},
+    base::peer::PeerId,
+    data::brick_set::BrickSet,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// First rest of a frame that failed twice, see [`rest_micros`]. All rests of a frame together outlast the
+/// time after which everybody has said again what it holds: who refuses a frame because the requester
+/// thinks that it holds more is known to hold less before the frame is given up.
+const REST_MICROS: u64 = 400_000;
+/// An attempt's time, besides what its schedule expects, where costs were measured.
+const ATTEMPT_MICROS: u64 = 750_000;
+/// The same where nothing was measured yet, so that nobody knows what to expect.
+const ATTEMPT_UNKNOWN_MICROS: u64 = 10_000_000;
+/// How often the expected makespan an attempt may take, where costs were measured.
+const MAKESPANS: u64 = 2;
+/// The same where nothing was measured yet.
+const MAKESPANS_UNKNOWN: u64 = 8;
+/// How long a frame waits for who holds a brick, microseconds from when it was asked for: silent
+/// peers are heard again within this, or gone, as long as this one gets processor time itself.
+pub const WAIT_MICROS_MAX: u64 = 10_000_000;
+/// Longest makespan that is waited for.
+const MAKESPAN_MICROS_MAX: u64 = 600_000_000;
+
+/// The peers that a frame does without, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Peers that failed.
+    pub peers: BTreeSet<PeerId>,
+    complained: BTreeSet<PeerId>,
+}
+
+impl LeftOut {
+    /// Who is to blame where `from` says that it cannot work with `about`: a peer is believed once
+    /// in a frame, so that one that complains of all is soon left out itself.
+    pub fn blame<'a>(&mut self, from: &'a PeerId, about: &'a PeerId) -> &'a PeerId {
+        if self.complained.insert(from.clone()) {
+            about
+        } else {
+            from
+        }
+    }
+}
+
+/// How long an attempt may take before those who are late are left out, microseconds. Each further
+/// attempt, and each time that everybody is late, has twice as much. `makespans`: the expected
+/// one, and before it those of frames that were asked for earlier and are rendered first;
+/// `is_measured`: they rest on times that were measured.
+#[must_use]
+pub fn attempt_micros(
+    makespans: impl IntoIterator<Item = u64>,
+    doublings: u32,
+    is_measured: bool,
+) -> u64 {
+    let bounded = makespans.into_iter().map(|m| m.min(MAKESPAN_MICROS_MAX));
+    let (all, own) = bounded.fold((0_u64, 0), |(all, _), m| (all.saturating_add(m), m));
+    let ahead = (all - own).min(MAKESPAN_MICROS_MAX);
+    let once = if is_measured {
+        ATTEMPT_MICROS + MAKESPANS * own + ahead
+    } else {
+        ATTEMPT_UNKNOWN_MICROS + MAKESPANS_UNKNOWN * (own + ahead)
+    };
+    once << doublings.min(8)
+}
+
+/// How long a frame rests before it is asked for again, after `failed` attempts in which somebody
+/// failed, microseconds. The first time it does not; if they all fail at once, something is amiss
+/// that takes its time, as connections that are just made anew.
+#[must_use]
+pub fn rest_micros(failed: u32) -> u64 {
+    match failed {
+        0 | 1 => 0,
+        _ => REST_MICROS << (failed - 2).min(4),
+    }
+}
+
+/// The peers of a frame's next attempt, among `candidates`: without those that failed, and such
+/// that all hear each other. Where bricks would be missing for that, those that hold them take
+/// part nevertheless: better late than with a hole. Empty: nobody holds anything.
+#[must_use]
+pub fn taking_part<'a>(
+    candidates: &'a [Candidate],
+    without: &BTreeSet<PeerId>,
+) -> Vec<&'a RosterEntry> {
+    let takes_part = |c: &&Candidate| !c.is_silent && !c.entry.bricks.is_empty();
+    let holders = candidates.iter().filter(takes_part);
+    let (well, mut left_out): (Vec<_>, Vec<_>) =
+        holders.partition(|c| !c.is_late && !without.contains(&c.entry.peer));
+    let (mut well, deaf) = hearing_each_other(well);
+    left_out.splice(..0, deaf);
+    let mut held = all_bricks(well.iter().map(|c| &c.entry));
+    while let Some(at) = most_missed(&held, &left_out) {
+        let needed = left_out.remove(at);
+        held.insert_all(&needed.entry.bricks);
+        well.push(needed);
+    }
+    well.into_iter().map(|c| &c.entry).collect()
+}
+
+/// Whether a frame that was asked for `waited` microseconds ago goes on waiting instead of being given
+/// to these peers: they would lack bricks that silent ones hold, or there are none.
+#[must_use]
+pub fn must_wait(candidates: &[Candidate], part: &[&RosterEntry], waited: u64) -> bool {
+    let held = all_bricks(part.iter().copied());
+    let mut silent = candidates.iter().filter(|c| c.is_silent);
+    let have_more = |c: &Candidate| c.entry.bricks.len_without(&held) > 0;
+    waited < WAIT_MICROS_MAX && (part.is_empty() || silent.any(have_more))
+}
+
+/// The bricks that any of these hold.
+fn all_bricks<'a>(entries: impl IntoIterator<Item = &'a RosterEntry>) -> BrickSet {
+    let mut all = BrickSet::default();
+    let sets = entries.into_iter().map(|e| &e.bricks);
+    sets.for_each(|bricks| all.insert_all(bricks));
+    all
+}
+
+/// Leaves out peers, those of the most broken pairs first, until all hear each other.
+fn hearing_each_other(peers: Vec<&Candidate>) -> (Vec<&Candidate>, Vec<&Candidate>) {
+    let mut deaf = Vec::new();
+    if peers.iter().all(|c| c.suspects.is_empty()) {
+        return (peers, deaf);
+    }
+    let index: BTreeMap<&PeerId, usize> = peers.iter().map(|c| &c.entry.peer).zip(0..).collect();
+    // By peer: those that it does not hear, or that do not hear it.
+    let mut broken = vec![BTreeSet::new(); peers.len()];
+    for (a, candidate) in peers.iter().enumerate() {
+        for &b in candidate.suspects.iter().filter_map(|s| index.get(s)) {
+            broken[a].insert(b);
+            broken[b].insert(a);
+        }
+    }
+    let mut stays = vec![true; peers.len()];
+    loop {
+        let staying = (0..peers.len()).filter(|&p| stays[p]);
+        let worst = staying.max_by_key(|&p| broken[p].len());
+        let Some(worst) = worst.filter(|&p| !broken[p].is_empty()) else {
+            break;
+        };
+        stays[worst] = false;
+        deaf.push(peers[worst]);
+        for other in std::mem::take(&mut broken[worst]) {
+            broken[other].remove(&worst);
+        }
+    }
+    let staying = peers.into_iter().zip(stays).filter(|(_, stays)| *stays);
+    (staying.map(|(p, _)| p).collect(), deaf)
+}
+
+/// The one among `left_out` that holds the most bricks besides those that are `held`, if any.
+fn most_missed(held: &BrickSet, left_out: &[&Candidate]) -> Option<usize> {
+    let counts = left_out.iter().map(|c| c.entry.bricks.len_without(held));
+    let most = counts.enumerate().rev().max_by_key(|&(_, count)| count);
+    most.filter(|&(_, count)| count > 0).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        balance::schedule::SPEED_ONE,
+        data::brick_grid::BrickIndex,
+        frame::frame_tracker::ATTEMPTS_MAX,
+        mesh::keeper::{ANNOUNCE_MICROS, TICK_MICROS},
+    };
+    use std::sync::Arc;
+
+    fn candidate(name: &str, bricks: &[u32], suspects: &[&str]) -> Candidate {
+        let mut held = BrickSet::new(8);
+        for &b in bricks {
+            held.insert(BrickIndex(b));
+        }
+        Candidate {
+            entry: RosterEntry {
+                peer: PeerId::new(name),
+                speed_millionths: SPEED_ONE,
+                bricks: held,
+            },
+            suspects: Arc::new(suspects.iter().map(|s| PeerId::new(s)).collect()),
+            is_silent: false,
+            is_late: false,
+        }
+    }
+
+    fn names(candidates: &[Candidate], without: &[&str]) -> String {
+        let without = without.iter().map(|s| PeerId::new(s)).collect();
+        let mut part: Vec<&str> = taking_part(candidates, &without)
+            .iter()
+            .map(|e| e.peer.as_str())
+            .collect();
+        part.sort_unstable();
+        part.concat()
+    }
+
+    #[test]
+    fn who_failed_is_left_out_unless_a_brick_would_be_missing() {
+        let peers = [
+            candidate("a", &[0, 1], &[]),
+            candidate("b", &[1, 2], &[]),
+            candidate("c", &[2, 0], &[]),
+            candidate("d", &[], &[]),
+        ];
+        assert_eq!(names(&peers, &[]), "abc");
+        assert_eq!(names(&peers, &["b"]), "ac");
+        assert_eq!(names(&peers, &["a", "b"]), "ac", "brick 1 is a's or b's");
+        assert_eq!(names(&[], &[]), "");
+    }
+
+    #[test]
+    fn peers_that_do_not_hear_each_other_do_not_work_together() {
+        // c was cut off, and nobody has heard it since; it hears nobody.
+        let peers = [
+            candidate("a", &[0, 1], &["c"]),
+            candidate("b", &[1, 2], &["c"]),
+            candidate("c", &[2, 0], &["a", "b"]),
+        ];
+        assert_eq!(names(&peers, &[]), "ab");
+        // A single complaint is enough.
+        let one = [
+            candidate("a", &[0, 1, 2], &[]),
+            candidate("b", &[0, 1, 2], &["a"]),
+        ];
+        assert_eq!(names(&one, &[]).len(), 1);
+        // But a hole is worse than waiting.
+        let needed = [candidate("a", &[0], &[]), candidate("b", &[1], &["a"])];
+        assert_eq!(names(&needed, &[]), "ab");
+        // Complaints about peers that take no part do not count.
+        let gone = [candidate("a", &[0], &["x"]), candidate("b", &[1], &["x"])];
+        assert_eq!(names(&gone, &[]), "ab");
+    }
+
+    #[test]
+    fn a_frame_waits_for_silent_peers_that_alone_hold_a_brick() {
+        let mut peers = [candidate("a", &[0, 1], &[]), candidate("b", &[1, 2], &[])];
+        peers[1].is_silent = true;
+        assert_eq!(names(&peers, &[]), "a");
+        let without = BTreeSet::new();
+        assert!(must_wait(&peers, &taking_part(&peers, &without), 0));
+        let part = taking_part(&peers, &without);
+        assert!(!must_wait(&peers, &part, WAIT_MICROS_MAX), "long enough");
+        assert!(must_wait(&[], &[], 0));
+        // Who is only late is given it.
+        (peers[1].is_silent, peers[1].is_late) = (false, true);
+        assert_eq!(names(&peers, &[]), "ab");
+        (peers[1].is_silent, peers[1].is_late) = (true, false);
+        peers[0].entry.bricks.insert(BrickIndex(2));
+        assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
+        (peers[1].is_silent, peers[1].is_late) = (false, true);
+        assert_eq!(names(&peers, &[]), "a", "spared");
+    }
+
+    #[test]
+    fn who_complains_of_all_is_left_out_itself() {
+        let [a, b, c] = ["a", "b", "c"].map(PeerId::new);
+        let mut left_out = LeftOut::default();
+        assert_eq!(left_out.blame(&a, &b), &b);
+        assert_eq!(left_out.blame(&c, &b), &b);
+        assert_eq!(left_out.blame(&a, &c), &a);
+    }
+
+    #[test]
+    fn frames_that_fail_and_fail_rest_longer_and_longer() {
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(rest_micros),
+            [0, 0, 400_000, 800_000, 1_600_000]
+        );
+        assert_eq!(rest_micros(u32::MAX), 6_400_000);
+    }
+
+    #[test]
+    fn a_frame_is_not_given_up_before_all_have_said_again_what_they_hold() {
+        let rests: u64 = (1..ATTEMPTS_MAX).map(rest_micros).sum();
+        assert!(rests > ANNOUNCE_MICROS + 2 * TICK_MICROS);
+    }
+
+    #[test]
+    fn attempts_get_longer_and_never_overflow() {
+        let first = attempt_micros([350_000], 0, true);
+        assert_eq!(first, 1_450_000);
+        assert_eq!(attempt_micros([350_000], 1, true), 2 * first);
+        let behind_another = attempt_micros([200_000, 350_000], 0, true);
+        assert_eq!(behind_another, first + 200_000);
+        assert!(attempt_micros([u64::MAX; 4], u32::MAX, false) < u64::MAX / 2);
+        assert!(attempt_micros([0], 0, false) > attempt_micros([0], 2, true));
+    }
+}

@@ -1,0 +1,92 @@
+//! When a peer works out anew which bricks are its to hold.
+//!
+//! What follows from everybody's announcements is `upkeep`'s. Here: a newcomer gets to know the mesh
+//! first, and copies that others should take and do not are taken after a while.
+
+use super::{Announcement, Holding, announced};
+use crate::{
+    base::peer::PeerId,
+    mesh::upkeep::{Member, next_pledge},
+};
+
+/// A newcomer takes its share once it has met nobody new for so long: before, it would think that
+/// more of it is its to take.
+pub(super) const MEETING_MICROS: u64 = 2_000_000;
+/// How long a peer waits at least for others to pledge what is theirs to take, before it takes it
+/// itself.
+pub(super) const WANTING_MICROS: u64 = 10_000_000;
+
+impl Holding {
+    /// Works out anew what this peer should hold. Returns whether that changed. Of what nobody
+    /// needs nothing is taken up, but from one who leaves, or by those that hold some of it.
+    pub fn keep_up(&mut self, now: u64) -> bool {
+        let wanted = self.is_in_use() || self.others.values().any(|a| a.leaving);
+        if !wanted && self.own.pledged.is_empty() {
+            return false;
+        }
+        let taken_back = self.take_back(now);
+        self.outdated |= taken_back;
+        let settled = self.settle() | taken_back;
+        if self.is_meeting(now) {
+            return settled;
+        }
+        let is_patient = self
+            .wanting_since
+            .is_none_or(|since| now.saturating_sub(since) < self.patience());
+        if !std::mem::take(&mut self.outdated) && is_patient {
+            return settled;
+        }
+        // Who would have to take a copy, and does not.
+        let takes_none = |a: &Announcement| !is_patient || !wanted && a.pledged.is_empty();
+        let room = |a: &Announcement| {
+            if takes_none(a) {
+                a.room.min(a.pledged.len())
+            } else {
+                a.room
+            }
+        };
+        let mut all: Vec<(&PeerId, &Announcement)> = announced(&self.others).collect();
+        let me = all.partition_point(|(p, _)| **p < self.local);
+        all.insert(me, (&self.local, &self.own));
+        let members: Vec<Member<'_>> = all
+            .iter()
+            .map(|&(peer, a)| Member {
+                peer,
+                room: if *peer == self.local { a.room } else { room(a) },
+                pledged: &a.pledged,
+                held: &a.held,
+                leaving: a.leaving,
+            })
+            .collect();
+        let next = next_pledge(&mut self.first, &members, me, self.redundancy, self.pressed);
+        let changed = next != self.own.pledged;
+        self.own.pledged = next;
+        self.wanting_since = self.is_wanting().then_some(now);
+        self.settle() | settled | changed
+    }
+
+    /// This peer comes into a mesh that has the data set: it gets to know it first.
+    pub fn comes_late(&mut self, now: u64) {
+        self.met_at = Some(now);
+    }
+
+    fn is_meeting(&self, now: u64) -> bool {
+        let met_lately = |at| now.saturating_sub(at) < MEETING_MICROS;
+        self.own.pledged.is_empty() && self.met_at.is_some_and(met_lately)
+    }
+
+    /// How long a peer waits for others to pledge what it thinks is theirs before it takes it
+    /// itself: each peer another time, so that not all do.
+    fn patience(&self) -> u64 {
+        WANTING_MICROS + self.local_hash % WANTING_MICROS
+    }
+
+    /// Whether there is a brick with fewer pledges than wanted, and somebody claims to have room.
+    fn is_wanting(&self) -> bool {
+        let has_room = |a: &Announcement| a.pledged.len() < a.room;
+        if !self.of_others().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
+            return false;
+        }
+        self.is_short_of_pledges()
+    }
+}

@@ -1,0 +1,530 @@
+//! The keeper: what a peer does about other peers and about bricks. Who is well, which data sets
+//! are open, what to hold, to fetch, to give and to drop, and when a peer that leaves may go.
+//!
+//! A pure state machine around [`Membership`] and one [`Holding`] for each data set: it is told
+//! what happened and says what is to be done. The actors carry that out, and `sim mesh` runs
+//! the same machine on a virtual clock. Times are microseconds of any clock that goes on.
+//!
+//! Invariants: only bricks in device memory are announced. What a peer holds is not believed before it
+//! has said what it is. Beats and announcements are said again and again, so that none may be
+//! missed; a request for a brick is made again when its time is over.
+
+mod device;
+mod giving;
+mod messages;
+mod pace;
+mod sets;
+
+pub use giving::GiveResult;
+pub use messages::{
+    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Vitals,
+};
+
+use crate::{
+    base::{digest::Digest, peer::PeerId},
+    data::{brick_grid::BrickIndex, manifest::Manifest},
+    mesh::{
+        holding::{Announcement, Holding, Origin},
+        membership::{Change, Health, Heartbeat, Membership, Patience},
+    },
+};
+use giving::{Giving, Request};
+use pace::Pace;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// How often [`KeeperInput::Tick`] is to be said.
+pub const TICK_MICROS: u64 = 100_000;
+/// What is held is announced again after this, changed or not, for who missed it.
+pub(crate) const ANNOUNCE_MICROS: u64 = 2_000_000;
+/// Frames count as under way so long after it was said last that some are.
+const RENDERING_MICROS: u64 = 1_000_000;
+/// A brick that is dropped stays in memory so long for frames that were planned before.
+const DROP_MICROS: u64 = 3_000_000;
+/// A data set is new for so long after it was opened, or until all its copies are there: peers that
+/// are just being connected have a part in its first placement.
+const NEW_MICROS: u64 = 2_000_000;
+/// Data sets held at a time; an open one beyond it replaces one that nobody needs, or the one
+/// opened first.
+pub const DATA_SETS_MAX: usize = 16;
+/// Memory that their manifests may take, in bytes; one alone may take more.
+const MANIFEST_BYTES_MAX: usize = 256 << 20;
+/// A manifest is asked for again after this: a large one takes its time.
+const NEED_MICROS: u64 = 5_000_000;
+/// Manifests that are waited for at a time.
+const NEEDED_MAX: usize = 256;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    local: PeerId,
+    hello: Arc<Hello>,
+    now: u64,
+    heartbeat: Heartbeat,
+    beat_at: Option<u64>,
+    connected: BTreeSet<PeerId>,
+    members: Membership<Member>,
+    sets: BTreeMap<Digest, DataSet>,
+    /// Data sets, the one opened first in front.
+    order: Vec<Digest>,
+    /// Announcements of data sets, or by connected peers, that are not known yet.
+    early: BTreeMap<PeerId, BTreeMap<Digest, Arc<Announcement>>>,
+    /// When the manifests of some were asked for.
+    needed: BTreeMap<Digest, u64>,
+    /// When this peer was asked for its part of a frame, and when another said that it was.
+    rendering_at: Option<u64>,
+    others_rendering_at: Option<u64>,
+    last_frame: Option<FrameTimes>,
+    speed_millionths: Option<u64>,
+    announced_at: u64,
+    /// What is to be announced has changed.
+    dirty: bool,
+    dropping: Vec<(u64, Digest, BrickIndex)>,
+    pace: Pace,
+    giving: Giving,
+    leaving: Leaving,
+}
+
+/// What is known of a peer.
+#[derive(Clone, Debug)]
+struct Member {
+    hello: Arc<Hello>,
+    vitals: Arc<Vitals>,
+}
+
+/// A data set that is open here.
+#[derive(Clone, Debug)]
+struct DataSet {
+    manifest: Arc<Manifest>,
+    holding: Holding,
+    /// Until then, while copies are wanting, whoever hears of it counts as there from the beginning.
+    new_until: u64,
+}
+
+/// Whether this peer is about to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// Others take what only this peer holds; `unused`: also what nobody needs.
+    HandingOver {
+        unused: bool,
+    },
+    /// It said goodbye and is silent.
+    Gone,
+}
+
+impl Keeper {
+    /// The keeper of a peer that was started at `incarnation`, microseconds since 1970 by its own clock.
+    #[must_use]
+    pub fn new(local: PeerId, hello: Hello, incarnation: u64) -> Self {
+        Self {
+            local,
+            hello: Arc::new(hello),
+            now: 0,
+            heartbeat: Heartbeat {
+                incarnation,
+                count: 0,
+            },
+            beat_at: None,
+            connected: BTreeSet::new(),
+            members: Membership::new(Patience::default()),
+            sets: BTreeMap::new(),
+            order: Vec::new(),
+            early: BTreeMap::new(),
+            needed: BTreeMap::new(),
+            rendering_at: None,
+            others_rendering_at: None,
+            last_frame: None,
+            speed_millionths: None,
+            announced_at: 0,
+            dirty: false,
+            dropping: Vec::new(),
+            pace: Pace::default(),
+            giving: Giving::default(),
+            leaving: Leaving::No,
+        }
+    }
+
+    /// Takes what happened at `now`, and adds to `out` what is to be done, in this order.
+    pub fn step(&mut self, now: u64, input: KeeperInput, out: &mut Vec<KeeperOutput>) {
+        self.now = now;
+        let mut changes = Vec::new();
+        match input {
+            KeeperInput::Tick => self.tick(out),
+            KeeperInput::Connected(peer) => self.connected(peer, out),
+            KeeperInput::Lost(peer) => {
+                self.connected.remove(&peer);
+                self.forget_early(&peer);
+                self.giving.forget(&peer);
+                self.give_all(out);
+                let sets = self.sets.values_mut();
+                sets.for_each(|s| s.holding.unreachable(&peer));
+                self.members.lost(&peer, now, &mut changes);
+            }
+            KeeperInput::Said(from, message) => self.said(from, message, out),
+            KeeperInput::Brick(from, data_set, brick) => {
+                if self.arrived(data_set, brick, &from) {
+                    let origin = Origin::Peer(from);
+                    out.push(KeeperOutput::Load(data_set, brick, origin));
+                }
+            }
+            KeeperInput::NotAsked(data_set, brick) => {
+                if let Some(set) = self.sets.get_mut(&data_set) {
+                    set.holding.failed(brick, now);
+                }
+            }
+            KeeperInput::Gave(to, data_set, brick, result) => {
+                self.giving.gave(&to, (data_set, brick), result, now);
+                self.give_all(out);
+            }
+            KeeperInput::Rendering => self.rendering_at = Some(now),
+            KeeperInput::Speed(millionths) => self.speed_millionths = Some(millionths),
+            KeeperInput::Delivered(times) => self.last_frame = Some(times),
+            KeeperInput::Late(peers) => {
+                for peer in peers {
+                    self.members.late(&peer, now, &mut changes);
+                }
+            }
+            KeeperInput::Offer(manifest, redundancy) => self.offer(manifest, redundancy, out),
+            KeeperInput::Use(data_set, in_use) => {
+                if let Some(set) = self.sets.get_mut(&data_set)
+                    && set.holding.set_in_use(in_use)
+                {
+                    self.keep_up(out);
+                    self.announce(out);
+                }
+            }
+            KeeperInput::Loaded(data_set, brick, result) => {
+                self.loaded(data_set, brick, result, out);
+            }
+            KeeperInput::DeviceLost { why, copies } => self.device_lost(why, &copies, out),
+            KeeperInput::DeviceOpened {
+                device,
+                memory_bytes,
+            } => self.device_opened(device, memory_bytes, out),
+            KeeperInput::GaveUp(data_set, brick) => self.gave_up(data_set, brick, out),
+            KeeperInput::Leave { unused } => self.leave(unused, out),
+        }
+        self.changed(changes, out);
+    }
+
+    fn is_recent(&self, at: Option<u64>) -> bool {
+        at.is_some_and(|at| self.now.saturating_sub(at) < RENDERING_MICROS)
+    }
+
+    /// Whether frames are under way in the mesh.
+    fn is_rendering(&self) -> bool {
+        self.is_recent(self.rendering_at) || self.is_recent(self.others_rendering_at)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::No
+    }
+
+    fn send_all(&self, message: &KeeperMessage, out: &mut Vec<KeeperOutput>) {
+        let send = |peer: &PeerId| KeeperOutput::Send(peer.clone(), message.clone());
+        out.extend(self.connected.iter().map(send));
+    }
+
+    fn tick(&mut self, out: &mut Vec<KeeperOutput>) {
+        let due = |at: u64| self.now.saturating_sub(at) + TICK_MICROS / 2;
+        if self.leaving != Leaving::Gone
+            && self
+                .beat_at
+                .is_none_or(|at| due(at) >= Patience::default().heartbeat)
+        {
+            self.beat_at = Some(self.now);
+            let heartbeat = self.next_beat();
+            self.send_all(&heartbeat, out);
+        }
+        let mut changes = Vec::new();
+        self.members.tick(self.now, &mut changes);
+        self.changed(changes, out);
+        let sets = self.sets.values_mut();
+        sets.for_each(|s| s.holding.expire(self.now));
+        self.free_dropped(out);
+        self.keep_up(out);
+        self.give_all(out);
+        if self.dirty || self.now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {
+            self.announce(out);
+        }
+        self.go_if_handed_over(out);
+    }
+
+    fn next_beat(&mut self) -> KeeperMessage {
+        self.heartbeat.count += 1;
+        KeeperMessage::Heartbeat {
+            heartbeat: self.heartbeat,
+            hello: Arc::clone(&self.hello),
+            vitals: Arc::new(self.vitals()),
+        }
+    }
+
+    /// How this peer is doing.
+    #[must_use]
+    pub fn vitals(&self) -> Vitals {
+        Vitals {
+            // Hearsay is not passed on: it would go round for ever.
+            rendering: self.is_recent(self.rendering_at),
+            suspects: Arc::new(self.members.silent().cloned().collect()),
+            fetching: u32::try_from(self.on_their_way()).unwrap_or(u32::MAX),
+            last_frame: self.last_frame,
+            speed_millionths: self.speed_millionths,
+        }
+    }
+
+    fn connected(&mut self, peer: PeerId, out: &mut Vec<KeeperOutput>) {
+        if self.leaving == Leaving::Gone {
+            return;
+        }
+        self.forget_early(&peer);
+        // The heartbeat first: nothing is taken from strangers.
+        let heartbeat = self.next_beat();
+        out.push(KeeperOutput::Send(peer.clone(), heartbeat));
+        for (&data_set, set) in &self.sets {
+            out.push(KeeperOutput::Send(peer.clone(), set.opening(self.now)));
+            let residency = KeeperMessage::Residency {
+                data_set,
+                announcement: Arc::new(set.holding.announcement().clone()),
+            };
+            out.push(KeeperOutput::Send(peer.clone(), residency));
+        }
+        self.connected.insert(peer);
+    }
+
+    /// What one that is no member said over another connection does not count.
+    fn forget_early(&mut self, peer: &PeerId) {
+        if self.members.health(peer).is_none() {
+            self.early.remove(peer);
+        }
+    }
+
+    fn said(&mut self, from: PeerId, message: KeeperMessage, out: &mut Vec<KeeperOutput>) {
+        match message {
+            KeeperMessage::Heartbeat {
+                heartbeat,
+                hello,
+                vitals,
+            } => self.heard_beat(&from, heartbeat, Member { hello, vitals }, out),
+            KeeperMessage::Goodbye => {
+                let mut changes = Vec::new();
+                self.members.left(&from, &mut changes);
+                self.changed(changes, out);
+            }
+            KeeperMessage::Open {
+                manifest,
+                redundancy,
+                is_new,
+            } => {
+                if self.open(manifest, redundancy, is_new, out) {
+                    self.keep_up(out);
+                }
+            }
+            KeeperMessage::NeedManifest { data_set } => {
+                if let Some(set) = self.sets.get(&data_set) {
+                    out.push(KeeperOutput::Send(from, set.opening(self.now)));
+                }
+            }
+            KeeperMessage::Residency {
+                data_set,
+                announcement,
+            } => self.heard_residency(from, data_set, announcement, out),
+            KeeperMessage::BrickRequest { data_set, brick } => {
+                self.asked_for(from, data_set, brick, out);
+            }
+            KeeperMessage::BrickRefused {
+                data_set, brick, ..
+            } => {
+                if let Some(set) = self.sets.get_mut(&data_set) {
+                    set.holding.refused(brick, &from, self.now);
+                }
+            }
+        }
+    }
+
+    /// A peer asks for a brick.
+    fn asked_for(
+        &mut self,
+        from: PeerId,
+        data_set: Digest,
+        brick: BrickIndex,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let manifest = self.manifest(data_set);
+        let manifest = manifest.filter(|m| brick.0 < m.grid().brick_count());
+        let asked = match manifest.map(|m| m.brick_bytes(brick)) {
+            None => Err("no such brick is known here"),
+            Some(bytes) => {
+                let request = Request {
+                    data_set,
+                    brick,
+                    bytes,
+                };
+                self.giving.ask(&from, request)
+            }
+        };
+        match asked {
+            Ok(()) => self.give_all(out),
+            Err(why) => {
+                let refused = KeeperMessage::BrickRefused {
+                    data_set,
+                    brick,
+                    why: why.to_owned(),
+                };
+                out.push(KeeperOutput::Send(from, refused));
+            }
+        }
+    }
+
+    /// Gives as many bricks as may be on their way. Who leaves hands over what it has at full speed.
+    fn give_all(&mut self, out: &mut Vec<KeeperOutput>) {
+        let beside_frames = self.is_rendering() && !self.is_leaving();
+        while let Some((to, request)) = self.giving.next(self.now, beside_frames) {
+            let Request {
+                data_set, brick, ..
+            } = request;
+            out.push(KeeperOutput::Give(to, data_set, brick));
+        }
+    }
+
+    fn heard_beat(
+        &mut self,
+        from: &PeerId,
+        heartbeat: Heartbeat,
+        member: Member,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        if member.vitals.rendering {
+            self.others_rendering_at = Some(self.now);
+        }
+        if self
+            .members
+            .heartbeat(from)
+            .is_some_and(|b| b.incarnation < heartbeat.incarnation)
+        {
+            self.started_again(from, member.hello.memory_bytes, out);
+        }
+        let before = self.members.record(from);
+        let news = before.is_none_or(|b| b.vitals.suspects != member.vitals.suspects);
+        let mut changes = Vec::new();
+        let heard = self
+            .members
+            .heard(from, heartbeat, member, self.now, &mut changes);
+        self.changed(changes, out);
+        if heard && news {
+            self.rosters_changed(out);
+        }
+    }
+
+    /// A peer was started again: it holds nothing until it says so, and knows nothing of what it was
+    /// asked for before.
+    fn started_again(&mut self, peer: &PeerId, memory_bytes: u64, out: &mut Vec<KeeperOutput>) {
+        let is_suspect = self.members.health(peer) == Some(Health::Suspect);
+        for set in self.sets.values_mut() {
+            set.holding.forget(peer);
+            let room = set.room_in(memory_bytes);
+            set.holding.expect(peer, room, self.now);
+            if is_suspect {
+                set.holding.suspect(peer);
+            }
+        }
+        self.early.remove(peer);
+        self.rosters_changed(out);
+        out.push(KeeperOutput::GoOnWithout(peer.clone()));
+    }
+
+    /// Acts on what changed among the peers.
+    fn changed(&mut self, changes: Vec<Change>, out: &mut Vec<KeeperOutput>) {
+        if changes.is_empty() {
+            return;
+        }
+        // Rosters first: a frame that is asked for again does without all of them at once.
+        self.rosters_changed(out);
+        for change in changes {
+            out.push(KeeperOutput::Changed(change.clone()));
+            match change {
+                Change::Joined(peer) => self.joined(&peer),
+                Change::Recovered(peer) => self.sets.values_mut().for_each(|s| {
+                    s.holding.trust(&peer);
+                }),
+                Change::Suspected(peer) => {
+                    let sets = self.sets.values_mut();
+                    sets.for_each(|s| s.holding.suspect(&peer));
+                    out.push(KeeperOutput::GoOnWithout(peer));
+                }
+                Change::Gone(peer) | Change::Left(peer) => {
+                    let sets = self.sets.values_mut();
+                    sets.for_each(|s| s.holding.forget(&peer));
+                    self.early.remove(&peer);
+                    out.push(KeeperOutput::GoOnWithout(peer));
+                }
+            }
+        }
+        self.fetch_all(out);
+    }
+
+    fn joined(&mut self, peer: &PeerId) {
+        let Some(member) = self.members.record(peer) else {
+            return;
+        };
+        for (data_set, set) in &mut self.sets {
+            let room = set.room_in(member.hello.memory_bytes);
+            set.holding.expect(peer, room, self.now);
+            let said = self.early.get_mut(peer).and_then(|e| e.remove(data_set));
+            if let Some(announcement) = said {
+                // Who leaves waits for the others to say that they know.
+                self.dirty |= announcement.leaving;
+                set.holding.heard(peer, announcement, self.now);
+            }
+        }
+    }
+
+    fn leave(&mut self, unused: bool, out: &mut Vec<KeeperOutput>) {
+        if !self.is_leaving() {
+            self.leaving = Leaving::HandingOver { unused };
+            let sets = self.sets.values_mut();
+            sets.for_each(|s| s.holding.leave());
+            self.announce(out);
+        }
+        self.go_if_handed_over(out);
+    }
+
+    /// Says goodbye once others hold what only this peer held.
+    fn go_if_handed_over(&mut self, out: &mut Vec<KeeperOutput>) {
+        if let Leaving::HandingOver { unused } = self.leaving {
+            let done =
+                |s: &DataSet| s.holding.is_handed_over() || !unused && !s.holding.is_in_use();
+            if !self.sets.values().all(done) {
+                return;
+            }
+            self.send_all(&KeeperMessage::Goodbye, out);
+            self.leaving = Leaving::Gone;
+        }
+        if self.leaving == Leaving::Gone {
+            out.push(KeeperOutput::Left);
+        }
+    }
+
+    /// Peers that spoke, ascending, this one not among them: what each said, and how it is.
+    pub fn peers(&self) -> impl Iterator<Item = (&PeerId, &Hello, &Vitals, Health)> {
+        let all = self.members.all();
+        all.map(|(peer, m, health)| (peer, &*m.hello, &*m.vitals, health))
+    }
+
+    /// What a peer said of itself last; `None`: it is not in the mesh, or this one.
+    #[must_use]
+    pub fn hello_of(&self, peer: &PeerId) -> Option<&Hello> {
+        self.members.record(peer).map(|m| &*m.hello)
+    }
+
+    /// What this peer says of itself.
+    #[must_use]
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! What a device that is lost, opened again or short of memory means for what the peer holds.
+
+use super::{Keeper, KeeperOutput};
+use crate::{base::digest::Digest, data::brick_grid::BrickIndex};
+use std::{collections::BTreeSet, sync::Arc};
+
+impl Keeper {
+    /// Nothing is held any more: all hear it at once, as frames are planned with what is announced.
+    pub(super) fn device_lost(
+        &mut self,
+        why: String,
+        copies: &BTreeSet<(Digest, BrickIndex)>,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        Arc::make_mut(&mut self.hello).device = why;
+        // Nothing is left to free on the device; what waited for that is kept nowhere.
+        let dropped = self.dropping.drain(..);
+        out.extend(dropped.map(|(_, data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
+        for (&data_set, set) in &mut self.sets {
+            set.holding
+                .device_lost(|brick| copies.contains(&(data_set, brick)));
+        }
+        self.device_changed(out);
+    }
+
+    /// There is a device again, maybe another one.
+    pub(super) fn device_opened(
+        &mut self,
+        device: String,
+        memory_bytes: u64,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let hello = Arc::make_mut(&mut self.hello);
+        hello.device = device;
+        hello.memory_bytes = memory_bytes;
+        let sets = self.sets.values_mut();
+        sets.for_each(|s| s.holding.device_is_back());
+        self.device_changed(out);
+    }
+
+    /// A brick is not there any more, nor room for it.
+    pub(super) fn gave_up(
+        &mut self,
+        data_set: Digest,
+        brick: BrickIndex,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        if let Some(set) = self.sets.get_mut(&data_set) {
+            set.holding.given_up(brick);
+            out.push(KeeperOutput::Dropped(data_set, brick));
+            self.device_changed(out);
+        }
+    }
+
+    fn device_changed(&mut self, out: &mut Vec<KeeperOutput>) {
+        self.announce(out);
+        let heartbeat = self.next_beat();
+        self.send_all(&heartbeat, out);
+        self.rosters_changed(out);
+        self.keep_up(out);
+    }
+}

@@ -1,0 +1,209 @@
+//! What keepers say to each other, are told, and want done.
+
+use super::GiveResult;
+use crate::{
+    base::{digest::Digest, peer::PeerId},
+    data::{brick_grid::BrickIndex, manifest::Manifest},
+    mesh::{
+        holding::{Announcement, Origin},
+        membership::{Change, Heartbeat},
+    },
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// What a peer says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Name for people.
+    pub name: String,
+    /// Its device, for people.
+    pub device: String,
+    /// Memory that it gives to bricks, in bytes; 0 for one that only looks on.
+    pub memory_bytes: u64,
+    /// Version of its program, for people.
+    pub version: String,
+}
+
+/// How a peer is doing, said with each heartbeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Vitals {
+    /// Whether it takes part in frames now.
+    pub rendering: bool,
+    /// Peers that it does not hear though it knows them: it cannot work with them. Shared by who
+    /// goes by it.
+    pub suspects: Arc<BTreeSet<PeerId>>,
+    /// Bricks on their way to it.
+    pub fetching: u32,
+    /// The last frame that it asked for.
+    pub last_frame: Option<FrameTimes>,
+    /// Its speed as who asked for its last frame measured it, millionths of the mean of all who took
+    /// part; `None`: it took part in none.
+    pub speed_millionths: Option<u64>,
+}
+
+/// Where the time of a frame went, microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameTimes {
+    /// From request to last tile.
+    pub total_micros: u64,
+    /// Deriving the plan.
+    pub schedule_micros: u64,
+    /// Blending, summed over all compositors.
+    pub composite_micros: u64,
+}
+
+/// What keepers say to each other. The bytes of bricks are not among it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum KeeperMessage {
+    /// The sender is there; said again and again. What it says is shared, as it goes to all.
+    Heartbeat {
+        /// The number of the heartbeat.
+        heartbeat: Heartbeat,
+        /// What the sender is.
+        hello: Arc<Hello>,
+        /// How it is doing.
+        vitals: Arc<Vitals>,
+    },
+    /// The sender leaves the mesh.
+    Goodbye,
+    /// A data set that is open in the mesh: hold your share of it.
+    Open {
+        /// Its manifest.
+        manifest: Arc<Manifest>,
+        /// Copies of each brick that are wanted.
+        redundancy: u32,
+        /// Whether it was opened just now, so that next to nobody has any of it.
+        #[serde(default)]
+        is_new: bool,
+    },
+    /// The sender does not know a data set that was spoken of: open it there.
+    NeedManifest {
+        /// The data set.
+        data_set: Digest,
+    },
+    /// What the sender holds of a data set.
+    Residency {
+        /// The data set.
+        data_set: Digest,
+        /// What it says of it; shared, as it goes to all.
+        announcement: Arc<Announcement>,
+    },
+    /// Asks a holder for a brick.
+    BrickRequest {
+        /// The data set.
+        data_set: Digest,
+        /// The brick.
+        brick: BrickIndex,
+    },
+    /// The brick cannot be had from the sender.
+    BrickRefused {
+        /// The data set.
+        data_set: Digest,
+        /// The brick.
+        brick: BrickIndex,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a keeper is told.
+#[derive(Clone, Debug)]
+pub enum KeeperInput {
+    /// Time has passed; to be said every [`TICK_MICROS`](super::TICK_MICROS).
+    Tick,
+    /// A peer can be reached.
+    Connected(PeerId),
+    /// A peer cannot be reached any more.
+    Lost(PeerId),
+    /// A message from a peer's keeper.
+    Said(PeerId, KeeperMessage),
+    /// The bytes of a brick came from a peer.
+    Brick(PeerId, Digest, BrickIndex),
+    /// A request for a brick could not be sent.
+    NotAsked(Digest, BrickIndex),
+    /// What became of a [`KeeperOutput::Give`].
+    Gave(PeerId, Digest, BrickIndex, GiveResult),
+    /// This peer was asked for its part of a frame, or is at one still: bricks are to keep out of its way.
+    Rendering,
+    /// A roster names this speed for this peer, millionths.
+    Speed(u64),
+    /// A frame that this peer asked for is whole.
+    Delivered(FrameTimes),
+    /// These peers did not do their part of a frame in time.
+    Late(Vec<PeerId>),
+    /// This peer can give every brick of a data set; so many copies of each are wanted.
+    Offer(Arc<Manifest>, u32),
+    /// This peer needs a data set that is open, or needs it no more.
+    Use(Digest, bool),
+    /// What became of a [`KeeperOutput::Load`].
+    Loaded(Digest, BrickIndex, LoadResult),
+    /// The device is lost, with every brick on it; those named are in host memory too.
+    DeviceLost {
+        /// Why, for people.
+        why: String,
+        /// Bricks of which there are host copies.
+        copies: BTreeSet<(Digest, BrickIndex)>,
+    },
+    /// There is a device again.
+    DeviceOpened {
+        /// What it is, for people.
+        device: String,
+        /// Memory that it gives to bricks, in bytes.
+        memory_bytes: u64,
+    },
+    /// A brick was freed, because memory was short for a picture.
+    GaveUp(Digest, BrickIndex),
+    /// This peer is to leave once others hold what only it holds; `unused`: also what nobody
+    /// needs.
+    Leave {
+        /// See above.
+        unused: bool,
+    },
+}
+
+/// What became of a brick that was to be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadResult {
+    /// It is in device memory.
+    Done,
+    /// The device has no room.
+    NoRoom,
+    /// It is damaged, or could not be read.
+    Failed,
+}
+
+/// What a keeper wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeeperOutput {
+    /// Say this to a peer; where a [`KeeperMessage::BrickRequest`] cannot be sent, say
+    /// [`KeeperInput::NotAsked`].
+    Send(PeerId, KeeperMessage),
+    /// Check a brick and load it into device memory, from this peer's source or from the bytes that
+    /// were spoken of last; then say [`KeeperInput::Loaded`].
+    Load(Digest, BrickIndex, Origin),
+    /// Free a brick's device memory.
+    Unload(Digest, BrickIndex),
+    /// Forget the host copy of a brick.
+    Dropped(Digest, BrickIndex),
+    /// Give a brick to a peer that asked for it, or refuse it; then say [`KeeperInput::Gave`], and where
+    /// that is [`GiveResult::Queued`], once more when it is written.
+    Give(PeerId, Digest, BrickIndex),
+    /// A data set is known now.
+    Opened(Arc<Manifest>),
+    /// A data set is not held any more.
+    Closed(Digest),
+    /// Who can take part in frames of a data set has changed: see [`Keeper::candidates`].
+    ///
+    /// [`Keeper::candidates`]: super::Keeper::candidates
+    Roster(Digest),
+    /// Running frames must do without a peer.
+    GoOnWithout(PeerId),
+    /// Something changed among the peers, for the log.
+    Changed(Change),
+    /// A message was dropped, for the log: from whom, and why.
+    Dropping(PeerId, &'static str),
+    /// This peer said goodbye.
+    Left,
+}

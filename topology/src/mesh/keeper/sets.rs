@@ -1,0 +1,487 @@
+//! The keeper's data sets: opening and closing them, what of each to hold within this peer's
+//! memory, bricks that come and go.
+
+use super::{
+    DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult,
+    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX, NEW_MICROS,
+};
+use crate::{
+    balance::roster::{Candidate, RosterEntry},
+    base::{digest::Digest, peer::PeerId},
+    data::{brick_grid::BrickIndex, brick_set::BrickSet, manifest::Manifest},
+    mesh::{
+        holding::{Announcement, Holding, Origin},
+        membership::Health,
+    },
+};
+use std::sync::Arc;
+
+/// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
+/// manifest would be larger than a message can be.
+const EARLY_WORDS_MAX: usize = 1024;
+
+impl DataSet {
+    fn new(local: &PeerId, manifest: Arc<Manifest>, redundancy: u32) -> Self {
+        let (grid, name) = (*manifest.grid(), manifest.digest());
+        Self {
+            holding: Holding::new(local.clone(), grid, redundancy, 0, name),
+            manifest,
+            new_until: 0,
+        }
+    }
+
+    /// What tells another peer of it.
+    pub(super) fn opening(&self, now: u64) -> KeeperMessage {
+        KeeperMessage::Open {
+            manifest: Arc::clone(&self.manifest),
+            redundancy: self.holding.redundancy(),
+            // Where all copies are there, the first placement is over.
+            is_new: now < self.new_until && self.holding.safety().endangered > 0,
+        }
+    }
+
+    /// How many of its bricks fit into so many bytes.
+    pub(super) fn room_in(&self, bytes: u64) -> u32 {
+        let brick = self.manifest.largest_brick_bytes().max(1);
+        u32::try_from(bytes / brick).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes that its bricks take here, or will.
+    fn bytes(&self) -> u64 {
+        let own = self.holding.announcement();
+        let bricks = own.held.len().max(own.pledged.len());
+        u64::from(bricks) * self.manifest.largest_brick_bytes()
+    }
+}
+
+impl Keeper {
+    pub(super) fn offer(
+        &mut self,
+        manifest: Arc<Manifest>,
+        redundancy: u32,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let data_set = manifest.digest();
+        let is_new = !self.sets.contains_key(&data_set);
+        self.open(manifest, redundancy, is_new, out);
+        if let Some(set) = self.sets.get_mut(&data_set) {
+            set.holding.has_source();
+            set.holding.set_in_use(true);
+            let opening = set.opening(self.now);
+            self.send_all(&opening, out);
+        }
+        self.keep_up(out);
+        self.announce(out);
+    }
+
+    /// Opens a data set; false if it was open.
+    pub(super) fn open(
+        &mut self,
+        manifest: Arc<Manifest>,
+        redundancy: u32,
+        is_new: bool,
+        out: &mut Vec<KeeperOutput>,
+    ) -> bool {
+        let data_set = manifest.digest();
+        if let Some(known) = self.sets.get_mut(&data_set) {
+            known.holding.raise_redundancy(redundancy);
+            return false;
+        }
+        self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
+        out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
+        let mut set = DataSet::new(&self.local, manifest, redundancy);
+        if is_new {
+            set.new_until = self.now.saturating_add(NEW_MICROS);
+        } else {
+            set.holding.comes_late(self.now);
+        }
+        if self.is_leaving() {
+            set.holding.leave();
+        }
+        for (peer, member, health) in self.members.all() {
+            let room = set.room_in(member.hello.memory_bytes);
+            set.holding.expect(peer, room, self.now);
+            if health == Health::Suspect {
+                set.holding.suspect(peer);
+            }
+        }
+        let members = &self.members;
+        let known = |peer: &PeerId| members.health(peer).is_some();
+        for (peer, of_peer) in self.early.iter_mut().filter(|(p, _)| known(p)) {
+            if let Some(announcement) = of_peer.remove(&data_set) {
+                set.holding.heard(peer, announcement, self.now);
+            }
+        }
+        self.sets.insert(data_set, set);
+        self.order.push(data_set);
+        self.dirty = true;
+        true
+    }
+
+    /// Closes data sets until one more can be opened: those first that nobody needs, then those
+    /// that were opened first.
+    pub(super) fn close_beyond(
+        &mut self,
+        count_max: usize,
+        bytes_max: usize,
+        manifest: &Manifest,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        loop {
+            let open = self.sets.values().map(|s| s.manifest.memory_bytes());
+            let bytes = open.sum::<usize>() + manifest.memory_bytes();
+            if self.order.len() < count_max && bytes <= bytes_max {
+                return;
+            }
+            let unused = |d: &&Digest| self.sets.get(d).is_some_and(|s| !s.holding.is_in_use());
+            let least = self.order.iter().find(unused).or(self.order.first());
+            let Some(&least) = least else {
+                return;
+            };
+            self.close(least, out);
+        }
+    }
+
+    fn close(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
+        let Some(set) = self.sets.remove(&data_set) else {
+            return;
+        };
+        self.order.retain(|d| *d != data_set);
+        let bricks = set.manifest.grid().brick_count();
+        let nothing = KeeperMessage::Residency {
+            data_set,
+            announcement: Arc::new(Announcement::expected(bricks, 0)),
+        };
+        self.send_all(&nothing, out);
+        let held = set.holding.announcement().held.iter();
+        out.extend(held.map(|brick| KeeperOutput::Unload(data_set, brick)));
+        out.push(KeeperOutput::Closed(data_set));
+        let others = self.sets.values_mut();
+        others.for_each(|s| s.holding.memory_was_freed());
+    }
+
+    /// Where memory is short for what somebody needs, closes what nobody needs and takes memory here;
+    /// and of what is needed, too, more copies than are wanted are not held.
+    fn make_room(&mut self, out: &mut Vec<KeeperOutput>) {
+        let sets = self.sets.iter();
+        let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.holding.is_in_use());
+        let short: Vec<_> = (used.iter())
+            .filter(|(_, s)| s.holding.is_short_of_room())
+            .collect();
+        let is_short = !short.is_empty();
+        // Where all of it is pledged, no other data set need give anything up.
+        let endangered: Vec<Digest> = (short.iter())
+            .filter(|(_, s)| s.holding.is_short_of_pledges())
+            .map(|(d, _)| **d)
+            .collect();
+        let used: Vec<Digest> = used.iter().map(|(d, _)| **d).collect();
+        if is_short {
+            let in_memory = unused.iter().filter(|(_, s)| s.bytes() > 0);
+            let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
+            closing.into_iter().for_each(|d| self.close(d, out));
+        }
+        for (data_set, set) in &mut self.sets {
+            let is_other = |d: &Digest| d != data_set;
+            // Until the other one is not needed any more: it would be short again.
+            let goes_on = set.holding.is_pressed() && used.iter().any(is_other);
+            set.holding
+                .set_pressed(goes_on || endangered.iter().any(is_other));
+        }
+    }
+
+    /// Works out anew what this peer should hold of each data set, drops and fetches. That takes its
+    /// time: what follows from what many others say is worked out once for them all, at the next
+    /// tick.
+    pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {
+        let mut all: u64 = self.sets.values().map(DataSet::bytes).sum();
+        let mut dropped = Vec::new();
+        let mut unfreed = self.unfreed_bytes();
+        for (&data_set, set) in &mut self.sets {
+            // What other data sets have dropped is in memory still.
+            let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
+            let of_others: u64 = of_others.map(|(_, bytes)| bytes).sum();
+            let others = all.saturating_sub(set.bytes());
+            let taken = others.saturating_add(of_others);
+            let room = set.room_in(self.hello.memory_bytes.saturating_sub(taken));
+            set.holding.set_room(room);
+            self.dirty |= set.holding.keep_up(self.now);
+            for brick in set.holding.droppable(self.now) {
+                set.holding.dropped(brick);
+                dropped.push((data_set, brick));
+                unfreed.push((data_set, set.manifest.largest_brick_bytes()));
+            }
+            all = others.saturating_add(set.bytes());
+        }
+        for (data_set, brick) in dropped {
+            self.dropping
+                .push((self.now + DROP_MICROS, data_set, brick));
+            out.push(KeeperOutput::Roster(data_set));
+            self.dirty = true;
+        }
+        self.keep_dropped(out);
+        self.make_room(out);
+        self.fetch_all(out);
+    }
+
+    /// Bricks of a data set that were dropped and are in memory still.
+    fn unfreed_of(&self, data_set: Digest) -> usize {
+        self.dropping.iter().filter(|d| d.1 == data_set).count()
+    }
+
+    /// What was dropped and is in memory still, in bytes of each brick.
+    fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
+        let bytes = |d: Digest| self.sets.get(&d).map(|s| s.manifest.largest_brick_bytes());
+        let unfreed = self.dropping.iter();
+        unfreed
+            .map(|&(_, d, _)| (d, bytes(d).unwrap_or(0)))
+            .collect()
+    }
+
+    /// Bricks on their way to this peer.
+    pub(super) fn on_their_way(&self) -> usize {
+        self.sets.values().map(|s| s.holding.on_their_way()).sum()
+    }
+
+    fn may_fetch(&self) -> bool {
+        let rendering = self.is_rendering();
+        (self.pace).may_begin(self.now, self.on_their_way(), rendering)
+    }
+
+    /// Starts as many fetches as may be under way, of that data set first of which a brick is the most
+    /// urgent.
+    pub(super) fn fetch_all(&mut self, out: &mut Vec<KeeperOutput>) {
+        if !self.may_fetch() {
+            return;
+        }
+        let mut sets = self.order.clone();
+        if sets.len() > 1 {
+            let urgency = |d: &Digest| self.sets.get(d).and_then(|s| s.holding.most_urgent());
+            sets.sort_by_cached_key(|d| urgency(d).map_or((true, None), |u| (false, Some(u))));
+        }
+        for data_set in sets {
+            self.fetch(data_set, out);
+        }
+    }
+
+    /// A brick has come; false where nobody waits for it.
+    pub(super) fn arrived(&mut self, data_set: Digest, brick: BrickIndex, from: &PeerId) -> bool {
+        let unfreed = self.unfreed_of(data_set);
+        let set = self.sets.get_mut(&data_set);
+        let took = set.and_then(|s| s.holding.arrived(brick, from, self.now, unfreed));
+        if let Some(took) = took {
+            self.pace.came(self.now, took);
+        }
+        took.is_some()
+    }
+
+    /// Holds again what was dropped and is still in memory, where it is pledged again, or whoever went on
+    /// holding it is gone.
+    fn keep_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
+        let sets = &self.sets;
+        let is_wanted = |d: &mut (u64, Digest, BrickIndex)| {
+            let holding = sets.get(&d.1).map(|s| &s.holding);
+            holding.is_some_and(|h| h.announcement().pledged.contains(d.2) || h.is_missed(d.2))
+        };
+        let again: Vec<_> = self.dropping.extract_if(.., is_wanted).collect();
+        for (_, data_set, brick) in again {
+            if let Some(set) = self.sets.get_mut(&data_set) {
+                set.holding.kept(brick);
+                out.push(KeeperOutput::Roster(data_set));
+                self.dirty = true;
+            }
+        }
+    }
+
+    fn fetch(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
+        let unfreed = self.unfreed_of(data_set);
+        while self.may_fetch() {
+            let set = self.sets.get_mut(&data_set);
+            let next = set.and_then(|s| s.holding.next_fetch(self.now, unfreed));
+            let Some((brick, origin)) = next else {
+                return;
+            };
+            out.push(match origin {
+                Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
+                Origin::Peer(from) => {
+                    KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
+                }
+            });
+        }
+    }
+
+    pub(super) fn loaded(
+        &mut self,
+        data_set: Digest,
+        brick: BrickIndex,
+        result: LoadResult,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            // Closed while the brick was on its way.
+            if result == LoadResult::Done {
+                out.push(KeeperOutput::Unload(data_set, brick));
+            }
+            return;
+        };
+        match result {
+            LoadResult::Done => {
+                if let Some(took) = set.holding.loaded(brick, self.now) {
+                    self.pace.came(self.now, took);
+                }
+                out.push(KeeperOutput::Roster(data_set));
+            }
+            LoadResult::NoRoom => set.holding.does_not_fit(brick),
+            LoadResult::Failed => set.holding.failed(brick, self.now),
+        }
+        self.dirty = true;
+        if set.holding.announcement().settled {
+            self.announce(out);
+        }
+        self.fetch_all(out);
+    }
+
+    /// Frees what was dropped a while ago and is not held again (`keep_dropped`).
+    pub(super) fn free_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
+        self.keep_dropped(out);
+        let now = self.now;
+        let due: Vec<_> = self.dropping.extract_if(.., |d| d.0 <= now).collect();
+        for (data_set, set) in &mut self.sets {
+            if due.iter().any(|(_, of, _)| of != data_set) {
+                set.holding.memory_was_freed();
+            }
+        }
+        for (_, data_set, brick) in due {
+            let set = self.sets.get(&data_set);
+            if set.is_none_or(|s| !s.holding.announcement().held.contains(brick)) {
+                out.push(KeeperOutput::Unload(data_set, brick));
+                out.push(KeeperOutput::Dropped(data_set, brick));
+            }
+        }
+    }
+
+    /// Tells all peers what is held.
+    pub(super) fn announce(&mut self, out: &mut Vec<KeeperOutput>) {
+        if self.leaving == super::Leaving::Gone {
+            return;
+        }
+        self.dirty = false;
+        self.announced_at = self.now;
+        for (&data_set, set) in &self.sets {
+            let announcement = Arc::new(set.holding.announcement().clone());
+            let residency = KeeperMessage::Residency {
+                data_set,
+                announcement,
+            };
+            self.send_all(&residency, out);
+        }
+    }
+
+    pub(super) fn heard_residency(
+        &mut self,
+        from: PeerId,
+        data_set: Digest,
+        announcement: Arc<Announcement>,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        if self.members.health(&from).is_none() {
+            // Not believed before it has said what it is, or is back: that may come right after.
+            if self.connected.contains(&from) && self.sets.contains_key(&data_set) {
+                self.keep_early(from, data_set, announcement);
+            }
+            return;
+        }
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            if announcement.in_use && self.needs(data_set) {
+                let need = KeeperMessage::NeedManifest { data_set };
+                out.push(KeeperOutput::Send(from.clone(), need));
+            }
+            self.keep_early(from, data_set, announcement);
+            return;
+        };
+        let before = set.holding.others().get(&from);
+        let news = before.is_none_or(|b| b.held != announcement.held);
+        // Who leaves waits for the others to say that they know.
+        self.dirty |= announcement.leaving && before.is_none_or(|b| !b.leaving);
+        if !set.holding.heard(&from, announcement, self.now) {
+            let why = "a residency that does not fit the data set";
+            out.push(KeeperOutput::Dropping(from, why));
+            return;
+        }
+        if news {
+            out.push(KeeperOutput::Roster(data_set));
+        }
+        self.fetch_all(out);
+    }
+
+    /// Keeps an announcement for when its data set or its peer is known.
+    fn keep_early(&mut self, from: PeerId, data_set: Digest, announcement: Arc<Announcement>) {
+        let words = |s: &BrickSet| s.words().len();
+        let is_small =
+            words(&announcement.held).max(words(&announcement.pledged)) <= EARLY_WORDS_MAX;
+        let of_peer = self.early.entry(from).or_default();
+        let has_place = of_peer.len() < DATA_SETS_MAX || of_peer.contains_key(&data_set);
+        if is_small && has_place {
+            of_peer.insert(data_set, announcement);
+        }
+    }
+
+    /// Whether the manifest of a data set is to be asked for now: not while one may be on its way.
+    fn needs(&mut self, data_set: Digest) -> bool {
+        let now = self.now;
+        self.needed
+            .retain(|_, asked| now.saturating_sub(*asked) < NEED_MICROS);
+        let needs = !self.needed.contains_key(&data_set) && self.needed.len() < NEEDED_MAX;
+        if needs {
+            self.needed.insert(data_set, now);
+        }
+        needs
+    }
+
+    /// Who can take part in frames has changed, of all data sets.
+    pub(super) fn rosters_changed(&self, out: &mut Vec<KeeperOutput>) {
+        out.extend(self.sets.keys().map(|&d| KeeperOutput::Roster(d)));
+    }
+
+    /// The manifest of a data set that is open, and who can take part in its frames: this peer and
+    /// all others of the mesh, suspects too, so that frames can wait for them.
+    #[must_use]
+    pub fn candidates(&self, data_set: Digest) -> Option<(&Arc<Manifest>, Vec<Candidate>)> {
+        let set = self.sets.get(&data_set)?;
+        let is_known = |p: &PeerId| self.members.health(p).is_some();
+        let candidate = |entry: RosterEntry| {
+            // This peer is none of the members.
+            let standing = self.members.standing(&entry.peer);
+            let suspects = standing.map(|(m, ..)| Arc::clone(&m.vitals.suspects));
+            let suspects = suspects.unwrap_or_default();
+            let (health, unheard) = standing.map_or((Health::Well, false), |s| (s.1, s.2));
+            let is_silent = unheard || suspects.contains(&self.local);
+            Candidate {
+                is_late: !is_silent && health == Health::Suspect,
+                is_silent,
+                suspects,
+                entry,
+            }
+        };
+        let entries = set.holding.roster(is_known).into_iter();
+        Some((&set.manifest, entries.map(candidate).collect()))
+    }
+
+    /// The manifest of a data set that is open.
+    #[must_use]
+    pub fn manifest(&self, data_set: Digest) -> Option<&Arc<Manifest>> {
+        self.sets.get(&data_set).map(|s| &s.manifest)
+    }
+
+    /// Whether others use data sets whose manifests have not come yet.
+    #[must_use]
+    pub fn awaits_data_sets(&self) -> bool {
+        let all = self.early.values().flatten();
+        all.filter(|(d, _)| !self.sets.contains_key(d))
+            .any(|(_, a)| a.in_use)
+    }
+
+    /// The data sets that are open, with what is known of their bricks.
+    pub fn data_sets(&self) -> impl Iterator<Item = (&Arc<Manifest>, &Holding)> {
+        self.sets.values().map(|s| (&s.manifest, &s.holding))
+    }
+}

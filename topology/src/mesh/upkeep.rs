@@ -1,0 +1,423 @@
+//! Upkeep of the copies: what a peer should hold as others come, leave and die, so that little
+//! moves.
+//!
+//! Each peer says which bricks it pledges to hold; from all pledges each works out its own next
+//! one. Equal inputs give equal answers on every machine, so peers that know the same take up
+//! different bricks; peers that do not yet cost a spare copy, never a missing one.
+//!
+//! Invariants: a pledge is never above the room. What a peer pledges it goes on pledging, unless
+//! a scarcer brick needs the place, of this data set or of another one. Whatever there is room for has its copies in the end. A newcomer takes its share of the copies and
+//! nobody else moves; when a peer leaves or dies, only bricks below the target are copied.
+//! Not here: when a peer counts as dead (`membership`), which brick is fetched from whom.
+//!
+//! Method: the first pledges are the placement of Frey, Ertl 2011, section 4 ([`place`]); later a brick
+//! that needs a copy goes to the peer whose hash with it is highest (Thaler, Ravishankar 1998,
+//! rendezvous hashing), so the choice stays while others change.
+
+use crate::{
+    balance::placement::{PlacementMethod, deal, place, shares},
+    base::{digest::Digest, peer::PeerId, seeded::mixed},
+    data::{
+        brick_grid::{BrickGrid, BrickIndex},
+        brick_set::BrickSet,
+    },
+};
+use std::cmp::Reverse;
+
+/// Bricks times copies up to which the first pledges are scattered by swaps: about a fifth of a
+/// second, in which a peer does nothing else. Larger placements are dealt only.
+const SWAP_WORK_MAX: u64 = 1 << 21;
+
+/// A peer that takes part, as the others know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Its name.
+    pub peer: &'a PeerId,
+    /// Bricks of this data set that it has room for.
+    pub room: u32,
+    /// Bricks that it holds, or will.
+    pub pledged: &'a BrickSet,
+    /// Bricks that it holds.
+    pub held: &'a BrickSet,
+    /// It is about to go: its copies do not count, and it takes no more.
+    pub leaving: bool,
+}
+
+/// The first placement of a data set, remembered for the capacities that it was made for: placing is
+/// dear, and is asked for again whenever somebody says what it pledges.
+#[derive(Clone, Debug)]
+pub struct FirstPlacement {
+    grid: BrickGrid,
+    seed: u64,
+    capacities: Vec<u32>,
+    held: Vec<BrickSet>,
+}
+
+impl FirstPlacement {
+    /// Nothing is placed yet; `seed` belongs to the data set.
+    #[must_use]
+    pub const fn new(grid: BrickGrid, seed: u64) -> Self {
+        Self {
+            grid,
+            seed,
+            capacities: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// What each peer holds.
+    fn of(&mut self, capacities: Vec<u32>) -> &[BrickSet] {
+        if self.capacities != capacities {
+            let (grid, seed) = (&self.grid, self.seed);
+            let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
+            self.held = if copies * u64::from(grid.brick_count()) <= SWAP_WORK_MAX {
+                place(grid, &capacities, PlacementMethod::Redundant, seed).held
+            } else {
+                deal(grid.brick_count(), &capacities, seed)
+            };
+            self.capacities = capacities;
+        }
+        &self.held
+    }
+}
+
+/// What `members[me]` should pledge to hold, for `redundancy` copies of each brick. `pressed`: its
+/// memory is short for another data set, so it keeps no copy beyond those.
+///
+/// `members` ascend by peer; `first` is the data set's. O(bricks · members) where there is room; while
+/// somebody has pledged nothing, a placement besides where capacities have changed.
+///
+/// # Panics
+/// Where `me` is not an index of `members`.
+#[must_use]
+pub fn next_pledge(
+    first: &mut FirstPlacement,
+    members: &[Member<'_>],
+    me: usize,
+    redundancy: u32,
+    pressed: bool,
+) -> BrickSet {
+    let (own, brick_count) = (members[me], first.grid.brick_count());
+    if own.leaving {
+        return own.pledged.clone();
+    }
+    if own.room == 0 {
+        return BrickSet::new(brick_count);
+    }
+    let is_silent = |m: &Member<'_>| m.pledged.is_empty() && m.room > 0 && !m.leaving;
+    // Whoever has not said what it pledges will pledge its part of the first placement, as long as
+    // all others do: it is not to be made up for.
+    if members.iter().any(is_silent)
+        && let Some(part) = first_pledge(first, members, me, redundancy)
+    {
+        return part;
+    }
+    let mut pledges = Pledges::new(brick_count, members, redundancy, first.seed);
+    if pressed {
+        pledges.give_back(me);
+    } else if own.pledged.is_empty() {
+        pledges.take_share(me);
+    } else {
+        pledges.shed(me);
+    }
+    pledges.mend();
+    pledges.held.swap_remove(me)
+}
+
+/// This peer's part of the first placement, as long as nobody's pledge says otherwise.
+fn first_pledge(
+    first: &mut FirstPlacement,
+    members: &[Member<'_>],
+    me: usize,
+    redundancy: u32,
+) -> Option<BrickSet> {
+    let capacities = shares(first.grid.brick_count(), &rooms(members), redundancy);
+    let is_part =
+        |(m, &share): (&Member<'_>, &u32)| m.pledged.is_empty() || m.pledged.len() == share;
+    if !members.iter().zip(&capacities).all(is_part) {
+        // Known without the work of placing.
+        return None;
+    }
+    let placed = first.of(capacities);
+    let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.pledged.is_empty() || m.pledged == part;
+    members
+        .iter()
+        .zip(placed)
+        .all(agrees)
+        .then(|| placed[me].clone())
+}
+
+fn rooms(members: &[Member<'_>]) -> Vec<u32> {
+    let room = |m: &Member<'_>| if m.leaving { 0 } else { m.room };
+    members.iter().map(room).collect()
+}
+
+/// All pledges as they would be if everybody knew what this peer knows.
+struct Pledges<'a> {
+    held: Vec<BrickSet>,
+    /// What each has in memory.
+    really: Vec<&'a BrickSet>,
+    /// Bricks that each still has room for.
+    free: Vec<u32>,
+    rooms: Vec<u32>,
+    staying: Vec<bool>,
+    /// Hash of each peer's name.
+    names: Vec<u64>,
+    copies: Vec<u32>,
+    redundancy: u32,
+    seed: u64,
+}
+
+impl<'a> Pledges<'a> {
+    fn new(brick_count: u32, members: &[Member<'a>], redundancy: u32, seed: u64) -> Self {
+        let rooms = rooms(members);
+        let held: Vec<BrickSet> = members.iter().map(|m| m.pledged.clone()).collect();
+        let free = rooms.iter().zip(&held);
+        let mut copies = vec![0; brick_count as usize];
+        for m in members.iter().filter(|m| !m.leaving) {
+            m.pledged.iter().for_each(|b| copies[b.0 as usize] += 1);
+        }
+        let mut pledges = Self {
+            free: free.map(|(room, h)| room.saturating_sub(h.len())).collect(),
+            held,
+            really: members.iter().map(|m| m.held).collect(),
+            rooms,
+            staying: members.iter().map(|m| !m.leaving).collect(),
+            names: members.iter().map(|m| name_hash(m.peer)).collect(),
+            copies,
+            redundancy,
+            seed,
+        };
+        (0..members.len()).for_each(|m| pledges.trim(m));
+        pledges
+    }
+
+    /// Takes bricks from a peer that has less room than it thought: such as it does not hold yet,
+    /// then those of the most copies.
+    fn trim(&mut self, member: usize) {
+        let excess = self.held[member].len().saturating_sub(self.rooms[member]);
+        if !self.staying[member] || excess == 0 {
+            return;
+        }
+        let mut bricks: Vec<BrickIndex> = self.held[member].iter().collect();
+        bricks.sort_by_key(|&b| (self.has(member, b), Reverse(self.copies(b)), b));
+        for brick in bricks.into_iter().take(excess as usize) {
+            self.held[member].remove(brick);
+            self.copies[brick.0 as usize] -= 1;
+        }
+    }
+
+    /// Whether a peer has a brick in memory.
+    fn has(&self, member: usize, brick: BrickIndex) -> bool {
+        self.really[member].contains(brick)
+    }
+
+    /// How much a brick belongs to a peer; the highest takes it.
+    fn score(&self, brick: BrickIndex, member: usize) -> u64 {
+        mixed(mixed(self.seed ^ u64::from(brick.0)) ^ self.names[member])
+    }
+
+    fn copies(&self, brick: BrickIndex) -> u32 {
+        self.copies[brick.0 as usize]
+    }
+
+    fn bricks(&self) -> impl Iterator<Item = BrickIndex> + use<> {
+        (0..u32::try_from(self.copies.len()).unwrap_or(u32::MAX)).map(BrickIndex)
+    }
+
+    fn add(&mut self, brick: BrickIndex, member: usize) {
+        if self.held[member].insert(brick) {
+            self.free[member] = self.free[member].saturating_sub(1);
+            self.copies[brick.0 as usize] += 1;
+        }
+    }
+
+    /// A newcomer's share of all copies: bricks of the fewest copies.
+    fn take_share(&mut self, me: usize) {
+        let share = self.share(me);
+        let mut bricks: Vec<BrickIndex> = self.bricks().collect();
+        bricks.sort_by_key(|&b| (self.copies(b), Reverse(self.score(b, me)), b));
+        bricks.truncate(share as usize);
+        bricks.into_iter().for_each(|b| self.add(b, me));
+    }
+
+    /// Takes back what is not held yet of a peer that pledged more than its share, because it did
+    /// not know of all others then; as long as there are enough copies without it.
+    fn shed(&mut self, me: usize) {
+        let excess = self.held[me].len().saturating_sub(self.share(me));
+        if excess == 0 {
+            return;
+        }
+        let enough = |b: &BrickIndex| !self.has(me, *b) && self.copies(*b) > self.redundancy;
+        let mut spare: Vec<BrickIndex> = self.held[me].iter().filter(enough).collect();
+        spare.sort_by_key(|&b| (Reverse(self.copies(b)), self.score(b, me), b));
+        spare.truncate(excess as usize);
+        spare.into_iter().for_each(|b| self.drop_one(b, me));
+    }
+
+    /// Gives up the bricks that enough others keep. Of those who pledge one, the ones it belongs to most
+    /// keep it, so that not all give it up at once.
+    fn give_back(&mut self, me: usize) {
+        let keepers = |s: &Self, b: BrickIndex| {
+            let pledges = |m: &usize| s.staying[*m] && s.held[*m].contains(b);
+            let mine = (s.score(b, me), Reverse(me));
+            let before = (0..s.held.len()).filter(pledges);
+            let before = before.filter(|&m| (s.score(b, m), Reverse(m)) > mine);
+            u32::try_from(before.count()).unwrap_or(u32::MAX)
+        };
+        let is_spare = |b: &BrickIndex| {
+            self.copies(*b) > self.redundancy && keepers(self, *b) >= self.redundancy
+        };
+        let spare: Vec<BrickIndex> = self.held[me].iter().filter(is_spare).collect();
+        spare.into_iter().for_each(|b| self.drop_one(b, me));
+    }
+
+    /// A peer's share of all copies, in bricks.
+    fn share(&self, member: usize) -> u32 {
+        let brick_count = u32::try_from(self.copies.len()).unwrap_or(u32::MAX);
+        shares(brick_count, &self.rooms, self.redundancy)[member]
+    }
+
+    /// Gives every brick below the target to peers that lack it, the scarcest first.
+    fn mend(&mut self) {
+        let scarce = |b: &BrickIndex| self.copies(*b) < self.redundancy;
+        let mut scarce: Vec<BrickIndex> = self.bricks().filter(scarce).collect();
+        scarce.sort_by_key(|&b| (self.copies(b), b));
+        for brick in scarce {
+            while self.copies(brick) < self.redundancy {
+                let taker = self.taker(brick, |s, m| s.free[m] > 0);
+                if let Some(taker) = taker {
+                    self.add(brick, taker);
+                } else if !self.displace(brick) && !self.make_room(brick) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Who takes a brick, among those that lack it and fulfil `can`: one first that has it in memory still.
+    fn taker(&self, brick: BrickIndex, can: impl Fn(&Self, usize) -> bool) -> Option<usize> {
+        self.takers(brick, can)
+            .max_by_key(|&m| self.claim(brick, m))
+    }
+
+    fn takers(
+        &self,
+        brick: BrickIndex,
+        can: impl Fn(&Self, usize) -> bool,
+    ) -> impl Iterator<Item = usize> {
+        (0..self.held.len())
+            .filter(move |&m| self.staying[m] && !self.held[m].contains(brick) && can(self, m))
+    }
+
+    /// How well a brick would be placed with a peer; the best takes it.
+    fn claim(&self, brick: BrickIndex, member: usize) -> (bool, u64, Reverse<usize>) {
+        let has = self.has(member, brick);
+        (has, self.score(brick, member), Reverse(member))
+    }
+
+    /// Puts a brick in the place of one that moves on to a peer with room: those with room hold it
+    /// already. Returns whether that could be done.
+    fn make_room(&mut self, brick: BrickIndex) -> bool {
+        if self.free.iter().all(|&free| free == 0) {
+            return false;
+        }
+        let moves_on = |s: &Self, m: usize| {
+            let free = |x: BrickIndex| s.taker(x, |s, f| s.free[f] > 0);
+            s.held[m].iter().find_map(|x| free(x).map(|f| (x, f)))
+        };
+        let taker = self.taker(brick, |s, m| moves_on(s, m).is_some());
+        let Some((taker, (other, free))) = taker.and_then(|m| Some((m, moves_on(self, m)?))) else {
+            return false;
+        };
+        self.drop_one(other, taker);
+        self.add(other, free);
+        self.add(brick, taker);
+        true
+    }
+
+    fn drop_one(&mut self, brick: BrickIndex, member: usize) {
+        if self.held[member].remove(brick) {
+            self.free[member] += 1;
+            self.copies[brick.0 as usize] -= 1;
+        }
+    }
+
+    /// Puts a brick in the place of one with at least two copies more, of one first that is not there
+    /// yet: giving that up costs nothing. Returns whether that could be done.
+    fn displace(&mut self, brick: BrickIndex) -> bool {
+        let enough = self.copies(brick) + 2;
+        if self.copies.iter().all(|&c| c < enough) {
+            return false;
+        }
+        let spare_of = |s: &Self, m: usize| {
+            let spare = s.held[m].iter().filter(|&b| s.copies(b) >= enough);
+            spare.max_by_key(|&b| (!s.has(m, b), s.copies(b), Reverse(b)))
+        };
+        let full = |s: &Self, m: usize| s.rooms[m] > 0;
+        let takers = self.takers(brick, full);
+        let takers = takers.filter_map(|m| spare_of(self, m).map(|spare| (m, spare)));
+        let best = takers.max_by_key(|&(m, spare)| {
+            let (has, score, first) = self.claim(brick, m);
+            (has, !self.has(m, spare), score, first)
+        });
+        let Some((taker, spare)) = best else {
+            return false;
+        };
+        self.drop_one(spare, taker);
+        self.add(brick, taker);
+        true
+    }
+}
+
+/// A hash of a peer's name.
+pub(crate) fn name_hash(peer: &PeerId) -> u64 {
+    let digest = Digest::of(peer.as_str().as_bytes());
+    digest
+        .as_bytes()
+        .iter()
+        .take(8)
+        .fold(0, |h, &b| h << 8 | u64::from(b))
+}
+
+/// How safe the copies are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Safety {
+    /// Copies of the scarcest brick.
+    pub copies_min: u32,
+    /// Copies of all bricks.
+    pub copies: u64,
+    /// Bricks below the target.
+    pub endangered: u32,
+    /// Bricks without any copy.
+    pub missing: u32,
+}
+
+impl Safety {
+    /// The safety of bricks that these peers hold, with a target of `redundancy` copies.
+    #[must_use]
+    pub fn of<'a>(
+        brick_count: u32,
+        held: impl IntoIterator<Item = &'a BrickSet>,
+        redundancy: u32,
+    ) -> Self {
+        let mut copies = vec![0_u32; brick_count as usize];
+        for brick in held.into_iter().flat_map(BrickSet::iter) {
+            if let Some(copies) = copies.get_mut(brick.0 as usize) {
+                *copies += 1;
+            }
+        }
+        let count = |few: &dyn Fn(u32) -> bool| {
+            u32::try_from(copies.iter().filter(|&&c| few(c)).count()).unwrap_or(u32::MAX)
+        };
+        Self {
+            copies_min: copies.iter().copied().min().unwrap_or(0),
+            copies: copies.iter().map(|&c| u64::from(c)).sum(),
+            endangered: count(&|c| c < redundancy),
+            missing: count(&|c| c == 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+use super::*;
+use crate::base::seeded::Seeded;
+use proptest::prelude::*;
+use std::cell::RefCell;
+
+/// A mesh whose peers know each other's pledges after every round.
+struct Mesh {
+    grid: BrickGrid,
+    /// All remember the same, so that what one remembers wrongly is another's.
+    first: RefCell<FirstPlacement>,
+    redundancy: u32,
+    /// Whether memory is short everywhere for another data set.
+    pressed: bool,
+    peers: Vec<(PeerId, u32, BrickSet, bool)>,
+    moved: u32,
+    joined: u32,
+}
+
+impl Mesh {
+    fn new(edge: u32, redundancy: u32, rooms: &[u32]) -> Self {
+        let grid = BrickGrid::new([8 * edge; 3], 8).unwrap();
+        let mut mesh = Self {
+            grid,
+            first: RefCell::new(FirstPlacement::new(grid, 7)),
+            redundancy,
+            pressed: false,
+            peers: Vec::new(),
+            moved: 0,
+            joined: 0,
+        };
+        rooms.iter().for_each(|&room| mesh.join(room));
+        mesh
+    }
+
+    fn join(&mut self, room: u32) {
+        let peer = PeerId::new(&format!("peer-{:03}", self.joined));
+        self.joined += 1;
+        let none = BrickSet::new(self.grid.brick_count());
+        self.peers.push((peer, room, none, false));
+    }
+
+    fn next(&self, me: usize) -> BrickSet {
+        let member = |(peer, room, pledged, leaving): &'_ (PeerId, u32, BrickSet, bool)| {
+            (peer.clone(), *room, pledged.clone(), *leaving)
+        };
+        let owned: Vec<_> = self.peers.iter().map(member).collect();
+        let members: Vec<Member<'_>> = owned
+            .iter()
+            .map(|(peer, room, pledged, leaving)| Member {
+                peer,
+                room: *room,
+                pledged,
+                held: pledged,
+                leaving: *leaving,
+            })
+            .collect();
+        let first = &mut self.first.borrow_mut();
+        next_pledge(first, &members, me, self.redundancy, self.pressed)
+    }
+
+    fn take(&mut self, me: usize, next: BrickSet) -> bool {
+        let before = &self.peers[me].2;
+        let new = next.iter().filter(|&b| !before.contains(b)).count();
+        self.moved += u32::try_from(new).unwrap();
+        let changed = *before != next;
+        self.peers[me].2 = next;
+        changed
+    }
+
+    /// Copies of each brick.
+    fn copies(&self) -> Vec<usize> {
+        let of = |b| self.peers.iter().filter(|p| p.2.contains(b)).count();
+        self.grid.bricks().map(of).collect()
+    }
+
+    /// Everybody knows the same and decides at once, until nobody changes anything.
+    fn settle(&mut self) -> u32 {
+        for round in 0.. {
+            let next: Vec<BrickSet> = (0..self.peers.len()).map(|me| self.next(me)).collect();
+            let changed = next
+                .into_iter()
+                .enumerate()
+                .map(|(me, next)| self.take(me, next))
+                .fold(false, |a, b| a | b);
+            if !changed {
+                return round;
+            }
+            assert!(round < 9, "pledges do not settle");
+        }
+        0
+    }
+
+    fn safety(&self) -> Safety {
+        let staying = self.peers.iter().filter(|p| !p.3).map(|p| &p.2);
+        Safety::of(self.grid.brick_count(), staying, self.redundancy)
+    }
+}
+
+#[test]
+fn where_memory_is_short_for_another_data_set_no_copy_is_kept_beyond_those_wanted() {
+    let mut mesh = Mesh::new(3, 2, &[27; 5]);
+    for peer in &mut mesh.peers {
+        peer.2 = BrickSet::all(27);
+    }
+    mesh.settle();
+    assert!(mesh.copies().iter().all(|&c| c == 5), "nobody needs room");
+    mesh.pressed = true;
+    mesh.moved = 0;
+    mesh.settle();
+    assert!(mesh.copies().iter().all(|&c| c == 2));
+    assert_eq!(mesh.moved, 0);
+    mesh.pressed = false;
+    mesh.settle();
+    assert!(mesh.copies().iter().all(|&c| c == 2));
+}
+
+#[test]
+fn the_first_pledges_are_the_placement() {
+    let mut mesh = Mesh::new(4, 2, &[99; 8]);
+    assert_eq!(mesh.settle(), 1);
+    assert_eq!((mesh.safety().endangered, mesh.moved), (0, 128));
+    // Who decides later, and knows some of the others' pledges, takes its own part.
+    let mut late = Mesh::new(4, 2, &[99; 8]);
+    for me in 0..8 {
+        let next = late.next(me);
+        late.take(me, next);
+    }
+    assert!((0..8).all(|me| late.peers[me].2 == mesh.peers[me].2));
+}
+
+#[test]
+fn who_has_not_spoken_yet_is_not_made_up_for() {
+    let mut mesh = Mesh::new(4, 2, &[99; 8]);
+    for me in 0..8 {
+        // Each hears of one before it at a time, and decides anew.
+        for known in 0..=me {
+            let mut knows = Mesh::new(4, 2, &[99; 8]);
+            (0..known).for_each(|n| knows.peers[n].2 = mesh.peers[n].2.clone());
+            knows.peers[me].2 = mesh.peers[me].2.clone();
+            let next = knows.next(me);
+            mesh.take(me, next);
+        }
+    }
+    assert_eq!((mesh.safety().endangered, mesh.moved), (0, 128));
+    // Of those who are gone nothing is expected.
+    mesh.peers[3].2 = BrickSet::new(64);
+    mesh.peers[3].1 = 0;
+    mesh.settle();
+    assert_eq!((mesh.safety().endangered, mesh.moved), (0, 128 + 16));
+}
+
+#[test]
+fn a_ninth_peer_takes_its_share_and_nobody_else_moves() {
+    let mut mesh = Mesh::new(6, 3, &[99; 8]);
+    mesh.settle();
+    let before: Vec<BrickSet> = mesh.peers.iter().map(|p| p.2.clone()).collect();
+    mesh.moved = 0;
+    mesh.join(99);
+    mesh.settle();
+    assert_eq!(mesh.moved, 216 * 3 / 9);
+    assert!(before.iter().zip(&mesh.peers).all(|(b, p)| *b == p.2));
+}
+
+#[test]
+fn who_leaves_or_dies_is_made_up_for_and_no_more() {
+    let mut mesh = Mesh::new(6, 3, &[120; 8]);
+    mesh.settle();
+    mesh.moved = 0;
+    mesh.peers[3].3 = true;
+    mesh.settle();
+    assert_eq!((mesh.moved, mesh.safety().endangered), (81, 0));
+    mesh.peers.remove(3);
+    mesh.moved = 0;
+    assert_eq!(mesh.settle(), 0, "it was made up for before it went");
+    let lost = mesh.peers.remove(0).2.len();
+    mesh.settle();
+    assert_eq!((mesh.moved, mesh.safety().endangered), (lost, 0));
+}
+
+#[test]
+fn spare_copies_give_way_to_bricks_that_have_too_few() {
+    // No room is left anywhere, and one peer pledges only what others pledge too.
+    let mut mesh = Mesh::new(2, 2, &[4, 4, 4, 4]);
+    mesh.settle();
+    let bricks = mesh.peers[0].2.clone();
+    mesh.peers[1].2 = bricks.clone();
+    mesh.peers[2].2 = bricks;
+    mesh.settle();
+    let safety = mesh.safety();
+    assert_eq!((safety.copies, safety.missing), (16, 0));
+    assert_eq!(safety.copies_min, 2, "{safety:?}");
+}
+
+/// What peers pledge of eight bricks that all wanted once, by turns; each has said what it pledges and
+/// holds.
+fn pledges(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
+    let grid = BrickGrid::new([16; 3], 8).unwrap();
+    let mut first = FirstPlacement::new(grid, 7);
+    let set = |bricks: &[u32]| {
+        let mut set = BrickSet::new(8);
+        for &b in bricks {
+            assert!(set.insert(BrickIndex(b)));
+        }
+        set
+    };
+    let names: Vec<PeerId> = (0..peers.len())
+        .map(|n| PeerId::new(&format!("peer-{n}")))
+        .collect();
+    let sets: Vec<_> = peers.iter().map(|(p, h, _)| (set(p), set(h))).collect();
+    let members: Vec<Member<'_>> = (names.iter().zip(&sets).zip(peers))
+        .map(|((peer, (pledged, held)), &(_, _, room))| Member {
+            peer,
+            room,
+            pledged,
+            held,
+            leaving: false,
+        })
+        .collect();
+    let next = |me| next_pledge(&mut first, &members, me, 1, false);
+    let all: Vec<BrickSet> = (0..peers.len()).map(next).collect();
+    let numbers = |s: &BrickSet| s.iter().map(|b| b.0).collect();
+    all.iter().map(numbers).collect()
+}
+
+#[test]
+fn a_brick_goes_to_one_that_has_it_in_memory_still() {
+    let most = [0, 1, 2, 3, 4, 5, 6];
+    for has in 0..3_usize {
+        let mut peers = [(&most[..], &most[..], 8); 3];
+        let all = [0, 1, 2, 3, 4, 5, 6, 7];
+        peers[has].1 = &all;
+        let next = pledges(&peers);
+        let takers = (0..3).filter(|&n| next[n].contains(&7));
+        assert_eq!(takers.collect::<Vec<_>>(), [has]);
+    }
+}
+
+#[test]
+fn what_is_not_there_yet_gives_way_first() {
+    // Brick 0 is pledged by all and there at two of three, 7 by nobody.
+    let shares: [&[u32]; 3] = [&[0, 1, 2], &[0, 3, 4], &[0, 5, 6]];
+    for lacks in 0..3_usize {
+        let mut peers = shares.map(|share| (share, share, 3));
+        peers[lacks].1 = &shares[lacks][1..];
+        let next = pledges(&peers);
+        let takers = (0..3).filter(|&n| next[n].contains(&7));
+        assert_eq!(takers.collect::<Vec<_>>(), [lacks]);
+        assert!(!next[lacks].contains(&0));
+    }
+}
+
+#[test]
+fn of_two_spare_bricks_the_one_that_is_not_there_gives_way() {
+    let (all, there) = ([0, 1, 2, 3], [0, 2, 3]);
+    let other = [0, 1, 4, 5, 6];
+    let next = pledges(&[(&all, &there, 4), (&other, &other, 5)]);
+    assert_eq!(next, [vec![0, 2, 3, 7], other.to_vec()]);
+}
+
+#[test]
+fn safety_counts_copies() {
+    let set = |bricks: &[u32]| {
+        let mut set = BrickSet::new(4);
+        bricks.iter().for_each(|&b| {
+            set.insert(BrickIndex(b));
+        });
+        set
+    };
+    let held = [set(&[0, 1, 2]), set(&[1, 2]), set(&[2])];
+    let expected = Safety {
+        copies_min: 0,
+        copies: 6,
+        endangered: 2,
+        missing: 1,
+    };
+    assert_eq!(Safety::of(4, &held, 2), expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whoever_comes_and_goes_copies_are_restored_where_there_is_room(
+        rooms in prop::collection::vec(0_u32..80, 2..9), redundancy in 1_u32..4, seed: u64,
+    ) {
+        let mut mesh = Mesh::new(3, redundancy, &rooms);
+        mesh.settle();
+        let mut draws = Seeded::new(seed);
+        for _ in 0..6 {
+            match draws.below(3) {
+                0 => mesh.join(u32::try_from(draws.below(60)).unwrap()),
+                1 if mesh.peers.len() > 1 => {
+                    let gone = usize::try_from(draws.below(mesh.peers.len() as u64)).unwrap();
+                    mesh.peers.remove(gone);
+                }
+                _ => {
+                    let some = usize::try_from(draws.below(mesh.peers.len() as u64)).unwrap();
+                    mesh.peers[some].3 = true;
+                }
+            }
+            mesh.settle();
+            let bricks = mesh.grid.brick_count();
+            for (_, room, pledged, leaving) in &mesh.peers {
+                prop_assert!(*leaving || pledged.len() <= *room);
+            }
+            let staying = mesh.peers.iter().filter(|p| !p.3);
+            let room: u32 = staying.map(|p| p.1.min(bricks)).sum();
+            let safety = mesh.safety();
+            prop_assert!(room < redundancy * bricks || safety.endangered == 0, "{:?}", safety);
+            prop_assert!(room < bricks || safety.missing == 0, "{:?}", safety);
+        }
+    }
+}
+
+#[test]
+fn a_placement_is_remembered_for_its_capacities_only() {
+    let mesh = Mesh::new(4, 2, &[40, 40, 40, 40]);
+    let mut first = FirstPlacement::new(mesh.grid, 7);
+    let twice = [vec![32; 4], vec![64, 32, 16, 16], vec![64, 32, 16, 16]];
+    for capacities in twice {
+        let fresh = place(&mesh.grid, &capacities, PlacementMethod::Redundant, 7).held;
+        assert_eq!(first.of(capacities), fresh);
+    }
+}

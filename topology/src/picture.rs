@@ -1,0 +1,12 @@
+//! What is to be seen, and where on the screen: settings, rays, footprints, tiles, depth order.
+//!
+//! May use `base` and `data`; `.ci/arrows` checks it.
+
+pub mod camera;
+pub mod depth_order;
+pub mod footprint;
+pub mod framing;
+pub mod render_settings;
+pub mod sample_count;
+pub mod tiles;
+pub mod visible_cells;

@@ -1,0 +1,514 @@
+//! Cameras, the views derived from them, and where a box falls on the screen.
+//!
+//! Space: world, right-handed; pixel x right, y down, pixel centres at +0.5. A [`View`] is made
+//! once, by who asks for the frame, and travels: trigonometry is done there alone, so that all
+//! peers cut the same rectangles.
+
+use crate::data::{volume::VolumeDescription, voxel_box::VoxelBox};
+use glam::DVec3;
+use serde::{Deserialize, Serialize};
+
+/// A pinhole camera in world units.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Camera {
+    /// Eye.
+    pub eye: DVec3,
+    /// Point looked at.
+    pub at: DVec3,
+    /// Upwards; need not be orthogonal to the view direction.
+    pub up: DVec3,
+    /// Vertical field of view in degrees.
+    pub fov_degrees: f64,
+}
+
+/// The rays of a picture, or of a part of one: pixel (x,y)'s ray starts at `eye` and goes along
+/// `forward + right · (2(x+½)/width − 1) + down · (2(y+½)/height − 1)`, normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// Eye in world units.
+    pub eye: DVec3,
+    /// Direction of the middle of the picture; of length 1 where this is a whole picture.
+    pub forward: DVec3,
+    /// From the middle to the right border of the picture, at distance 1.
+    pub right: DVec3,
+    /// From the middle to the lower border of the picture, at distance 1.
+    pub down: DVec3,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Which pixel of the whole picture pixel (0,0) is.
+    pub first: [u32; 2],
+}
+
+/// A half-open rectangle of pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PixelRect {
+    /// Left column.
+    pub x: u32,
+    /// Top row.
+    pub y: u32,
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+/// A picture in bands of whole rows, from the top, of so many pixels at most, unless a row has more.
+#[must_use]
+pub fn bands(picture: PixelRect, pixels_max: u64) -> Vec<PixelRect> {
+    let rows_max = (pixels_max / u64::from(picture.width.max(1))).max(1);
+    let count = u64::from(picture.height).div_ceil(rows_max).max(1);
+    let edge =
+        |n: u64| u32::try_from(u64::from(picture.height) * n / count).unwrap_or(picture.height);
+    let band = |n: u64| PixelRect {
+        y: picture.y + edge(n),
+        height: edge(n + 1) - edge(n),
+        ..picture
+    };
+    (0..count).map(band).collect()
+}
+
+/// Largest width or height of a picture in pixels.
+pub const PICTURE_EDGE_MAX: u32 = 16_384;
+/// Default vertical field of view in degrees.
+pub const DEFAULT_FOV_DEGREES: f64 = 30.0;
+
+/// A camera or view that shows nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CameraError {
+    /// A number that is not finite.
+    #[error("the camera has a number that is not finite: {what}")]
+    NotFinite {
+        /// Field.
+        what: &'static str,
+    },
+    /// Eye and target coincide, or up points along the view.
+    #[error(
+        "eye, at and up do not span a view: eye and at must differ, up must not point along the view"
+    )]
+    Degenerate,
+    /// A field of view out of bounds.
+    #[error("fov is {found} degrees; it must be above 0 and below 180")]
+    Fov {
+        /// Degrees found.
+        found: f64,
+    },
+    /// A picture without pixels, or with too many.
+    #[error("the picture is {width}x{height} pixels; each edge must be 1 to {PICTURE_EDGE_MAX}")]
+    Size {
+        /// Width found.
+        width: u32,
+        /// Height found.
+        height: u32,
+    },
+}
+
+impl Camera {
+    /// Looks at the volume's middle with the whole volume in view. `azimuth` turns around world z
+    /// (0: from −y), `elevation` rises towards +z, both in degrees; `zoom` 2 halves the distance.
+    #[must_use]
+    pub fn orbit(volume: &VolumeDescription, azimuth: f64, elevation: f64, zoom: f64) -> Self {
+        let (az, el) = (azimuth.to_radians(), elevation.to_radians());
+        let from = DVec3::new(el.cos() * az.sin(), -el.cos() * az.cos(), el.sin());
+        // At the poles z is along the view: there the top of the picture turns with the azimuth.
+        let up = if el.cos().abs() < 1e-6 {
+            DVec3::new(-az.sin(), az.cos(), 0.0) * el.sin().signum()
+        } else {
+            DVec3::Z
+        };
+        let distance = 0.5 * volume.diagonal() / (DEFAULT_FOV_DEGREES.to_radians() * 0.5).sin();
+        let at = volume.center_in_world();
+        Self {
+            eye: at + from * (distance / zoom),
+            at,
+            up,
+            fov_degrees: DEFAULT_FOV_DEGREES,
+        }
+    }
+
+    /// The default: the whole volume from the front right, above, z up.
+    #[must_use]
+    pub fn whole(volume: &VolumeDescription) -> Self {
+        Self::orbit(volume, 45.0, 35.0, 1.0)
+    }
+
+    /// Turns around `at` by `degrees` about the axis `up`.
+    #[must_use]
+    pub fn spun(&self, degrees: f64) -> Self {
+        let turn =
+            glam::DQuat::from_axis_angle(self.up.normalize_or(DVec3::Z), degrees.to_radians());
+        Self {
+            eye: self.at + turn * (self.eye - self.at),
+            ..*self
+        }
+    }
+
+    /// The rays of a picture of `width`×`height` pixels.
+    ///
+    /// # Errors
+    /// [`CameraError`] where the camera spans no view or the size is out of bounds.
+    pub fn view(&self, width: u32, height: u32) -> Result<View, CameraError> {
+        for (what, v) in [("eye", self.eye), ("at", self.at), ("up", self.up)] {
+            if !v.is_finite() {
+                return Err(CameraError::NotFinite { what });
+            }
+        }
+        if !(self.fov_degrees > 0.0 && self.fov_degrees < 180.0) {
+            return Err(CameraError::Fov {
+                found: self.fov_degrees,
+            });
+        }
+        let forward = (self.at - self.eye)
+            .try_normalize()
+            .ok_or(CameraError::Degenerate)?;
+        let up = self.up.try_normalize().ok_or(CameraError::Degenerate)?;
+        let side = forward.cross(up);
+        if side.length() < 1e-9 {
+            return Err(CameraError::Degenerate);
+        }
+        let side = side.normalize();
+        let tangent = (self.fov_degrees.to_radians() * 0.5).tan();
+        let aspect = f64::from(width) / f64::from(height.max(1));
+        let view = View {
+            eye: self.eye,
+            forward,
+            right: side * (tangent * aspect),
+            down: forward.cross(side) * tangent,
+            width,
+            height,
+            first: [0; 2],
+        };
+        view.validate()?;
+        Ok(view)
+    }
+}
+
+impl View {
+    /// Checks what comes from a peer.
+    ///
+    /// # Errors
+    /// [`CameraError`] where a number is not finite, the axes do not span space, or the size is
+    /// out of bounds.
+    pub fn validate(&self) -> Result<(), CameraError> {
+        if !(1..=PICTURE_EDGE_MAX).contains(&self.width)
+            || !(1..=PICTURE_EDGE_MAX).contains(&self.height)
+        {
+            return Err(CameraError::Size {
+                width: self.width,
+                height: self.height,
+            });
+        }
+        if self.first.iter().any(|&at| at >= PICTURE_EDGE_MAX) {
+            let [width, height] = self.first.map(|at| at.saturating_add(1));
+            return Err(CameraError::Size { width, height });
+        }
+        let axes = [
+            ("eye", self.eye),
+            ("forward", self.forward),
+            ("right", self.right),
+            ("down", self.down),
+        ];
+        for (what, v) in axes {
+            if !v.is_finite() {
+                return Err(CameraError::NotFinite { what });
+            }
+        }
+        let det = self.forward.dot(self.right.cross(self.down));
+        if !(det.is_finite() && det.abs() > 1e-18) {
+            return Err(CameraError::Degenerate);
+        }
+        Ok(())
+    }
+
+    /// The same rays of a part of the picture alone.
+    #[must_use]
+    pub fn part(&self, part: PixelRect) -> Self {
+        let [width, height] = [self.width, self.height].map(f64::from);
+        let share = [
+            f64::from(part.width) / width,
+            f64::from(part.height) / height,
+        ];
+        // The middle of the part, −1 to 1.
+        let middle = [
+            2.0 * f64::from(part.x) / width + share[0] - 1.0,
+            2.0 * f64::from(part.y) / height + share[1] - 1.0,
+        ];
+        Self {
+            eye: self.eye,
+            forward: self.forward + self.right * middle[0] + self.down * middle[1],
+            right: self.right * share[0],
+            down: self.down * share[1],
+            width: part.width,
+            height: part.height,
+            first: [self.first[0] + part.x, self.first[1] + part.y],
+        }
+    }
+
+    /// All pixels of it.
+    #[must_use]
+    pub fn rect(&self) -> PixelRect {
+        PixelRect {
+            x: 0,
+            y: 0,
+            width: self.width,
+            height: self.height,
+        }
+    }
+
+    /// Unnormalised direction of the ray through pixel coordinates (x,y), in world units.
+    #[must_use]
+    pub fn direction_through(&self, x: f64, y: f64) -> DVec3 {
+        self.forward
+            + self.right * (2.0 * x / f64::from(self.width) - 1.0)
+            + self.down * (2.0 * y / f64::from(self.height) - 1.0)
+    }
+
+    /// Where a point of the world lies on the screen, −1 to 1 in the picture; `None` behind the eye.
+    fn on_screen(&self, world: DVec3) -> Option<[f64; 2]> {
+        let v = world - self.eye;
+        // Cramer's rule for v = depth·(forward + right·x + down·y).
+        let normal_z = self.right.cross(self.down);
+        let det = self.forward.dot(normal_z);
+        let depth = v.dot(normal_z) / det;
+        let along = |normal: DVec3| v.dot(normal) / det / depth;
+        (depth > 1e-9 * v.length()).then(|| {
+            [
+                along(self.down.cross(self.forward)),
+                along(self.forward.cross(self.right)),
+            ]
+        })
+    }
+
+    /// Pixel coordinates of a point of the world, also beyond the picture's border; `None` behind
+    /// the eye.
+    #[must_use]
+    pub fn pixel_of(&self, world: DVec3) -> Option<[f64; 2]> {
+        let [x, y] = self.on_screen(world)?;
+        let pixel = |at: f64, pixels: u32| (at + 1.0) * 0.5 * f64::from(pixels);
+        Some([pixel(x, self.width), pixel(y, self.height)])
+    }
+
+    /// The pixels whose rays may meet the box, at most the whole picture; `None` if none can.
+    ///
+    /// Conservative: bounds the projected corners, a pixel wider; the whole picture where a
+    /// corner is not in front of the eye while another is.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the picture before"
+    )]
+    pub fn rect_of(&self, volume: &VolumeDescription, owned: &VoxelBox) -> Option<PixelRect> {
+        let world_from_grid = volume.world_from_grid();
+        let ends = owned.field_corners(volume.dims);
+        let (mut lo, mut hi) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
+        let (mut in_front, mut behind) = (false, false);
+        for corner in 0..8_usize {
+            let p = DVec3::from_array(std::array::from_fn(|a| ends[corner >> a & 1][a]));
+            let Some(at) = self.on_screen(world_from_grid.transform_point3(p)) else {
+                behind = true;
+                continue;
+            };
+            in_front = true;
+            for (axis, s) in at.into_iter().enumerate() {
+                lo[axis] = lo[axis].min(s);
+                hi[axis] = hi[axis].max(s);
+            }
+        }
+        if !in_front {
+            return None;
+        }
+        if behind {
+            return Some(self.rect());
+        }
+        let span = |axis: usize, pixels: u32| {
+            let n = f64::from(pixels);
+            let first = ((lo[axis] + 1.0) * 0.5 * n - 1.5).floor().clamp(0.0, n) as u32;
+            let end = ((hi[axis] + 1.0) * 0.5 * n + 1.5).ceil().clamp(0.0, n) as u32;
+            (end > first).then(|| (first, end - first))
+        };
+        let (x, width) = span(0, self.width)?;
+        let (y, height) = span(1, self.height)?;
+        Some(PixelRect {
+            x,
+            y,
+            width,
+            height,
+        })
+    }
+}
+
+impl PixelRect {
+    /// Number of pixels.
+    #[must_use]
+    pub fn pixel_count(&self) -> usize {
+        self.width as usize * self.height as usize
+    }
+
+    /// The first column to its right.
+    fn right(&self) -> u32 {
+        self.x.saturating_add(self.width)
+    }
+
+    /// The first row below it.
+    fn bottom(&self) -> u32 {
+        self.y.saturating_add(self.height)
+    }
+
+    /// The pixels in both, or `None` if there are none.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        let (x, y) = (self.x.max(other.x), self.y.max(other.y));
+        let right = self.right().min(other.right());
+        let bottom = self.bottom().min(other.bottom());
+        (right > x && bottom > y).then(|| Self {
+            x,
+            y,
+            width: right - x,
+            height: bottom - y,
+        })
+    }
+
+    /// The smallest rectangle that holds both.
+    #[must_use]
+    pub fn around(&self, other: &Self) -> Self {
+        let (x, y) = (self.x.min(other.x), self.y.min(other.y));
+        let right = self.right().max(other.right());
+        let bottom = self.bottom().max(other.bottom());
+        Self {
+            x,
+            y,
+            width: right - x,
+            height: bottom - y,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::volume::VoxelType;
+    use proptest::prelude::*;
+
+    fn volume() -> VolumeDescription {
+        VolumeDescription {
+            spacing: [1.0, 0.5, 2.0],
+            ..VolumeDescription::new([20, 30, 10], VoxelType::U8)
+        }
+    }
+
+    #[test]
+    fn the_middle_of_the_picture_looks_at_the_target() {
+        let camera = Camera::whole(&volume());
+        let view = camera.view(64, 48).unwrap();
+        let d = view.direction_through(32.0, 24.0).normalize();
+        assert!(d.abs_diff_eq((camera.at - camera.eye).normalize(), 1e-12));
+        assert!(view.down.dot(DVec3::Z) < 0.0, "z is up, rows go down");
+    }
+
+    #[test]
+    fn views_that_show_nothing_are_refused() {
+        let good = Camera::whole(&volume());
+        assert_eq!(
+            Camera {
+                at: good.eye,
+                ..good
+            }
+            .view(9, 9),
+            Err(CameraError::Degenerate)
+        );
+        assert_eq!(
+            Camera {
+                up: good.at - good.eye,
+                ..good
+            }
+            .view(9, 9),
+            Err(CameraError::Degenerate)
+        );
+        assert!(matches!(
+            Camera {
+                fov_degrees: 180.0,
+                ..good
+            }
+            .view(9, 9),
+            Err(CameraError::Fov { .. })
+        ));
+        assert!(matches!(good.view(0, 9), Err(CameraError::Size { .. })));
+    }
+
+    #[test]
+    fn straight_down_is_a_view() {
+        for elevation in [-90.0, 90.0] {
+            assert!(
+                Camera::orbit(&volume(), 30.0, elevation, 1.0)
+                    .view(8, 8)
+                    .is_ok()
+            );
+        }
+    }
+
+    #[test]
+    fn a_box_beside_the_picture_has_no_rectangle() {
+        let camera = Camera::whole(&volume());
+        let mut view = camera.view(8, 6).unwrap();
+        let all = VoxelBox::new([0; 3], [20, 30, 10]);
+        for aside in [1e3, -1e3, 1e30] {
+            view.eye = camera.eye + view.right * aside;
+            assert_eq!(view.rect_of(&volume(), &all), None, "{aside}");
+        }
+    }
+
+    #[test]
+    fn bands_cover_a_picture_once_and_see_what_it_sees() {
+        for (width, height) in [(1, 1), (7, 5), (100, 1), (1, 16_384), (16_384, 300)] {
+            let view = Camera::whole(&volume()).view(width, height).unwrap();
+            let bands = bands(view.rect(), 2000);
+            let mut next = 0;
+            for band in &bands {
+                assert_eq!((band.x, band.y, band.width), (0, next, width));
+                assert!(band.pixel_count() <= 2000 || band.height == 1);
+                next += band.height;
+                let part = view.part(*band);
+                assert_eq!(part.validate(), Ok(()));
+                assert_eq!(part.first, [0, band.y]);
+                for at in [
+                    [0.5, 0.5],
+                    [f64::from(width) - 0.5, f64::from(band.height) - 0.5],
+                ] {
+                    let [of_part, of_all] = [
+                        part.direction_through(at[0], at[1]),
+                        view.direction_through(at[0], at[1] + f64::from(band.y)),
+                    ];
+                    assert!(of_part.abs_diff_eq(of_all, 1e-12), "{of_part} {of_all}");
+                }
+            }
+            assert_eq!(next, height);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_point_of_the_box_falls_into_its_rectangle(
+            az in 0.0..360.0f64, el in -89.0..89.0f64, zoom in 0.5..6.0f64,
+            f in prop::array::uniform3(0.0..1.0f64), lo in prop::array::uniform3(0u32..9)
+        ) {
+            let volume = volume();
+            let view = Camera::orbit(&volume, az, el, zoom).view(97, 61).unwrap();
+            let b = VoxelBox::new(lo, lo.map(|v| v + 1));
+            let p = DVec3::from_array(std::array::from_fn(|a| f64::from(b.lo[a]) + f[a]));
+            let p = p.min(DVec3::new(19.0, 29.0, 9.0));
+            let v = volume.world_from_grid().transform_point3(p) - view.eye;
+            let depth = v.dot(view.forward);
+            let x = v.dot(view.right) / view.right.length_squared() / depth;
+            let y = v.dot(view.down) / view.down.length_squared() / depth;
+            if depth > 1e-6 && x.abs() < 1.0 && y.abs() < 1.0 {
+                let (px, py) = ((x + 1.0) * 0.5 * 97.0, (y + 1.0) * 0.5 * 61.0);
+                let r = view.rect_of(&volume, &b).unwrap();
+                prop_assert!(f64::from(r.x) <= px && px <= f64::from(r.x + r.width));
+                prop_assert!(f64::from(r.y) <= py && py <= f64::from(r.y + r.height));
+            }
+        }
+    }
+}

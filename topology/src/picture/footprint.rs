@@ -1,0 +1,150 @@
+//! How many pixels a box covers: the rays that a job casts.
+//!
+//! Space: grid boxes, areas in pixels of the picture. Exact up to rounding, not whole numbers.
+//! Method: the faces of a parallelepiped that are turned to an eye outside of it are projected
+//! without overlap, so the areas of their projections, cut at the picture's border (Sutherland,
+//! Hodgman 1974), add up.
+
+use crate::{
+    data::{volume::VolumeDescription, voxel_box::VoxelBox},
+    picture::camera::View,
+};
+use glam::DVec3;
+
+/// Pixels whose rays enter a box; all of the picture where the eye is inside.
+#[must_use]
+pub fn pixels_covered(view: &View, volume: &VolumeDescription, owned: &VoxelBox) -> f64 {
+    let world_from_grid = volume.world_from_grid();
+    let eye = volume.grid_from_world().transform_point3(view.eye);
+    let (lo, hi) = (owned.lo.map(f64::from), owned.hi.map(f64::from));
+    let det = view.forward.dot(view.right.cross(view.down));
+    // Rows that turn a point relative to the eye into (x, y, 1)·depth; the picture is −1…1.
+    let screen = [
+        view.down.cross(view.forward) / det,
+        view.forward.cross(view.right) / det,
+        view.right.cross(view.down) / det,
+    ];
+    let (mut area, mut inside) = (0.0, true);
+    for a in 0..3 {
+        let plane = if eye[a] < lo[a] {
+            lo[a]
+        } else if eye[a] > hi[a] {
+            hi[a]
+        } else {
+            continue;
+        };
+        inside = false;
+        let (b, c) = ((a + 1) % 3, (a + 2) % 3);
+        let corner = |on_b: f64, on_c: f64| {
+            let mut p = DVec3::ZERO;
+            (p[a], p[b], p[c]) = (plane, on_b, on_c);
+            let p = world_from_grid.transform_point3(p) - view.eye;
+            DVec3::from_array(screen.map(|row| p.dot(row)))
+        };
+        area += area_in_picture([
+            corner(lo[b], lo[c]),
+            corner(hi[b], lo[c]),
+            corner(hi[b], hi[c]),
+            corner(lo[b], hi[c]),
+        ]);
+    }
+    let share = if inside { 1.0 } else { area * 0.25 };
+    share * f64::from(view.width) * f64::from(view.height)
+}
+
+/// Corners of a quadrilateral that is cut by four planes.
+const CORNERS_MAX: usize = 8;
+
+/// Area of a quadrilateral in (x/z, y/z), cut to −1…1.
+fn area_in_picture(face: [DVec3; 4]) -> f64 {
+    let mut polygon = [DVec3::ZERO; CORNERS_MAX];
+    polygon[..4].copy_from_slice(&face);
+    let mut count = 4;
+    let borders: [fn(DVec3) -> f64; 4] =
+        [|p| p.z - p.x, |p| p.z + p.x, |p| p.z - p.y, |p| p.z + p.y];
+    for border in borders {
+        let (mut cut, mut kept) = ([DVec3::ZERO; CORNERS_MAX], 0);
+        for i in 0..count {
+            let (p, q) = (polygon[i], polygon[(i + 1) % count]);
+            let (at_p, at_q) = (border(p), border(q));
+            if at_p >= 0.0 && kept < CORNERS_MAX {
+                cut[kept] = p;
+                kept += 1;
+            }
+            if (at_p < 0.0) != (at_q < 0.0) && kept < CORNERS_MAX {
+                cut[kept] = p + (q - p) * (at_p / (at_p - at_q));
+                kept += 1;
+            }
+        }
+        (polygon, count) = (cut, kept);
+        if count < 3 {
+            return 0.0;
+        }
+    }
+    let at = |i: usize| {
+        let p = polygon[i % count];
+        (p.x / p.z.max(1e-9), p.y / p.z.max(1e-9))
+    };
+    let cross = |i: usize| {
+        let ((x0, y0), (x1, y1)) = (at(i), at(i + 1));
+        x0 * y1 - x1 * y0
+    };
+    0.5 * (0..count).map(cross).sum::<f64>().abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{data::volume::VoxelType, picture::camera::Camera};
+
+    #[test]
+    fn the_pixels_of_a_box_are_those_whose_rays_enter_it() {
+        let volume = VolumeDescription {
+            spacing: [1.0, 0.5, 2.0],
+            ..VolumeDescription::new([64, 96, 40], VoxelType::U8)
+        };
+        let boxes = [
+            VoxelBox::new([0; 3], [64, 96, 40]),
+            VoxelBox::new([20, 32, 0], [44, 64, 22]),
+            VoxelBox::new([0, 0, 35], [3, 96, 40]),
+        ];
+        let from_grid = volume.grid_from_world();
+        let mut cut = 0;
+        for (zoom, owned) in [0.6, 1.0, 3.0]
+            .into_iter()
+            .flat_map(|z| boxes.map(|b| (z, b)))
+        {
+            let camera = Camera::orbit(&volume, 25.0, 35.0, zoom);
+            let view = camera.view(300, 200).unwrap();
+            let eye = from_grid.transform_point3(view.eye);
+            let enters = |i: u32| {
+                let (x, y) = (f64::from(i % 300) + 0.5, f64::from(i / 300) + 0.5);
+                let d = from_grid.transform_vector3(view.direction_through(x, y));
+                let to = |c: [u32; 3]| (DVec3::from_array(c.map(f64::from)) - eye) / d;
+                let (a, b) = (to(owned.lo), to(owned.hi));
+                a.max(b).min_element() > a.min(b).max_element().max(0.0)
+            };
+            let cast = (0..300 * 200).filter(|&i| enters(i)).count() as f64;
+            let found = pixels_covered(&view, &volume, &owned);
+            assert!((found - cast).abs() < 0.01 * cast + 30.0, "{found} {cast}");
+            let on_border = |i: u32| matches!(i % 300, 0 | 299) || matches!(i / 300, 0 | 199);
+            cut += usize::from((0..300 * 200).any(|i| on_border(i) && enters(i)));
+        }
+        assert!(cut >= 2, "some boxes reach beyond the picture: {cut}");
+    }
+
+    #[test]
+    fn an_eye_inside_sees_nothing_else_and_a_box_behind_it_is_not_seen() {
+        let volume = VolumeDescription::new([64; 3], VoxelType::U8);
+        let camera = Camera {
+            eye: DVec3::splat(40.0),
+            at: DVec3::new(90.0, 40.0, 40.0),
+            up: DVec3::Z,
+            fov_degrees: 40.0,
+        };
+        let view = camera.view(30, 20).unwrap();
+        let covered = |lo, hi| pixels_covered(&view, &volume, &VoxelBox::new(lo, hi));
+        assert!((covered([32; 3], [64; 3]) - 600.0).abs() < 1e-9);
+        assert!(covered([0; 3], [32, 64, 64]) < 1e-9);
+    }
+}

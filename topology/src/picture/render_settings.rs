@@ -1,0 +1,287 @@
+//! What is to be seen: how the samples of a volume become a picture, whatever the camera.
+//!
+//! Space: data values, world units, linear colours. Invariant: beside the voxels and the rays, every
+//! number that decides about a pixel is a field of [`RenderSettings`], and every field is in its digest,
+//! which is part of a plan's: who does not know a field follows another plan, and is found out.
+
+use crate::{
+    base::digest::Digest,
+    data::{
+        default_transfer::{DefaultTransfer, Interest, default_transfer, interest, stretched},
+        manifest::Manifest,
+        presets::{self, GREY},
+        transfer_function::{TransferFunction, TransferFunctionError},
+        volume::VolumeDescription,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+/// Smallest sample distance, in voxels: a smaller one shows no more and takes every peer for itself.
+pub const STEP_VOXELS_MIN: f64 = 1e-3;
+/// Part of the volume's diagonal on which the brightest value adds up to 1 in mode `additive`, by default.
+const ADDITIVE_PART: f64 = 0.2;
+/// Part of the values of interest that is white in mode `average`, by default: a ray's other values are
+/// mostly background.
+const AVERAGE_PART: f64 = 0.5;
+/// A requester multiplies in another order than who checks: so much less is let pass.
+const STEP_ROUNDING: f64 = 1e-9;
+
+/// How the samples of a ray become a pixel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Direct volume rendering: emission and absorption, front to back
+    #[default]
+    Dvr,
+    /// Maximum intensity projection: the greatest value of a ray, classified
+    Mip,
+    /// Minimum intensity projection: the least value of a ray, classified
+    Minip,
+    /// The mean of all values of a ray, classified
+    Average,
+    /// The sum of all colours of a ray, each times its opacity for a step
+    Additive,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Dvr,
+        Self::Mip,
+        Self::Minip,
+        Self::Average,
+        Self::Additive,
+    ];
+
+    /// Its name, as the command line knows it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dvr => "dvr",
+            Self::Mip => "mip",
+            Self::Minip => "minip",
+            Self::Average => "average",
+            Self::Additive => "additive",
+        }
+    }
+
+    /// The transfer function of pictures that come without one: what is faint so that what is behind
+    /// it can be seen, hides nothing where values are combined, and need not be faint.
+    #[must_use]
+    pub fn default_transfer(self, manifest: &Manifest) -> DefaultTransfer {
+        let preset = presets::by_name(GREY).map(presets::Preset::function);
+        let (Some(grey), true) = (preset, self != Self::Dvr) else {
+            return default_transfer(manifest);
+        };
+        let Interest { from, mut to } = interest(manifest);
+        if self == Self::Average {
+            to = from + (to - from) * AVERAGE_PART;
+        }
+        let mut function = stretched(&grey, [from, to]);
+        if self.combines_values() {
+            function.points.iter_mut().for_each(|p| p.opacity = 1.0);
+        } else {
+            // A way through a part of the volume adds up to what is bright.
+            function.unit_distance = Some(manifest.volume().diagonal() * ADDITIVE_PART);
+            for p in &mut function.points {
+                p.opacity = ((p.value - from) / (to - from)).clamp(0.0, 1.0);
+            }
+        }
+        DefaultTransfer {
+            function,
+            preset: GREY,
+        }
+    }
+
+    /// Whether values are combined along a ray, and classified after that; else colours are.
+    #[must_use]
+    pub const fn combines_values(self) -> bool {
+        match self {
+            Self::Dvr | Self::Additive => false,
+            Self::Mip | Self::Minip | Self::Average => true,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RenderSettings {
+    /// Data value → colour and opacity.
+    pub transfer: TransferFunction,
+    /// Distance of neighbouring samples on a ray, world units.
+    pub step: f64,
+    /// How they become a pixel.
+    pub mode: Mode,
+    /// Headlight Blinn-Phong on central-difference gradients.
+    pub shade: bool,
+    /// Whether the samples of each pixel are moved by another part of a step.
+    pub jitter: bool,
+    /// Colour behind the volume, linear RGB.
+    pub background: [f32; 3],
+}
+
+/// What is wrong with render settings.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenderSettingsError {
+    /// The transfer function.
+    #[error("transfer: {0}")]
+    Transfer(#[from] TransferFunctionError),
+    /// The sample distance.
+    #[error("step is {found}; it must be a finite number, at least {least} for this volume")]
+    Step {
+        /// Found, world units.
+        found: f64,
+        /// Smallest, world units.
+        least: f64,
+    },
+    /// The background.
+    #[error("background is {found:?}; its colours must be 0 to 1")]
+    Background {
+        /// Found.
+        found: [f32; 3],
+    },
+}
+
+impl RenderSettings {
+    /// Settings with this transfer function and sample distance in world units; all else as by default:
+    /// shaded, jittered, before black.
+    #[must_use]
+    pub fn new(transfer: TransferFunction, step: f64) -> Self {
+        Self {
+            transfer,
+            step,
+            mode: Mode::default(),
+            shade: true,
+            jitter: true,
+            background: [0.0; 3],
+        }
+    }
+
+    /// Checks what comes from a file or a peer, for pictures of a volume.
+    ///
+    /// # Errors
+    /// [`RenderSettingsError`], which names the field.
+    pub fn validate(&self, volume: &VolumeDescription) -> Result<(), RenderSettingsError> {
+        self.transfer.validate()?;
+        let (found, least) = (self.step, STEP_VOXELS_MIN * volume.min_spacing());
+        if !(found.is_finite() && found >= least * (1.0 - STEP_ROUNDING)) {
+            return Err(RenderSettingsError::Step { found, least });
+        }
+        let found = self.background;
+        if !found.iter().all(|c| (0.0..=1.0).contains(c)) {
+            return Err(RenderSettingsError::Background { found });
+        }
+        Ok(())
+    }
+
+    /// Whether samples with values between these two, in either order, can contribute to a pixel.
+    #[must_use]
+    pub fn can_show(&self, [a, b]: [f64; 2]) -> bool {
+        self.mode.combines_values() || self.transfer.max_opacity(a.min(b), a.max(b)) > 0.0
+    }
+
+    /// Whether every value range that can contribute with `other` can with these, and no further one.
+    #[must_use]
+    pub fn shows_as(&self, other: &Self) -> bool {
+        (self.mode, &self.transfer) == (other.mode, &other.transfer)
+    }
+
+    /// Whether colours are lit: values are not.
+    #[must_use]
+    pub fn is_shaded(&self) -> bool {
+        self.shade && self.mode == Mode::Dvr
+    }
+
+    /// Name of all that these say.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        // Taken apart, so that no field is forgotten.
+        let Self {
+            transfer:
+                TransferFunction {
+                    unit_distance,
+                    points,
+                },
+            step,
+            mode,
+            shade,
+            jitter,
+            background,
+        } = self;
+        let mut numbers = vec![unit_distance.unwrap_or(f64::NAN), *step];
+        for point in points {
+            numbers.extend([point.value, point.opacity]);
+            numbers.extend(point.color);
+        }
+        numbers.extend(background.map(f64::from));
+        let mut bytes = vec![*mode as u8, u8::from(*shade), u8::from(*jitter)];
+        bytes.extend(numbers.iter().flat_map(|n| n.to_bits().to_le_bytes()));
+        Digest::of(&bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{manifest::ManifestParts, volume::VoxelType};
+
+    fn settings() -> RenderSettings {
+        RenderSettings::new(TransferFunction::ramp(0.0, 9.0), 0.5)
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let volume = VolumeDescription::new([4; 3], VoxelType::U8);
+        let refused = |change: fn(&mut RenderSettings)| {
+            let mut settings = settings();
+            change(&mut settings);
+            settings.validate(&volume).unwrap_err().to_string()
+        };
+        assert_eq!(settings().validate(&volume), Ok(()));
+        assert!(refused(|s| s.step = f64::NAN).starts_with("step is NaN"));
+        assert!(refused(|s| s.step = 1e-4).contains("at least 0.001"));
+        assert!(refused(|s| s.transfer.points.clear()).starts_with("transfer: "));
+        assert!(refused(|s| s.background[1] = f32::INFINITY).starts_with("background is"));
+    }
+
+    #[test]
+    fn every_field_is_in_the_name() {
+        let changes: [fn(&mut RenderSettings); 8] = [
+            |s| s.transfer.unit_distance = Some(2.0),
+            |s| s.transfer.points[1].value += 0.1,
+            |s| s.transfer.points[1].color[2] = 0.0,
+            |s| s.transfer.points[1].opacity = 0.7,
+            |s| s.step = 0.25,
+            |s| s.shade = false,
+            |s| s.jitter = false,
+            |s| s.background[0] = 1.0,
+        ];
+        for (n, change) in changes.into_iter().enumerate() {
+            let mut changed = settings();
+            change(&mut changed);
+            assert_ne!(changed.digest(), settings().digest(), "change {n}");
+        }
+        let json = serde_json::to_string(&settings()).unwrap();
+        let back: RenderSettings = serde_json::from_str(&json).unwrap();
+        assert_eq!(back.digest(), settings().digest());
+    }
+
+    #[test]
+    fn functions_of_modes_without_hiding_reach_full_opacity() {
+        let volume = VolumeDescription::new([8; 3], VoxelType::U8);
+        let bytes = |stored: &crate::data::voxel_box::VoxelBox| {
+            (0..stored.voxel_count()).map(|i| (i % 251) as u8).collect()
+        };
+        let parts = ManifestParts::cut(volume, 8, "test", bytes).unwrap();
+        let manifest = Manifest::try_from(parts).unwrap();
+        let of = |mode: Mode| mode.default_transfer(&manifest).function;
+        assert_eq!(of(Mode::Dvr), default_transfer(&manifest).function);
+        assert!(of(Mode::Mip).points.iter().all(|p| p.opacity >= 1.0));
+        let additive = of(Mode::Additive);
+        let ends = [&additive.points[0], additive.points.last().unwrap()].map(|p| p.opacity);
+        assert!(ends[0] <= 0.0 && ends[1] >= 1.0, "{ends:?}");
+        assert_eq!(additive.validate(), Ok(()));
+    }
+}

@@ -1,0 +1,202 @@
+//! Which cells of the bricks can be seen with some settings: what is not seen is no work.
+
+use crate::{
+    data::{
+        brick_grid::{BrickGrid, BrickIndex},
+        cell_ranges::{ALL, CELLS_PER_AXIS, CellMask, NONE, PER_AXIS},
+        manifest::Manifest,
+        voxel_box::VoxelBox,
+    },
+    picture::render_settings::RenderSettings,
+};
+
+/// Cells along an axis, counted.
+const NUMBERS: [u32; PER_AXIS] = [0, 1, 2, 3, 4, 5, 6, 7];
+/// Cells of half a row.
+const HALF: usize = PER_AXIS / 2;
+
+/// Which cells of every brick can be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VisibleCells(Vec<CellMask>);
+
+impl VisibleCells {
+    /// The visible cells of a data set. O(cells · log points); the same for every camera, so
+    /// worth keeping while what the settings show stays.
+    #[must_use]
+    pub fn of(manifest: &Manifest, settings: &RenderSettings) -> Self {
+        let mask = |brick| {
+            let Some(stored) = manifest.brick_range(brick) else {
+                return NONE;
+            };
+            let range = stored.map(|stored| manifest.volume().value(stored));
+            if !settings.can_show(range) {
+                return NONE;
+            }
+            let cells = manifest.brick_cells(brick);
+            cells.map_or(ALL, |cells| cells.visible(range, |r| settings.can_show(r)))
+        };
+        Self(manifest.grid().bricks().map(mask).collect())
+    }
+
+    /// These masks, one a brick, as a simulation makes them without voxels.
+    #[must_use]
+    pub fn from_masks(masks: Vec<CellMask>) -> Self {
+        Self(masks)
+    }
+
+    /// Whether any cell of a brick is visible.
+    #[must_use]
+    pub fn any(&self, brick: BrickIndex) -> bool {
+        *self.mask(brick) != NONE
+    }
+
+    /// The share of a box inside a brick that visible cells cover, 0 to 1.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "voxels of a brick are far below 2^53"
+    )]
+    pub fn share(&self, grid: &BrickGrid, brick: BrickIndex, part: &VoxelBox) -> f64 {
+        let mask = self.mask(brick);
+        if *mask == NONE || *mask == ALL {
+            return if *mask == NONE { 0.0 } else { 1.0 };
+        }
+        let owned = grid.owned_box(brick);
+        let [xs, ys, zs] = [0, 1, 2].map(|a| overlaps(&owned, part, a));
+        let [a, b, c, d, e, f, g, h] = xs;
+        // Split candidates ask this thousands of times a frame: rows are looked up by halves.
+        let (low, high) = (sums([a, b, c, d]), sums([e, f, g, h]));
+        let mut covered = 0;
+        for (layer, dz) in mask.iter().zip(zs).filter(|&(&l, d)| l != 0 && d > 0) {
+            let rows = layer.to_le_bytes().map(usize::from);
+            let seen = |(row, dy): (usize, u32)| {
+                let dx = low[row % (1 << HALF)] + high[row >> HALF];
+                u64::from(dx) * u64::from(dy)
+            };
+            let area: u64 = rows.into_iter().zip(ys).map(seen).sum();
+            covered += area * u64::from(dz);
+        }
+        covered as f64 / part.voxel_count().max(1) as f64
+    }
+
+    fn mask(&self, brick: BrickIndex) -> &CellMask {
+        self.0.get(brick.0 as usize).unwrap_or(&ALL)
+    }
+}
+
+/// Voxels of `part` in each cell along an axis.
+fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; PER_AXIS] {
+    let (lo, hi) = (owned.lo[axis], owned.hi[axis]);
+    let plane = |i: u32| lo + (hi - lo) * i / CELLS_PER_AXIS;
+    NUMBERS.map(|i| {
+        let (lo, hi) = (plane(i), plane(i + 1));
+        hi.min(part.hi[axis]).saturating_sub(lo.max(part.lo[axis]))
+    })
+}
+
+/// For every pattern of four neighbouring cells the sum of what `of` says of those that are in it.
+fn sums(of: [u32; HALF]) -> [u32; 1 << HALF] {
+    let mut sums = [0; 1 << HALF];
+    for (bit, value) in of.into_iter().enumerate() {
+        for pattern in 0..1 << bit {
+            sums[pattern | 1 << bit] = sums[pattern] + value;
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{cell_ranges::CellRanges, volume::VolumeDescription};
+    use crate::data::{
+        transfer_function::{TransferFunction, TransferPoint},
+        volume::VoxelType,
+    };
+
+    fn volume(dims: [u32; 3], voxel: VoxelType) -> VolumeDescription {
+        VolumeDescription::new(dims, voxel)
+    }
+
+    /// A step: opaque from `value` on.
+    fn from(value: f64) -> RenderSettings {
+        let point = |value, opacity| TransferPoint {
+            value,
+            color: [1.0; 3],
+            opacity,
+        };
+        let transfer = TransferFunction {
+            unit_distance: None,
+            points: vec![point(value - 1e-9, 0.0), point(value, 1.0)],
+        };
+        RenderSettings::new(transfer, 0.5)
+    }
+
+    /// 16³ voxels in one brick; the value is x.
+    fn ramp() -> (BrickGrid, [f64; 2], CellRanges) {
+        let grid = BrickGrid::new([16; 3], 16).unwrap();
+        let bytes: Vec<u8> = (0..16_u8).cycle().take(16 * 16 * 16).collect();
+        let volume = volume([16; 3], VoxelType::U8);
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
+        (grid, range.unwrap(), cells)
+    }
+
+    #[test]
+    fn cells_hold_the_voxels_that_interpolation_reads() {
+        let (grid, range, cells) = ramp();
+        assert!((range[0], range[1]) == (0.0, 15.0));
+        // Values from 4 on: cell 1 reads voxels 2…4, so it may show them; from 4.1 on not.
+        let shown = |value| {
+            let visible = VisibleCells(vec![cells.visible(range, |r| from(value).can_show(r))]);
+            let part = |lo, hi| VoxelBox::new([lo, 0, 0], [hi, 16, 16]);
+            let parts = [part(0, 4), part(4, 8), part(0, 16)];
+            parts.map(|p| visible.share(&grid, BrickIndex(0), &p) * 100.0)
+        };
+        let is =
+            |percent: [f64; 3], value| (0..3).all(|i| (shown(value)[i] - percent[i]).abs() < 0.5);
+        assert!(is([50.0, 100.0, 87.5], 4.0), "{:?}", shown(4.0));
+        assert!(is([0.0, 100.0, 75.0], 4.1), "{:?}", shown(4.1));
+        assert!(is([0.0, 0.0, 0.0], 16.0), "{:?}", shown(16.0));
+    }
+
+    #[test]
+    fn bricks_of_one_voxel_and_of_one_value_have_cells() {
+        let grid = BrickGrid::new([1, 1, 5], 4).unwrap();
+        let volume = volume([1, 1, 5], VoxelType::U8);
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(1), &volume, &[7, 7]);
+        let range = range.unwrap();
+        assert!((range[0], range[1]) == (7.0, 7.0));
+        let visible = VisibleCells(vec![ALL, cells.visible(range, |r| from(7.0).can_show(r))]);
+        assert!(visible.any(BrickIndex(1)));
+    }
+
+    #[test]
+    fn what_is_no_data_is_in_no_range_and_cells_of_nothing_else_are_not_visible() {
+        let grid = BrickGrid::new([16; 3], 16).unwrap();
+        let values = (0..16 * 16 * 16).map(|i| match i % 16 {
+            0..5 => f32::NAN,
+            5..10 => -9999.0,
+            x => x as f32,
+        });
+        let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        let volume = VolumeDescription {
+            fill: Some(-9999.0),
+            ..volume([16; 3], VoxelType::F32)
+        };
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
+        assert_eq!(range, Some([10.0, 15.0]));
+        let visible = VisibleCells(vec![
+            cells.visible(range.unwrap(), |r| from(-1e9).can_show(r)),
+        ]);
+        let share = |lo, hi| {
+            let part = VoxelBox::new([lo, 0, 0], [hi, 16, 16]);
+            visible.share(&grid, BrickIndex(0), &part)
+        };
+        assert!(share(0, 8) <= 0.0, "voxel 10 is read from cell 4 on");
+        assert!(share(8, 16) >= 1.0);
+        let nothing = f32::NAN.to_le_bytes().repeat(16 * 16 * 16);
+        let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &nothing);
+        assert_eq!(range, None);
+        assert_eq!(cells.visible([0.0; 2], |r| from(-1e9).can_show(r)), NONE);
+    }
+}
