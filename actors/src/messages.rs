@@ -14,7 +14,7 @@ use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     BrickIndex, Digest, PixelRect, RenderSettings, View,
     balance::{
-        cost_table::CostTable, frame_plan::PlanRules, roster::Roster, stealing::StealMessage,
+        cost_table::CostTable, plan_rules::PlanRules, roster::Roster, stealing::StealMessage,
     },
     mesh::keeper::KeeperMessage,
     picture::render_settings::Mode,

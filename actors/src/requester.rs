@@ -18,7 +18,8 @@ use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture};
 use brickmesh_topology::{
     Digest, Manifest, PeerId, RenderSettings, View,
     balance::{
-        frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
+        frame_plan::{Earlier, FramePlan, PlanInputs},
+        plan_rules::PlanRules,
         roster::Candidate,
     },
     frame::frame_requests::{

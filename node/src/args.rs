@@ -6,7 +6,10 @@ pub use values::{parse_camera, parse_orbit};
 
 use crate::network::{MeshKey, MeshKeyError};
 use brickmesh_topology::{
-    balance::{prediction::Prediction, schedule::Scheduler},
+    balance::{
+        plan_rules::{PlanRules, Strategy},
+        prediction::Prediction,
+    },
     picture::render_settings::Mode,
 };
 use clap::{ArgAction, Args, Parser, Subcommand};
@@ -168,26 +171,50 @@ pub struct MeshArgs {
 }
 
 /// How frames are planned; for experiments, the defaults are best.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RulesArgs {
-    /// Split dear bricks into several jobs
-    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
-    pub split: bool,
-    /// Shortest job that a split may make, milliseconds on a device of speed 1
-    #[arg(long, default_value_t = 5.0, value_parser = parse_milliseconds, value_name = "MS")]
-    pub min_job: f64,
-    /// How a job's cost follows from the last frame
-    #[arg(long, value_enum, default_value = "projected")]
-    pub prediction: Prediction,
-    /// Who gives jobs to peers
+    /// How all stages of a plan are done
     #[arg(long, value_enum, default_value = "refined")]
-    pub scheduler: Scheduler,
-    /// Give neighbours in depth to one peer, which blends them before it sends
-    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
-    pub runs: bool,
-    /// Peers that are done take jobs from others
-    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
-    pub steal: bool,
+    pub strategy: Strategy,
+    /// Another strategy to cut bricks into jobs
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    pub decompose: Option<Strategy>,
+    /// Another strategy to give jobs to peers
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    pub assign: Option<Strategy>,
+    /// Another strategy to give tiles to peers; `refined` lets a peer blend neighbours in depth before it sends them
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    pub composite: Option<Strategy>,
+    /// Shortest job that a cut may make, milliseconds on a device of speed 1 [default: 5]
+    #[arg(long, value_parser = parse_milliseconds, value_name = "MS")]
+    pub min_job: Option<f64>,
+    /// How a job's cost follows from the last frame [default: by the strategy]
+    #[arg(long, value_enum)]
+    pub prediction: Option<Prediction>,
+    /// Peers that are done take jobs from others [default: by the strategy]
+    #[arg(long, value_parser = switch(), value_name = "ON|OFF")]
+    pub steal: Option<bool>,
+}
+
+impl RulesArgs {
+    /// The rules that every peer of a frame follows.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to a minute"
+    )]
+    pub fn rules(&self) -> PlanRules {
+        let all = PlanRules::all(self.strategy);
+        PlanRules {
+            decompose: self.decompose.unwrap_or(all.decompose),
+            min_job_micros: (self.min_job).map_or(all.min_job_micros, |ms| (ms * 1000.0) as u64),
+            prediction: self.prediction.unwrap_or(all.prediction),
+            assign: self.assign.unwrap_or(all.assign),
+            composite: self.composite.unwrap_or(all.composite),
+            steal: self.steal.unwrap_or(all.steal),
+        }
+    }
 }
 
 /// How to find other peers.

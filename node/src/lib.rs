@@ -21,7 +21,6 @@ pub mod peer_names;
 pub mod picture;
 pub mod picture_settings;
 pub mod progress;
-pub mod rule_choice;
 pub mod session;
 pub mod stats;
 pub mod stop;

@@ -6,7 +6,7 @@ use crate::{
 };
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
-    Digest, Manifest, RenderSettings, View, VoxelType, balance::frame_plan::PlanRules,
+    Digest, Manifest, RenderSettings, View, VoxelType, balance::plan_rules::PlanRules,
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times

@@ -17,10 +17,9 @@ use crate::SimError;
 use brickmesh_topology::{
     Camera, View,
     balance::{
-        frame_plan::PlanRules,
         placement::{deal, shares},
-        prediction::Prediction,
-        schedule::{SPEED_ONE, Scheduler},
+        plan_rules::PlanRules,
+        schedule::SPEED_ONE,
     },
 };
 use chaos::{ChaosInput, ChaosReport};
@@ -65,7 +64,7 @@ pub(crate) struct Input {
     #[serde(default)]
     network: NetworkInput,
     #[serde(default)]
-    rules: RulesInput,
+    rules: PlanRules,
     #[serde(default = "two")]
     redundancy: u32,
     #[serde(default = "one")]
@@ -174,18 +173,6 @@ struct NetworkInput {
     detect_us: u64,
 }
 
-/// How frames are planned.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RulesInput {
-    split: bool,
-    min_job_us: u64,
-    prediction: Prediction,
-    scheduler: Scheduler,
-    lengthen_runs: bool,
-    steal: bool,
-}
-
 impl Default for PathInput {
     fn default() -> Self {
         Self {
@@ -206,34 +193,6 @@ impl Default for NetworkInput {
             loss: 0.0,
             doubled: 0.0,
             detect_us: 200_000,
-        }
-    }
-}
-
-impl Default for RulesInput {
-    fn default() -> Self {
-        let rules = PlanRules::default();
-        Self {
-            split: rules.split,
-            min_job_us: rules.min_job_micros,
-            prediction: rules.prediction,
-            scheduler: rules.scheduler,
-            lengthen_runs: rules.lengthen_runs,
-            steal: rules.steal,
-        }
-    }
-}
-
-impl From<RulesInput> for PlanRules {
-    fn from(rules: RulesInput) -> Self {
-        Self {
-            split: rules.split,
-            min_job_micros: rules.min_job_us,
-            prediction: rules.prediction,
-            scheduler: rules.scheduler,
-            lengthen_runs: rules.lengthen_runs,
-            steal: rules.steal,
-            ..Self::default()
         }
     }
 }
@@ -410,7 +369,7 @@ fn check_times(input: &Input) -> Result<(), SimError> {
         ("latency_us", network.latency_us),
         ("jitter_us", network.jitter_us),
         ("detect_us", network.detect_us),
-        ("min_job_us", input.rules.min_job_us),
+        ("min_job_us", input.rules.min_job_micros),
     ];
     let after = input.faults.iter().map(|f| ("after_us", f.after_us));
     for (name, found) in times.into_iter().chain(after) {

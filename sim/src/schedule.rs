@@ -1,7 +1,8 @@
 //! `sim schedule`: who renders which job.
 
 use crate::{SimError, check_id};
-use brickmesh_topology::balance::schedule::{SPEED_ONE, ScheduledJob, Scheduler};
+use brickmesh_topology::balance::plan_rules::Strategy;
+use brickmesh_topology::balance::schedule::{SPEED_ONE, ScheduledJob, assign};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ pub(crate) struct Input {
     devices: Vec<Device>,
     jobs: Vec<Job>,
     #[serde(default = "best_fit")]
-    method: Scheduler,
+    method: Strategy,
 }
 
 #[derive(Deserialize)]
@@ -53,8 +54,8 @@ fn one() -> f64 {
     1.0
 }
 
-fn best_fit() -> Scheduler {
-    Scheduler::BestFit
+fn best_fit() -> Strategy {
+    Strategy::FreyErtl2011
 }
 
 /// Costs beyond this, an hour, are no frame's.
@@ -108,7 +109,7 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
             holders,
         });
     }
-    let schedule = input.method.schedule(&jobs, &speeds);
+    let schedule = assign(input.method, &jobs, &speeds);
     let name = |d: usize| input.devices[d].id.clone();
     let assigned = input.jobs.iter().zip(&schedule.assignment);
     let key = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);

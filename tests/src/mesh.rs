@@ -10,7 +10,7 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
-use brickmesh_topology::{PeerId, RenderSettings, View, balance::frame_plan::PlanRules};
+use brickmesh_topology::{PeerId, RenderSettings, View, balance::plan_rules::PlanRules};
 use std::{
     num::NonZeroUsize,
     sync::Arc,

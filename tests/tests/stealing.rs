@@ -92,10 +92,9 @@ fn others_take_the_jobs_of_a_slow_peer_and_the_picture_stays() {
 fn bricks_cut_into_many_jobs_make_the_same_picture() {
     actix::System::new().block_on(async {
         let (mut mesh, view, settings) = mesh(32, Duration::ZERO).await;
-        mesh.rules.split = false;
+        mesh.rules.min_job_micros = u64::MAX;
         let whole = mesh.frame_from(0, view, &settings).await.unwrap();
         let expected = whole.image.to_rgba8([0.0; 3]);
-        mesh.rules.split = true;
         mesh.rules.min_job_micros = 1;
         let mut jobs = 0;
         for _ in 0..3 {

@@ -4,8 +4,9 @@ use brickmesh_topology::{
     Camera, Manifest, PeerId, RenderSettings, TransferFunction, VolumeDescription, VoxelType,
     balance::{
         cost_table::CostTable,
-        frame_plan::{FramePlan, PlanInputs, PlanRules},
+        frame_plan::{FramePlan, PlanInputs},
         placement::{deal, shares},
+        plan_rules::PlanRules,
         roster::{Roster, RosterEntry},
         schedule::SPEED_ONE,
     },

@@ -3,9 +3,11 @@
 //! May use `base`, `data` and `picture`; `.ci/arrows` checks it.
 
 pub mod cost_table;
+pub mod decompose;
 pub mod frame_plan;
 pub mod job_tree;
 pub mod placement;
+pub mod plan_rules;
 pub mod prediction;
 pub mod roster;
 pub mod schedule;

@@ -11,7 +11,8 @@ use brickmesh_topology::{
     VolumeDescription, VoxelBox, VoxelType,
     balance::{
         cost_table::CostTable,
-        frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
+        frame_plan::{Earlier, FramePlan, PlanInputs},
+        plan_rules::{PlanRules, Strategy},
         prediction::Prediction,
         roster::{Roster, RosterEntry},
         schedule::SPEED_ONE,
@@ -157,7 +158,7 @@ fn a_dear_brick_is_cut_and_shared_by_its_holders_and_merged_when_cheap() {
     let renderers: BTreeSet<_> = of_dear().map(|j| j.renderer).collect();
     assert_eq!(renderers.len(), 3, "all holders of the dear brick share it");
     let third = scene.after(&second, &table, |_| 900);
-    scene.rules.split = false;
+    scene.rules.min_job_micros = u64::MAX;
     let whole = scene.plan(&view(0.3, 1.0), &third);
     assert_eq!(whole.jobs.iter().filter(|j| j.brick == dear).count(), 1);
 }
@@ -262,7 +263,7 @@ proptest! {
     #[test]
     fn every_visible_voxel_is_in_exactly_one_job_whatever_was_measured(
         seed in any::<u64>(), turn in -0.9..0.9f64, near in 0.6..4.0f64,
-        low in 0.0..60.0f64, last_frame in any::<bool>(), cut_by_work in any::<bool>(),
+        low in 0.0..60.0f64, last_frame in any::<bool>(), as_paper in any::<bool>(),
     ) {
         let point = |value, opacity| TransferPoint { value, color: [1.0; 3], opacity };
         let transfer = TransferFunction {
@@ -270,7 +271,9 @@ proptest! {
             points: vec![point(low, 0.0), point(low + 1e-3, 0.3)],
         };
         let mut scene = Scene::new(&transfer, [SPEED_ONE; 5]);
-        scene.rules.cut_by_work = cut_by_work;
+        if as_paper {
+            scene.rules.decompose = Strategy::FreyErtl2011;
+        }
         if last_frame {
             scene.rules.prediction = Prediction::LastFrame;
         }

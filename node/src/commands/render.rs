@@ -17,7 +17,7 @@ use crate::{
 };
 use brickmesh_actors::data_set::BrickSource;
 use brickmesh_actors::plain_text::counted;
-use brickmesh_topology::{Camera, Manifest, RenderSettings, balance::frame_plan::PlanRules};
+use brickmesh_topology::{Camera, Manifest, RenderSettings, balance::plan_rules::PlanRules};
 use std::{error::Error, sync::Arc};
 
 /// Voxels on an axis of the demo's volume.

@@ -26,7 +26,7 @@ mod world;
 use super::{Input, Output, field, totals};
 use crate::SimError;
 use brickmesh_topology::{
-    Manifest, PeerId, View, balance::frame_plan::PlanRules, base::seeded::Seeded,
+    Manifest, PeerId, View, balance::plan_rules::PlanRules, base::seeded::Seeded,
 };
 use environment::Environment;
 use network::Network;
@@ -109,7 +109,7 @@ pub(super) fn run(
     let machines = input.peers.len() + 1;
     let manifest = Arc::new(manifest);
     let draws = |of: u64| Seeded::new(input.seed.rotate_left(8) ^ of);
-    let rules: PlanRules = input.rules.into();
+    let rules: PlanRules = input.rules;
     let plans = Plans::new(manifest, rules, views, machines - 1, draws(1));
     let network = Network::new(machines, scenario.latency, scenario.jitter, draws(2));
     let ids = input.peers.iter().map(|p| p.id.as_str());

@@ -8,7 +8,8 @@ use brickmesh_topology::{
     Manifest, PeerId, RenderSettings, View,
     balance::{
         cost_table::CostTable,
-        frame_plan::{FramePlan, PlanInputs, PlanRules},
+        frame_plan::{FramePlan, PlanInputs},
+        plan_rules::PlanRules,
         roster::{Roster, RosterEntry},
         schedule::{SPEED_ONE, work_of},
         stealing::{StealMessage, StealOutput, Work},
@@ -145,7 +146,7 @@ impl Cluster {
         Self {
             visible: VisibleCells::of(&manifest, &settings),
             settings,
-            rules: input.rules.into(),
+            rules: input.rules,
             network: input.network,
             faults: input.faults.clone(),
             peers,

@@ -1,6 +1,10 @@
 //! The variants of the paper's Table 1, and ours.
 
-use brickmesh_topology::balance::{placement::PlacementMethod, prediction::Prediction};
+use super::parameters::Parameters;
+use brickmesh_topology::balance::{
+    placement::PlacementMethod,
+    plan_rules::{PlanRules, Strategy},
+};
 
 /// A variant of the method.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,9 +13,8 @@ pub(super) struct Variant {
     pub(super) placement: PlacementMethod,
     /// Whether bricks are split into several jobs.
     pub(super) split: bool,
-    /// Ours: costs are projected by the samples expected, cuts go where the work halves, the
-    /// schedule is refined, bricks that cannot be seen are no jobs.
-    pub(super) refined: bool,
+    /// How frames are planned.
+    strategy: Strategy,
     /// The paper's mean longest render time, milliseconds, on eight and four devices.
     paper_ms: Option<[f64; 2]>,
 }
@@ -26,7 +29,7 @@ const fn paper(
         name,
         placement,
         split,
-        refined: false,
+        strategy: Strategy::FreyErtl2011,
         paper_ms: Some(on_8_and_4),
     }
 }
@@ -53,7 +56,7 @@ pub(super) const VARIANTS: [Variant; 7] = [
         name: "refined",
         placement: PlacementMethod::Redundant,
         split: true,
-        refined: true,
+        strategy: Strategy::Refined,
         paper_ms: None,
     },
 ];
@@ -77,12 +80,15 @@ impl Variant {
         }
     }
 
-    /// How costs follow from the last frame.
-    pub(super) const fn prediction(&self) -> Prediction {
-        if self.refined {
-            Prediction::Projected
-        } else {
-            Prediction::LastFrame
+    /// The live mesh's rules for it.
+    pub(super) fn rules(&self, parameters: &Parameters) -> PlanRules {
+        PlanRules {
+            min_job_micros: if self.split {
+                parameters.min_job_micros
+            } else {
+                u64::MAX
+            },
+            ..PlanRules::all(self.strategy)
         }
     }
 

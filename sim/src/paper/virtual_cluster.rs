@@ -1,23 +1,22 @@
 //! One variant of the method on a cluster of equal devices, frame after frame: trees and costs are
 //! carried over, jobs are scheduled on what is expected of them and take what they really take.
 //!
-//! Costs in microseconds. All decisions are `topology`'s.
+//! Costs in microseconds. The stages of the plan are those of the live mesh: what is published here is of
+//! shipped code.
 
 use super::{
     cost_model::CostModel, parameters::Parameters, ray_counts::RayCounts, variants::Variant,
 };
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, View, VolumeDescription, VoxelBox,
+    BrickGrid, View, VolumeDescription, VoxelBox,
     balance::{
-        job_tree::{JobTree, Leaf, SplitRule, lean_threshold, threshold},
+        cost_table::CostTable,
+        decompose::{CutJob, DecomposeInputs, decompose},
         placement::{place, redundancy},
-        prediction::{Prediction, Rate},
-        schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, refined},
+        schedule::{SPEED_ONE, ScheduledJob, assign},
     },
     base::seeded::mixed,
-    picture::{
-        footprint::pixels_covered, sample_count::SampleCounter, visible_cells::VisibleCells,
-    },
+    picture::{footprint::pixels_covered, visible_cells::VisibleCells},
 };
 
 /// What all variants with one brick size see of a frame.
@@ -59,26 +58,9 @@ pub(super) struct VirtualCluster {
     pub(super) redundancy: f64,
     /// Bricks that each device has room for.
     room: u32,
-    copies_max: u32,
     holders: Vec<Vec<usize>>,
-    trees: Vec<JobTree>,
+    costs: CostTable,
     speeds: Vec<u64>,
-}
-
-/// A job of a frame: brick, leaf of its tree, box, expectation.
-struct Job {
-    brick: BrickIndex,
-    leaf: usize,
-    owned: VoxelBox,
-    expected: Leaf,
-}
-
-impl Scene<'_> {
-    /// Whether anything of a part of a brick can be seen.
-    fn shows(&self, brick: BrickIndex, part: &VoxelBox) -> bool {
-        self.visible.share(self.grid, brick, part) > 0.0
-            && self.view.rect_of(self.volume, part).is_some()
-    }
 }
 
 impl VirtualCluster {
@@ -95,8 +77,7 @@ impl VirtualCluster {
             devices,
             room,
             redundancy: 0.0,
-            copies_max: 0,
-            trees: vec![JobTree::whole(Leaf::default()); grid.brick_count() as usize],
+            costs: CostTable::default(),
             holders: Vec::new(),
             speeds: vec![SPEED_ONE; devices],
         };
@@ -111,37 +92,30 @@ impl VirtualCluster {
         let holders = |b| (0..held.len()).filter(|&d| held[d].contains(b)).collect();
         self.holders = grid.bricks().map(holders).collect();
         self.redundancy = redundancy(grid.brick_count(), &held);
-        let copies = self.holders.iter().map(Vec::len).max().unwrap_or(1);
-        self.copies_max = u32::try_from(copies).unwrap_or(u32::MAX);
     }
 
     /// Renders a frame.
     pub(super) fn render(&mut self, scene: &Scene<'_>) -> FrameTimes {
-        let shown = self.predict_and_cut(scene);
-        let mut jobs = Vec::new();
-        for brick in scene.grid.bricks().filter(|b| shown[b.0 as usize]) {
-            let leaves = self.trees[brick.0 as usize].leaves(scene.grid.owned_box(brick));
-            let job = |(leaf, (owned, expected))| Job {
-                brick,
-                leaf,
-                owned,
-                expected,
-            };
-            let wanted = |j: &Job| !self.variant.refined || scene.shows(brick, &j.owned);
-            jobs.extend(leaves.into_iter().enumerate().map(job).filter(wanted));
-        }
+        let rules = self.variant.rules(scene.parameters);
+        let (trees, jobs) = decompose(&DecomposeInputs {
+            volume: scene.volume,
+            grid: scene.grid,
+            view: scene.view,
+            step: scene.parameters.step_voxels,
+            visible: scene.visible,
+            costs: &self.costs,
+            holders: &self.holders,
+            devices: self.devices,
+            rules: &rules,
+        });
         let scheduled: Vec<ScheduledJob> = jobs
             .iter()
             .map(|j| ScheduledJob {
-                cost_micros: j.expected.cost_micros,
+                cost_micros: j.cost_micros,
                 holders: self.holders[j.brick.0 as usize].clone(),
             })
             .collect();
-        let schedule = if self.variant.refined {
-            refined(&scheduled, &self.speeds, BUDGET_DEFAULT)
-        } else {
-            best_fit(&scheduled, &self.speeds)
-        };
+        let schedule = assign(rules.assign, &scheduled, &self.speeds);
         let took: Vec<u64> = jobs.iter().map(|j| took(scene, &j.owned)).collect();
         let mut loads = vec![0; self.devices];
         for (&time, device) in took.iter().zip(&schedule.assignment) {
@@ -149,8 +123,12 @@ impl VirtualCluster {
                 loads[d] += time;
             }
         }
-        self.remember(&jobs, &took);
-        let expected = jobs.iter().map(|j| j.expected.cost_micros);
+        let remembered = jobs.iter().zip(&took).map(|(job, &took)| {
+            let cost = rules.prediction.remember(job.cost_micros, took);
+            ((job.brick, job.leaf), cost)
+        });
+        self.costs = self.costs.after(&trees, &remembered.collect());
+        let expected = jobs.iter().map(|j| j.cost_micros);
         FrameTimes {
             min: loads.iter().copied().min().unwrap_or(0),
             max: loads.iter().copied().max().unwrap_or(0),
@@ -162,57 +140,9 @@ impl VirtualCluster {
         }
     }
 
-    /// Expects costs of all leaves, then splits and merges; tells which bricks have jobs.
-    fn predict_and_cut(&mut self, scene: &Scene<'_>) -> Vec<bool> {
-        let (variant, parameters) = (self.variant, scene.parameters);
-        let counter = SampleCounter::new(scene.volume, scene.view, parameters.step_voxels)
-            .with_cells(scene.grid, scene.visible);
-        let rate = Rate::of(self.trees.iter().flat_map(JobTree::leaf_values));
-        // The paper renders all bricks; ours what can be seen.
-        let shown = |b: BrickIndex| !variant.refined || scene.shows(b, &scene.grid.owned_box(b));
-        let shown: Vec<bool> = scene.grid.bricks().map(shown).collect();
-        let mut sum = 0;
-        for brick in scene.grid.bricks().filter(|b| shown[b.0 as usize]) {
-            let tree = &mut self.trees[brick.0 as usize];
-            let predicted = |(here, leaf): (VoxelBox, Leaf)| {
-                let samples = match variant.prediction() {
-                    Prediction::Projected => counter.count(brick, &here),
-                    Prediction::LastFrame => 0,
-                };
-                variant.prediction().predict(leaf, samples, rate)
-            };
-            let leaves = tree.leaves(scene.grid.owned_box(brick));
-            let leaves: Vec<Leaf> = leaves.into_iter().map(predicted).collect();
-            sum += leaves.iter().map(|l| l.cost_micros).sum::<u64>();
-            tree.set_leaves(leaves);
-        }
-        if !variant.split {
-            return shown;
-        }
-        let (devices, min_job) = (self.devices, parameters.min_job_micros);
-        let threshold_micros = if variant.refined {
-            let seen = self.holders.iter().zip(&shown).filter(|(_, shown)| **shown);
-            lean_threshold(sum, devices, seen.map(|(h, _)| h.len()), min_job)
-        } else {
-            threshold(sum, devices, self.copies_max, min_job)
-        };
-        for brick in scene.grid.bricks().filter(|b| shown[b.0 as usize]) {
-            let weight = |part: &VoxelBox| counter.count(brick, part);
-            let forward = scene.view.forward;
-            let rule = if variant.refined {
-                SplitRule::by_work(threshold_micros, forward, &weight)
-            } else {
-                SplitRule::in_the_middle(threshold_micros, forward)
-            };
-            let tree = &mut self.trees[brick.0 as usize];
-            *tree = tree.split_and_merged(scene.grid.owned_box(brick), &rule);
-        }
-        shown
-    }
-
     /// The largest share of the work that a set of devices alone can do, spread over the set: what
     /// the placement allows at best. O(2^devices · bricks).
-    fn bound(&self, jobs: &[Job], took: &[u64]) -> u64 {
+    fn bound(&self, jobs: &[CutJob], took: &[u64]) -> u64 {
         let mut by_set = vec![0_u64; 1 << self.devices];
         for (job, &time) in jobs.iter().zip(took) {
             let holders = &self.holders[job.brick.0 as usize];
@@ -234,21 +164,6 @@ impl VirtualCluster {
             .map(spread)
             .max()
             .unwrap_or(0)
-    }
-
-    /// Puts what is remembered of the measured costs in place of the expected ones.
-    fn remember(&mut self, jobs: &[Job], took: &[u64]) {
-        let prediction = self.variant.prediction();
-        let mut measured = jobs.iter().zip(took).peekable();
-        while let Some((first, _)) = measured.peek() {
-            let brick = first.brick;
-            let tree = &mut self.trees[brick.0 as usize];
-            let mut leaves = tree.leaf_values();
-            while let Some((job, &took)) = measured.next_if(|(j, _)| j.brick == brick) {
-                leaves[job.leaf].cost_micros = prediction.remember(job.expected.cost_micros, took);
-            }
-            tree.set_leaves(leaves);
-        }
     }
 }
 

@@ -10,8 +10,8 @@ use brickmesh_topology::{
     BrickIndex, Camera, Digest, Manifest, PeerId, PixelRect, RenderSettings, TransferFunction,
     balance::{
         cost_table::CostTable,
-        frame_plan::PlanRules,
         job_tree::{JobTree, Leaf, SplitRule},
+        plan_rules::PlanRules,
         roster::{Roster, RosterEntry},
         stealing::StealMessage,
     },

@@ -5,7 +5,7 @@
 //! Costs in microseconds on a device of speed 1. Bricks that never had a job are not in it.
 
 use crate::{
-    balance::job_tree::{JobTree, JobTreeError},
+    balance::job_tree::{JobTree, JobTreeError, Leaf},
     base::digest::Digest,
     data::brick_grid::{BrickGrid, BrickIndex},
 };
@@ -42,6 +42,32 @@ pub enum CostTableError {
 }
 
 impl CostTable {
+    /// The table after a frame with these trees: `costs` are those to remember of brick and leaf,
+    /// microseconds on a device of speed 1, in place of the expected ones; other bricks stay as they are.
+    #[must_use]
+    pub fn after(
+        &self,
+        trees: &BTreeMap<BrickIndex, JobTree>,
+        costs: &BTreeMap<(BrickIndex, usize), u64>,
+    ) -> Self {
+        let mut after = self.clone();
+        for (&brick, tree) in trees {
+            let mut tree = tree.clone();
+            let leaves = tree.leaf_values().into_iter().enumerate();
+            let remembered = leaves.map(|(index, leaf)| Leaf {
+                cost_micros: costs
+                    .get(&(brick, index))
+                    .copied()
+                    .unwrap_or(leaf.cost_micros),
+                ..leaf
+            });
+            let remembered: Vec<Leaf> = remembered.collect();
+            tree.set_leaves(remembered);
+            after.trees.insert(brick, tree);
+        }
+        after
+    }
+
     /// Checks what comes from a peer against the data set.
     ///
     /// # Errors

@@ -91,7 +91,7 @@ impl DecomposeInputs<'_> {
     /// on the screen, ours what can be seen.
     fn rect(&self, brick: BrickIndex, part: &VoxelBox) -> Option<PixelRect> {
         let is_shown = self.rules.decompose == Strategy::FreyErtl2011
-            || self.visible.share(self.grid, brick, part) > 0.0;
+            || self.visible.any(brick) && self.visible.share(self.grid, brick, part) > 0.0;
         let rect = || self.view.rect_of(self.volume, part);
         is_shown.then(rect).flatten()
     }

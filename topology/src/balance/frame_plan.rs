@@ -7,15 +7,18 @@
 //! the rules. A frame that is asked for again has the jobs that it had before, and what was rendered of
 //! them stays where it is ([`Earlier`]). Not here: stealing, which departs from the plan while the frame runs.
 //!
+//! Stages: [`decompose`] → depth order → [`assign`] → composite; each by a named strategy of the rules.
 //! Source: Frey, Ertl 2011, section 5, and what its future work asks for.
 
 use crate::{
     balance::{
         cost_table::CostTable,
-        job_tree::{JobTree, Leaf, MIN_JOB_MICROS, SplitRule, lean_threshold},
-        prediction::{Prediction, Rate, Work, next_speeds},
+        decompose::{CutJob, DecomposeInputs, decompose},
+        job_tree::JobTree,
+        plan_rules::{PlanRules, Strategy},
+        prediction::{Prediction, Work, next_speeds},
         roster::{Roster, RosterEntry, put_text},
-        schedule::{SPEED_ONE, Schedule, ScheduledJob, Scheduler, work_of},
+        schedule::{SPEED_ONE, Schedule, ScheduledJob, assign, work_of},
         tile_runs::{TileJobs, lengthen_runs},
     },
     base::{digest::Digest, peer::PeerId},
@@ -24,48 +27,11 @@ use crate::{
         camera::{PixelRect, View},
         depth_order::{NotSeparable, front_to_back},
         render_settings::{Mode, RenderSettings},
-        sample_count::SampleCounter,
         tiles::{Tile, tiles},
         visible_cells::VisibleCells,
     },
 };
-use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
-
-/// How plans are made; every peer of a frame follows the same rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PlanRules {
-    /// Whether bricks are split into several jobs.
-    pub split: bool,
-    /// Shortest job worth its overhead, microseconds on a device of speed 1.
-    pub min_job_micros: u64,
-    /// Whether cuts go where the expected work halves, or into the middle as in the paper.
-    pub cut_by_work: bool,
-    /// How costs follow from the last frame.
-    pub prediction: Prediction,
-    /// Who gives jobs to devices.
-    pub scheduler: Scheduler,
-    /// Whether neighbours in depth are brought to one peer, and tiles to the peer that renders
-    /// most of them.
-    pub lengthen_runs: bool,
-    /// Whether peers that are done take jobs from others.
-    pub steal: bool,
-}
-
-impl Default for PlanRules {
-    fn default() -> Self {
-        Self {
-            split: true,
-            min_job_micros: MIN_JOB_MICROS,
-            cut_by_work: true,
-            prediction: Prediction::Projected,
-            scheduler: Scheduler::Refined,
-            lengthen_runs: true,
-            steal: true,
-        }
-    }
-}
 
 /// Everything that a plan follows from.
 #[derive(Clone, Copy, Debug)]
@@ -163,40 +129,17 @@ impl FramePlan {
     /// hidden.
     pub fn derive(inputs: &PlanInputs<'_>) -> Result<Self, NotSeparable> {
         let holders = holders_by_brick(inputs.manifest, inputs.roster);
-        let trees = match inputs.earlier {
+        let (trees, cut) = match inputs.earlier {
             Some(Earlier { roster, .. }) => {
-                trees(inputs, roster, &holders_by_brick(inputs.manifest, roster))
+                inputs.decompose(roster, &holders_by_brick(inputs.manifest, roster))
             }
-            None => trees(inputs, inputs.roster, &holders),
+            None => inputs.decompose(inputs.roster, &holders),
         };
-        let mut jobs = front_to_back_jobs(inputs, visible_jobs(inputs, &trees))?;
+        let mut jobs = front_to_back_jobs(inputs, &cut)?;
         let (peers, speeds) = peers_and_speeds(inputs.roster);
-        let mut scheduled: Vec<ScheduledJob> = jobs
-            .iter()
-            .map(|j| ScheduledJob {
-                cost_micros: j.estimate_micros,
-                holders: holders[j.brick.0 as usize].clone(),
-            })
-            .collect();
-        let rendered = inputs.earlier.map(|e| e.rendered);
-        for (&job, peer) in rendered.into_iter().flatten() {
-            let index = job as usize;
-            if let Some((job, scheduled)) = jobs.get_mut(index).zip(scheduled.get_mut(index))
-                && let Ok(by) = peers.binary_search(peer)
-                && scheduled.holders.contains(&by)
-            {
-                job.is_rendered = true;
-                scheduled.cost_micros = job.cost_micros();
-                scheduled.holders = vec![by];
-            }
-        }
-        let mut schedule = inputs.rules.scheduler.schedule(&scheduled, &speeds);
-        let mut tiles = tiles(inputs.view.rect(), peers.len());
-        let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
-        let tile_jobs = TileJobs::new(&rects, |j| schedule.assignment[j].is_some(), &tiles);
-        if inputs.rules.lengthen_runs {
-            lengthen_runs(&scheduled, &tile_jobs, &mut tiles, &mut schedule, &speeds);
-        }
+        let scheduled = inputs.assignable(&mut jobs, &holders, &peers);
+        let mut schedule = assign(inputs.rules.assign, &scheduled, &speeds);
+        let (tiles, tile_jobs) = inputs.composite(&jobs, &scheduled, &mut schedule, &speeds);
         for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
             job.renderer = renderer;
         }
@@ -281,7 +224,6 @@ impl FramePlan {
         measured: &BTreeMap<usize, u64>,
         prediction: Prediction,
     ) -> CostTable {
-        let mut after = before.clone();
         let mut by_leaf: BTreeMap<(BrickIndex, usize), u64> = BTreeMap::new();
         for (&j, &cost) in measured {
             if let Some(job) = self.jobs.get(j) {
@@ -289,21 +231,74 @@ impl FramePlan {
                 by_leaf.insert((job.brick, job.leaf), cost);
             }
         }
-        for (&brick, tree) in &self.trees {
-            let mut tree = tree.clone();
-            let leaves = tree.leaf_values();
-            tree.set_leaves(leaves.into_iter().enumerate().map(|(index, leaf)| {
-                Leaf {
-                    cost_micros: by_leaf
-                        .get(&(brick, index))
-                        .copied()
-                        .unwrap_or(leaf.cost_micros),
-                    ..leaf
-                }
-            }));
-            after.trees.insert(brick, tree);
+        before.after(&self.trees, &by_leaf)
+    }
+}
+
+impl PlanInputs<'_> {
+    /// Bricks into jobs, for a roster and its holders by brick.
+    fn decompose(
+        &self,
+        roster: &Roster,
+        holders: &[Vec<usize>],
+    ) -> (BTreeMap<BrickIndex, JobTree>, Vec<CutJob>) {
+        decompose(&DecomposeInputs {
+            volume: self.manifest.volume(),
+            grid: self.manifest.grid(),
+            view: self.view,
+            step: self.settings.step,
+            visible: self.visible,
+            costs: self.costs,
+            holders,
+            devices: roster.entries().len(),
+            rules: self.rules,
+        })
+    }
+
+    /// The jobs with who may render them: what was rendered before stays where it is.
+    fn assignable(
+        &self,
+        jobs: &mut [PlannedJob],
+        holders: &[Vec<usize>],
+        peers: &[PeerId],
+    ) -> Vec<ScheduledJob> {
+        let mut scheduled: Vec<ScheduledJob> = jobs
+            .iter()
+            .map(|j| ScheduledJob {
+                cost_micros: j.estimate_micros,
+                holders: holders[j.brick.0 as usize].clone(),
+            })
+            .collect();
+        let rendered = self.earlier.map(|e| e.rendered);
+        for (&job, peer) in rendered.into_iter().flatten() {
+            let index = job as usize;
+            if let Some((job, scheduled)) = jobs.get_mut(index).zip(scheduled.get_mut(index))
+                && let Ok(by) = peers.binary_search(peer)
+                && scheduled.holders.contains(&by)
+            {
+                job.is_rendered = true;
+                scheduled.cost_micros = job.cost_micros();
+                scheduled.holders = vec![by];
+            }
         }
-        after
+        scheduled
+    }
+
+    /// Tiles, who composites them, and which jobs meet in which.
+    fn composite(
+        &self,
+        jobs: &[PlannedJob],
+        scheduled: &[ScheduledJob],
+        schedule: &mut Schedule,
+        speeds: &[u64],
+    ) -> (Vec<Tile>, TileJobs) {
+        let mut tiles = tiles(self.view.rect(), speeds.len());
+        let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
+        let tile_jobs = TileJobs::new(&rects, |j| schedule.assignment[j].is_some(), &tiles);
+        if self.rules.composite == Strategy::Refined {
+            lengthen_runs(scheduled, &tile_jobs, &mut tiles, schedule, speeds);
+        }
+        (tiles, tile_jobs)
     }
 }
 
@@ -320,94 +315,27 @@ fn holders_by_brick(manifest: &Manifest, roster: &Roster) -> Vec<Vec<usize>> {
     holders
 }
 
-/// The trees of all visible bricks: last costs, predicted, split and merged for this roster, with its
-/// holders by brick.
-fn trees(
-    inputs: &PlanInputs<'_>,
-    roster: &Roster,
-    holders: &[Vec<usize>],
-) -> BTreeMap<BrickIndex, JobTree> {
-    let (manifest, rules) = (inputs.manifest, inputs.rules);
-    let (grid, volume) = (manifest.grid(), manifest.volume());
-    let counter = SampleCounter::new(volume, inputs.view, inputs.settings.step)
-        .with_cells(grid, inputs.visible);
-    let rate = Rate::of(inputs.costs.trees.values().flat_map(JobTree::leaf_values));
-    let predicted = |brick: BrickIndex| {
-        let owned = grid.owned_box(brick);
-        if !inputs.visible.any(brick) {
-            return None;
-        }
-        inputs.view.rect_of(volume, &owned)?;
-        let known = inputs.costs.trees.get(&brick);
-        let mut tree = known.map_or_else(|| JobTree::whole(Leaf::default()), Clone::clone);
-        let now = tree.leaves(owned).into_iter().map(|(here, leaf)| {
-            rules
-                .prediction
-                .predict(leaf, counter.count(brick, &here), rate)
-        });
-        let now: Vec<Leaf> = now.collect();
-        tree.set_leaves(now);
-        Some((brick, tree))
-    };
-    let mut trees: BTreeMap<BrickIndex, JobTree> = grid.bricks().filter_map(predicted).collect();
-    let sum = trees
-        .values()
-        .flat_map(JobTree::leaf_values)
-        .fold(0_u64, |sum, l| sum.saturating_add(l.cost_micros));
-    let copies = trees.keys().map(|b| holders[b.0 as usize].len());
-    let devices = roster.entries().len();
-    let view = volume
-        .grid_from_world()
-        .transform_vector3(inputs.view.forward);
-    let threshold_micros = if rules.split {
-        lean_threshold(sum, devices, copies, rules.min_job_micros)
-    } else {
-        u64::MAX
-    };
-    for (&brick, tree) in &mut trees {
-        let weight = |part: &VoxelBox| counter.count(brick, part);
-        let rule = if rules.cut_by_work {
-            SplitRule::by_work(threshold_micros, view, &weight)
-        } else {
-            SplitRule::in_the_middle(threshold_micros, view)
-        };
-        *tree = tree.split_and_merged(grid.owned_box(brick), &rule);
-    }
-    trees
-}
-
-/// A job for every leaf that may be seen: on the screen, and not wholly transparent.
-fn visible_jobs(inputs: &PlanInputs<'_>, trees: &BTreeMap<BrickIndex, JobTree>) -> Vec<PlannedJob> {
-    let (grid, volume) = (inputs.manifest.grid(), inputs.manifest.volume());
-    let mut jobs = Vec::new();
-    for (&brick, tree) in trees {
-        for (index, (owned, leaf)) in tree.leaves(grid.owned_box(brick)).into_iter().enumerate() {
-            let seen = inputs.visible.share(grid, brick, &owned) > 0.0;
-            if let Some(rect) = inputs.view.rect_of(volume, &owned).filter(|_| seen) {
-                jobs.push(PlannedJob {
-                    brick,
-                    owned,
-                    rect,
-                    leaf: index,
-                    estimate_micros: leaf.cost_micros,
-                    renderer: None,
-                    is_rendered: false,
-                });
-            }
-        }
-    }
-    jobs
-}
-
 fn front_to_back_jobs(
     inputs: &PlanInputs<'_>,
-    jobs: Vec<PlannedJob>,
+    cut: &[CutJob],
 ) -> Result<Vec<PlannedJob>, NotSeparable> {
     let grid_from_world = inputs.manifest.volume().grid_from_world();
     let eye = grid_from_world.transform_point3(inputs.view.eye);
-    let boxes: Vec<VoxelBox> = jobs.iter().map(|j| j.owned).collect();
+    let boxes: Vec<VoxelBox> = cut.iter().map(|j| j.owned).collect();
     let order = front_to_back(&boxes, eye)?;
-    Ok(order.into_iter().map(|i| jobs[i]).collect())
+    let job = |i: usize| {
+        let cut = &cut[i];
+        PlannedJob {
+            brick: cut.brick,
+            owned: cut.owned,
+            rect: cut.rect,
+            leaf: cut.leaf,
+            estimate_micros: cut.cost_micros,
+            renderer: None,
+            is_rendered: false,
+        }
+    };
+    Ok(order.into_iter().map(job).collect())
 }
 
 fn peers_and_speeds(roster: &Roster) -> (Vec<PeerId>, Vec<u64>) {

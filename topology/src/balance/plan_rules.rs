@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// As Frey and Ertl 2011 describe it
-    #[serde(rename = "frey-ertl-2011")]
+    #[serde(rename = "frey-ertl-2011", alias = "best-fit")]
     #[cfg_attr(feature = "clap", value(name = "frey-ertl-2011"))]
     FreyErtl2011,
     /// Ours: fewer and more even jobs, a refined schedule, longer runs in tiles
@@ -19,12 +19,13 @@ pub enum Strategy {
 
 /// The rules of a frame's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct PlanRules {
     /// How bricks are cut into jobs ([`crate::balance::decompose`]).
     pub decompose: Strategy,
     /// Shortest job that a cut may make, microseconds on a device of speed 1; with the largest number
     /// none is cut.
+    #[serde(alias = "min_job_us")]
     pub min_job_micros: u64,
     /// How costs follow from the last frame.
     pub prediction: Prediction,

@@ -15,7 +15,7 @@ mod refined;
 pub use lower_bound::lower_bound;
 pub use refined::{BUDGET_DEFAULT, refined};
 
-use serde::{Deserialize, Serialize};
+use crate::balance::plan_rules::Strategy;
 
 /// The speed 1.0, in millionths.
 pub const SPEED_ONE: u64 = 1_000_000;
@@ -29,26 +29,13 @@ pub struct ScheduledJob {
     pub holders: Vec<usize>,
 }
 
-/// How jobs are given to devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheduler {
-    /// [`best_fit`], as in the paper.
-    BestFit,
-    /// [`refined()`] within [`BUDGET_DEFAULT`].
-    #[default]
-    Refined,
-}
-
-impl Scheduler {
-    /// Gives jobs to devices.
-    #[must_use]
-    pub fn schedule(self, jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
-        match self {
-            Self::BestFit => best_fit(jobs, speeds),
-            Self::Refined => refined(jobs, speeds, BUDGET_DEFAULT),
-        }
+/// The second stage of a plan: jobs are given to devices, by [`best_fit`] as in the paper, or by
+/// [`refined()`] within [`BUDGET_DEFAULT`].
+#[must_use]
+pub fn assign(strategy: Strategy, jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
+    match strategy {
+        Strategy::FreyErtl2011 => best_fit(jobs, speeds),
+        Strategy::Refined => refined(jobs, speeds, BUDGET_DEFAULT),
     }
 }
 

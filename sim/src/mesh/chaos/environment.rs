@@ -8,7 +8,7 @@ use super::{
     plans::{Asked, Planned, Plans},
     queue::{Event, Queue},
 };
-use brickmesh_topology::{PeerId, balance::frame_plan::PlanRules};
+use brickmesh_topology::{PeerId, balance::plan_rules::PlanRules};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// See the module.

@@ -9,7 +9,8 @@ use brickmesh_topology::{
     BrickIndex, Digest, Manifest, RenderSettings, View,
     balance::{
         cost_table::CostTable,
-        frame_plan::{Earlier, FramePlan, PlanInputs, PlanRules},
+        frame_plan::{Earlier, FramePlan, PlanInputs},
+        plan_rules::PlanRules,
         roster::Roster,
     },
     base::seeded::{Seeded, mixed},
