@@ -1,29 +1,20 @@
-//! `sim mesh`: frames of a virtual mesh on a virtual clock. Peers run the state machines that real
-//! ones run: every frame is planned by `FramePlan`, rendered and stolen by `Work`, awaited by
-//! `FrameTracker`; only time, messages and the devices are simulated.
+//! `sim mesh`: frames of a virtual mesh on a virtual clock. Machines run the state machines that real
+//! peers run; only time, messages and devices are simulated. With `"chaos"` in the input all that can go
+//! wrong does, by seed; without it the mesh is well but for the faults that the input names.
 //!
-//! What a job really costs is not what the plan expects: every brick has a brick_cost of its own,
-//! drawn from the seed, that only measuring shows; and a few per cent of noise on each job.
-//! In `cluster` all peers know all and bricks stay where they are; with `"chaos"` in the input,
-//! peers find each other, hold, lose and fetch bricks, and every message goes through a network
-//! that may lose it (`chaos`).
+//! What a job really costs is not what the plan expects: every brick has a cost of its own, drawn from
+//! the seed, that only measuring shows; and a few per cent of noise on each job.
 
 mod chaos;
-mod cluster;
 mod report;
 mod volume;
 
 use crate::SimError;
 use brickmesh_topology::{
     Camera, View,
-    balance::{
-        placement::{deal, shares},
-        plan_rules::PlanRules,
-        schedule::SPEED_ONE,
-    },
+    balance::{plan_rules::PlanRules, schedule::SPEED_ONE},
 };
 use chaos::{ChaosInput, ChaosReport};
-use cluster::Cluster;
 use report::FrameReport;
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -169,8 +160,6 @@ struct NetworkInput {
     loss: f64,
     /// Share that comes twice.
     doubled: f64,
-    /// How long a death stays unnoticed.
-    detect_us: u64,
 }
 
 impl Default for PathInput {
@@ -192,7 +181,6 @@ impl Default for NetworkInput {
             jitter_us: 200,
             loss: 0.0,
             doubled: 0.0,
-            detect_us: 200_000,
         }
     }
 }
@@ -256,19 +244,7 @@ pub(crate) fn run(mut input: Input, text: &str) -> Result<Output, SimError> {
     check(&input)?;
     let volume = volume::manifest(&input.volume)?;
     let views = views(&input.path, volume.volume())?;
-    if let Some(chaos) = &input.chaos {
-        return chaos::run(&input, chaos, volume, views, text);
-    }
-    let mut cluster = Cluster::new(&input, volume);
-    let frames: Vec<FrameReport> = (0..)
-        .zip(&views)
-        .map(|(n, view)| cluster.frame(n, view))
-        .collect::<Result<_, _>>()?;
-    Ok(Output {
-        totals: totals(&frames),
-        frames,
-        chaos: None,
-    })
+    chaos::run(&input, volume, views, text)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
@@ -368,7 +344,6 @@ fn check_times(input: &Input) -> Result<(), SimError> {
     let times = [
         ("latency_us", network.latency_us),
         ("jitter_us", network.jitter_us),
-        ("detect_us", network.detect_us),
         ("min_job_us", input.rules.min_job_micros),
     ];
     let after = input.faults.iter().map(|f| ("after_us", f.after_us));

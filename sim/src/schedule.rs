@@ -13,7 +13,7 @@ pub(crate) struct Input {
     devices: Vec<Device>,
     jobs: Vec<Job>,
     #[serde(default = "best_fit")]
-    method: Strategy,
+    method: Method,
 }
 
 #[derive(Deserialize)]
@@ -54,8 +54,25 @@ fn one() -> f64 {
     1.0
 }
 
-fn best_fit() -> Strategy {
-    Strategy::FreyErtl2011
+/// Strategies of assignment, by the names that they have here.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Method {
+    BestFit,
+    Refined,
+}
+
+impl From<Method> for Strategy {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::BestFit => Self::FreyErtl2011,
+            Method::Refined => Self::Refined,
+        }
+    }
+}
+
+fn best_fit() -> Method {
+    Method::BestFit
 }
 
 /// Costs beyond this, an hour, are no frame's.
@@ -109,7 +126,7 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
             holders,
         });
     }
-    let schedule = assign(input.method, &jobs, &speeds);
+    let schedule = assign(input.method.into(), &jobs, &speeds);
     let name = |d: usize| input.devices[d].id.clone();
     let assigned = input.jobs.iter().zip(&schedule.assignment);
     let key = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);

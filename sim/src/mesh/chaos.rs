@@ -98,26 +98,37 @@ pub(super) struct ChaosReport {
 /// Runs a scenario; `text` is the whole input, for the command that runs it again.
 pub(super) fn run(
     input: &Input,
-    chaos: &ChaosInput,
     manifest: Manifest,
     views: Vec<View>,
     text: &str,
 ) -> Result<Output, SimError> {
-    check(input, chaos)?;
-    let frames = u32::try_from(views.len()).unwrap_or(u32::MAX);
-    let scenario = Scenario::new(input, chaos, frames, manifest.grid().brick_count());
+    let (frames, bricks) = (
+        u32::try_from(views.len()).unwrap_or(u32::MAX),
+        manifest.grid().brick_count(),
+    );
+    let scenario = match &input.chaos {
+        Some(chaos) => {
+            check(input, chaos)?;
+            Scenario::new(input, chaos, frames, bricks)
+        }
+        None => Scenario::calm(input, bricks),
+    };
+    let is_calm = input.chaos.is_none();
     let machines = input.peers.len() + 1;
     let manifest = Arc::new(manifest);
     let draws = |of: u64| Seeded::new(input.seed.rotate_left(8) ^ of);
     let rules: PlanRules = input.rules;
-    let plans = Plans::new(manifest, rules, views, machines - 1, draws(1));
+    let plans = Plans::new(manifest, rules, views, is_calm, machines - 1, draws(1));
     let network = Network::new(machines, scenario.latency, scenario.jitter, draws(2));
     let ids = input.peers.iter().map(|p| p.id.as_str());
     let names: Vec<PeerId> = ids.chain([VIEWER]).map(PeerId::new).collect();
     let oracle = Oracle::new(machines);
     let env = Environment::new(names, network, plans, oracle);
     let mut world = World::new(env, scenario, input.redundancy);
-    let interval = chaos.interval_us.unwrap_or(33_000);
+    let interval = input
+        .chaos
+        .as_ref()
+        .map_or(0, |c| c.interval_us.unwrap_or(33_000));
     let ended = world.run(u64::from(frames), interval);
     let frames = world.reports();
     ended.map_err(|what| SimError::Broken {
@@ -142,7 +153,7 @@ pub(super) fn run(
     Ok(Output {
         totals: totals(&frames),
         frames,
-        chaos: Some(report),
+        chaos: input.chaos.is_some().then_some(report),
     })
 }
 

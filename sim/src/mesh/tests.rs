@@ -17,7 +17,7 @@ fn total(out: &Value, frame: usize) -> u64 {
 #[test]
 fn eight_peers_are_nearly_eight_times_as_fast_as_one() {
     let time = |n| {
-        let path = json!({"frames": 20, "spin": 3.0, "size": [1024, 1024]});
+        let path = json!({"frames": 20, "spin": 3.0, "size": [2048, 2048]});
         let out = run(&json!({"peers": peers(n), "path": path, "redundancy": 3.min(n)}));
         (5..20).map(|f| total(&out, f)).sum::<u64>()
     };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// As Frey and Ertl 2011 describe it
-    #[serde(rename = "frey-ertl-2011", alias = "best-fit")]
+    #[serde(rename = "frey-ertl-2011")]
     #[cfg_attr(feature = "clap", value(name = "frey-ertl-2011"))]
     FreyErtl2011,
     /// Ours: fewer and more even jobs, a refined schedule, longer runs in tiles

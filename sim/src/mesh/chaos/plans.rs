@@ -9,12 +9,12 @@ use brickmesh_topology::{
     BrickIndex, Digest, Manifest, RenderSettings, View,
     balance::{
         cost_table::CostTable,
-        frame_plan::{Earlier, FramePlan, PlanInputs},
-        plan_rules::PlanRules,
+        frame_plan::{Earlier, FramePlan, PlanInputs, PlannedJob},
+        plan_rules::{PlanRules, Strategy},
         roster::Roster,
     },
     base::seeded::{Seeded, mixed},
-    picture::visible_cells::VisibleCells,
+    picture::{sample_count::SampleCounter, visible_cells::VisibleCells},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,7 +27,9 @@ const PLANS_MAX: usize = 64;
 const OWN_DERIVATION: u64 = 400;
 /// Price of a job besides its samples, microseconds.
 const JOB_MICROS: u64 = 200;
-/// Real load of a machine in the first frame, microseconds, about.
+/// Nanoseconds that a sample takes, times 1024, where the load is not given.
+const SAMPLE_COST: u64 = 6 * 1_024;
+/// Real load of a machine in the first frame where everything goes wrong, microseconds, about.
 const LOAD_MICROS: u64 = 12_000;
 
 /// What decides about a plan: view, roster, costs, and in a further attempt the first one's roster and
@@ -93,6 +95,7 @@ impl Plans {
         manifest: Arc<Manifest>,
         rules: PlanRules,
         views: Vec<View>,
+        is_calm: bool,
         machines: usize,
         mut draws: Seeded,
     ) -> Self {
@@ -106,7 +109,7 @@ impl Plans {
             rules,
             views,
             kept: VecDeque::new(),
-            sample_cost: None,
+            sample_cost: is_calm.then_some(SAMPLE_COST),
             machines: machines as u64,
             draws,
         }
@@ -170,23 +173,18 @@ impl Plans {
             }
         }
         Planned {
-            real_micros: self.real_micros(&plan),
+            real_micros: self.real_micros(&plan, view),
             tiles_of,
             view,
             plan: Arc::new(plan),
         }
     }
 
-    fn real_micros(&mut self, plan: &FramePlan) -> Vec<u64> {
-        let leaves: BTreeMap<BrickIndex, _> = plan
-            .trees
-            .iter()
-            .map(|(&b, t)| (b, t.leaf_values()))
-            .collect();
-        let samples = |j: &brickmesh_topology::balance::frame_plan::PlannedJob| {
-            let of_brick = leaves.get(&j.brick).and_then(|l| l.get(j.leaf));
-            of_brick.map_or(0, |l| l.samples.min(1 << 40))
-        };
+    fn real_micros(&mut self, plan: &FramePlan, view: usize) -> Vec<u64> {
+        let (grid, volume) = (self.manifest.grid(), self.manifest.volume());
+        let counter = SampleCounter::new(volume, &self.views[view], self.settings.step);
+        let counter = counter.with_cells(grid, &self.visible);
+        let samples = |j: &PlannedJob| counter.count(j.brick, &j.owned).min(1 << 40);
         let all: u64 = plan.jobs.iter().map(samples).sum();
         let wanted = LOAD_MICROS * self.machines * 1_000 * 1_024;
         let cost = *self.sample_cost.get_or_insert(wanted / all.max(1));
@@ -211,7 +209,8 @@ impl Plans {
         for j in &plan.jobs {
             *jobs.entry((j.brick, j.leaf)).or_default() += 1;
         }
-        for brick in grid.bricks().filter(|&b| self.visible.any(b)) {
+        let shows_all = self.rules.decompose == Strategy::FreyErtl2011;
+        for brick in grid.bricks().filter(|&b| shows_all || self.visible.any(b)) {
             let owned = grid.owned_box(brick);
             if self.views[view].rect_of(volume, &owned).is_none() {
                 continue;
@@ -224,7 +223,7 @@ impl Plans {
                 oracle.broken(&format!("brick {} is not parted by its jobs", brick.0));
             }
             for (index, (part, _)) in leaves.iter().enumerate() {
-                let seen = self.visible.share(grid, brick, part) > 0.0
+                let seen = (shows_all || self.visible.share(grid, brick, part) > 0.0)
                     && self.views[view].rect_of(volume, part).is_some();
                 let expected = usize::from(seen);
                 if jobs.remove(&(brick, index)).unwrap_or(0) != expected {

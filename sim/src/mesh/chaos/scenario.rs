@@ -83,8 +83,9 @@ pub(super) struct Scenario {
     pub(super) latency: u64,
     pub(super) jitter: u64,
     pub(super) in_flight: usize,
-    /// Faults stop when this frame is asked for.
-    pub(super) until: u32,
+    /// Faults stop when this frame is asked for; `None`: nothing goes wrong but the faults that are
+    /// named, frames begin when all bricks are where they should be, and end it.
+    pub(super) until: Option<u32>,
 }
 
 struct Draws<'a> {
@@ -115,8 +116,8 @@ impl Scenario {
         d.cuts();
         let mut recipes = d.recipes(input, bricks);
         d.joins(&mut recipes, source);
-        d.asked_for(input);
         let mut faults = d.faults;
+        faults.extend(named(input));
         faults.sort_by_key(|f| (f.frame, f.after));
         Self {
             peers: recipes,
@@ -126,7 +127,31 @@ impl Scenario {
             latency: input.network.latency_us,
             jitter: input.network.jitter_us,
             in_flight: 1 + usize::try_from(d.draws.below(3)).unwrap_or(0),
-            until,
+            until: Some(until),
+        }
+    }
+
+    /// A mesh in which nothing goes wrong but what the input names.
+    pub(super) fn calm(input: &Input, bricks: u32) -> Self {
+        let recipe = |p: &crate::mesh::PeerInput| Recipe {
+            room: p.capacity.min(bricks),
+            really: p.capacity.min(bricks),
+            speed: millionths(p.speed),
+            joins: false,
+        };
+        Self {
+            peers: input.peers.iter().map(recipe).collect(),
+            source: 0,
+            faults: named(input),
+            weather: Weather {
+                steal_loss: millionths(input.network.loss),
+                doubled: millionths(input.network.doubled),
+                ..Weather::default()
+            },
+            latency: input.network.latency_us,
+            jitter: input.network.jitter_us,
+            in_flight: 1,
+            until: None,
         }
     }
 }
@@ -307,30 +332,31 @@ impl Draws<'_> {
             }
         }
     }
+}
 
-    /// The faults that the input names.
-    fn asked_for(&mut self, input: &Input) {
-        for fault in &input.faults {
-            let who = input.peers.iter().position(|p| p.id == fault.peer);
-            let who = who.unwrap_or(0);
-            let kind = match fault.kind {
-                FaultKind::Slow => Kind::Slow {
-                    who,
-                    left: millionths(fault.factor),
-                },
-                FaultKind::Crash => Kind::Crash {
-                    who,
-                    is_loud: true,
-                    returns: false,
-                },
-            };
-            self.faults.push(Fault {
-                frame: fault.frame,
-                after: fault.after_us,
-                lasts: u64::MAX >> 1,
-                breaks_after: u64::MAX >> 1,
-                kind,
-            });
+/// The faults that the input names.
+fn named(input: &Input) -> Vec<Fault> {
+    let fault = |fault: &crate::mesh::FaultInput| {
+        let who = input.peers.iter().position(|p| p.id == fault.peer);
+        let who = who.unwrap_or(0);
+        let kind = match fault.kind {
+            FaultKind::Slow => Kind::Slow {
+                who,
+                left: millionths(fault.factor),
+            },
+            FaultKind::Crash => Kind::Crash {
+                who,
+                is_loud: true,
+                returns: false,
+            },
+        };
+        Fault {
+            frame: fault.frame,
+            after: fault.after_us,
+            lasts: u64::MAX >> 1,
+            breaks_after: u64::MAX >> 1,
+            kind,
         }
-    }
+    };
+    input.faults.iter().map(fault).collect()
 }

@@ -43,6 +43,8 @@ pub(super) struct World {
     active: BTreeSet<usize>,
     pub(super) begun: usize,
     pub(super) healed: Option<u64>,
+    /// When all copies were there first, where frames wait for that.
+    begins: Option<u64>,
     /// Since when all copies are there, after the faults.
     pub(super) restored: Option<u64>,
 }
@@ -68,6 +70,7 @@ impl World {
             active: BTreeSet::new(),
             begun: 0,
             healed: None,
+            begins: None,
             restored: None,
         }
     }
@@ -91,7 +94,9 @@ impl World {
         }
         self.env
             .happen(OFFER_MICROS, Event::Offer(self.scenario.source));
-        self.env.happen(FIRST_FRAME_MICROS, Event::NextFrame);
+        if !self.is_calm() {
+            self.env.happen(FIRST_FRAME_MICROS, Event::NextFrame);
+        }
         self.env.happen(SWEEP_MICROS, Event::Sweep);
         while !self.is_over() {
             let Some((at, event)) = self.env.queue.pop() else {
@@ -113,11 +118,16 @@ impl World {
         reports
     }
 
+    /// Whether nothing goes wrong but what is named.
+    fn is_calm(&self) -> bool {
+        self.scenario.until.is_none()
+    }
+
     fn is_over(&self) -> bool {
         let is_done = |v: &Viewer| v.is_done();
         let stable = |since: u64| since + STABLE_MICROS <= self.env.now();
         let viewer = self.machines[self.viewer].viewer.as_ref();
-        viewer.is_some_and(is_done) && self.restored.is_some_and(stable)
+        viewer.is_some_and(is_done) && (self.is_calm() || self.restored.is_some_and(stable))
     }
 
     fn handle(&mut self, at: At, event: Event) {
@@ -163,7 +173,7 @@ impl World {
             for (fault, index) in here.collect::<Vec<_>>() {
                 self.env.happen(fault.after, Event::FaultBegins(index));
             }
-            if number >= u64::from(self.scenario.until) {
+            if (self.scenario.until).is_some_and(|until| number >= u64::from(until)) {
                 self.heal();
             }
         }
@@ -345,9 +355,28 @@ impl World {
         for index in self.active.clone() {
             self.disturb_by(index);
         }
+        if self.is_calm() && self.begins.is_none() {
+            self.begin();
+        }
         self.check_ages();
         self.check_copies();
         self.env.happen(SWEEP_MICROS, Event::Sweep);
+    }
+
+    /// Lets frames begin when all bricks are where they should be.
+    fn begin(&mut self) {
+        let now = self.env.now();
+        match self.lacking() {
+            None => {
+                self.begins = Some(now);
+                self.env.happen(FIRST_FRAME_MICROS, Event::NextFrame);
+            }
+            Some(lacking) if now > COMING_UP_MICROS + 2 * RESTORED_MICROS => {
+                let why = format!("the mesh does not come up: {lacking}");
+                self.env.oracle.broken(&why);
+            }
+            Some(_) => {}
+        }
     }
 
     fn check_ages(&mut self) {
