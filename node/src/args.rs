@@ -9,6 +9,7 @@ use brickmesh_topology::{
     balance::{
         plan_rules::{PlanRules, Strategy},
         prediction::Prediction,
+        schedule::Assignment,
     },
     picture::render_settings::Mode,
 };
@@ -35,7 +36,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// A small mesh in this process renders a built-in volume: no files, no network, no GPU needed
+    /// A small mesh in this process renders a volume that is built in: no files, no network, no GPU needed
     Demo(DemoArgs),
     /// Render pictures of a volume without a window
     Render(Box<RenderArgs>),
@@ -179,9 +180,9 @@ pub struct RulesArgs {
     /// Another strategy to cut bricks into jobs
     #[arg(long, value_enum, value_name = "STRATEGY")]
     pub decompose: Option<Strategy>,
-    /// Another strategy to give jobs to peers
-    #[arg(long, value_enum, value_name = "STRATEGY")]
-    pub assign: Option<Strategy>,
+    /// How jobs are given to peers [default: by the strategy]
+    #[arg(long, value_enum)]
+    pub assign: Option<Assignment>,
     /// Another strategy to give tiles to peers; `refined` lets a peer blend neighbours in depth before it sends them
     #[arg(long, value_enum, value_name = "STRATEGY")]
     pub composite: Option<Strategy>,

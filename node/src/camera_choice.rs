@@ -96,18 +96,19 @@ fn given(given: CameraArg, manifest: &Manifest, size: (u32, u32)) -> Camera {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formula::FormulaVolume;
-    use brickmesh_actors::data_set::BrickSource as _;
+    use brickmesh_topology::{VoxelBox, VoxelType, data::manifest::ManifestParts};
 
     #[test]
     fn a_file_gives_a_camera_each_and_names_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cameras.json");
-        let volume = FormulaVolume::new(8, 8).unwrap();
-        let manifest = volume.manifest();
+        let volume = VolumeDescription::new([8; 3], VoxelType::U8);
+        let bytes = |stored: &VoxelBox| vec![1; usize::try_from(stored.voxel_count()).unwrap()];
+        let parts = ManifestParts::cut(volume, 8, "test", bytes).unwrap();
+        let manifest = Manifest::try_from(parts).unwrap();
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            shots(&path, manifest, (64, 64))
+            shots(&path, &manifest, (64, 64))
         };
         let two = read(r#"[{"orbit": "30,20,2"}, {"camera": "eye=1,2,30", "steal": false}]"#);
         let two = two.unwrap();

@@ -11,7 +11,6 @@ pub mod commands;
 pub mod config_file;
 pub mod config_folder;
 pub mod device_choice;
-pub mod formula;
 pub mod free_memory;
 pub mod metrics;
 pub mod network;

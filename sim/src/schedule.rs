@@ -1,8 +1,7 @@
 //! `sim schedule`: who renders which job.
 
 use crate::{SimError, check_id};
-use brickmesh_topology::balance::plan_rules::Strategy;
-use brickmesh_topology::balance::schedule::{SPEED_ONE, ScheduledJob, assign};
+use brickmesh_topology::balance::schedule::{Assignment, SPEED_ONE, ScheduledJob, assign};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ pub(crate) struct Input {
     devices: Vec<Device>,
     jobs: Vec<Job>,
     #[serde(default = "best_fit")]
-    method: Method,
+    method: Assignment,
 }
 
 #[derive(Deserialize)]
@@ -54,25 +53,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// Strategies of assignment, by the names that they have here.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Method {
-    BestFit,
-    Refined,
-}
-
-impl From<Method> for Strategy {
-    fn from(method: Method) -> Self {
-        match method {
-            Method::BestFit => Self::FreyErtl2011,
-            Method::Refined => Self::Refined,
-        }
-    }
-}
-
-fn best_fit() -> Method {
-    Method::BestFit
+fn best_fit() -> Assignment {
+    Assignment::BestFit
 }
 
 /// Costs beyond this, an hour, are no frame's.
@@ -126,7 +108,7 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
             holders,
         });
     }
-    let schedule = assign(input.method.into(), &jobs, &speeds);
+    let schedule = assign(input.method, &jobs, &speeds);
     let name = |d: usize| input.devices[d].id.clone();
     let assigned = input.jobs.iter().zip(&schedule.assignment);
     let key = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);

@@ -6,8 +6,8 @@ use self::turn::Turn;
 use super::CommandResult;
 use crate::{
     args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
+    brick_store,
     camera_choice::{Shot, camera, shots},
-    formula::FormulaVolume,
     open_source::open_source,
     picture::{self, numbered},
     picture_settings::PictureSettings,
@@ -15,27 +15,41 @@ use crate::{
     stats::StatsFile,
     stop::Stop,
 };
-use brickmesh_actors::data_set::BrickSource;
 use brickmesh_actors::plain_text::counted;
-use brickmesh_topology::{Camera, Manifest, RenderSettings, balance::plan_rules::PlanRules};
-use std::{error::Error, sync::Arc};
+use brickmesh_topology::{
+    Manifest, RenderSettings,
+    balance::plan_rules::PlanRules,
+    picture::{framing::default_camera, render_settings::Mode},
+};
+use std::{error::Error, fs, sync::Arc};
 
-/// Voxels on an axis of the demo's volume.
-const DEMO_EDGE: u32 = 128;
+/// The demo's volume: MR angiography of an arteriovenous fistula (FNNDSC data, Apache-2.0).
+const DEMO: (&str, &[u8]) = (
+    "fistula.nrrd",
+    include_bytes!("../../../tests/data/avf.nrrd"),
+);
 /// Edge of its bricks.
-const DEMO_BRICK: u32 = 32;
+const DEMO_BRICK: u32 = 16;
+/// Edge of its picture in pixels.
+const DEMO_PIXELS: u32 = 512;
 /// Frames of the demo that are asked for before the first of them is awaited.
 const FRAMES_AHEAD: u8 = 2;
 
 pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
-    let source = Arc::new(FormulaVolume::new(DEMO_EDGE, DEMO_BRICK)?);
-    let volume = source.manifest().volume().clone();
     picture::check(&args.out)?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join(DEMO.0);
+    fs::write(&file, DEMO.1)?;
+    let source = brick_store::open_source(&file, None, DEMO_BRICK, u64::MAX, &mut |_, _| true)?;
+    let manifest = source.manifest();
+    let size = (DEMO_PIXELS, DEMO_PIXELS);
+    let transfer = Mode::default().default_transfer(manifest).function;
+    let step = 0.5 * manifest.volume().min_spacing();
     let turn = Turn {
-        shots: vec![Camera::orbit(&volume, 45.0, 35.0, 1.5).into()],
-        size: (512, 512),
+        shots: vec![default_camera(manifest, size, None).into()],
+        size,
         settings: PictureSettings {
-            render: RenderSettings::new(FormulaVolume::transfer(), 0.5 * volume.min_spacing()),
+            render: RenderSettings::new(transfer, step),
             rules: PlanRules::default(),
             told: Vec::new(),
         },
@@ -57,7 +71,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         rules: RulesArgs::default(),
     };
     println!(
-        "a mesh of {} in this process renders a built-in volume of {DEMO_EDGE}³ voxels",
+        "a mesh of {} in this process renders an arteriovenous fistula (MR angiography)",
         counted(args.peers, "peer")
     );
     let stats = run_session(DataSource::Own(source), &mesh, stop, async |session| {

@@ -1,6 +1,6 @@
 //! How plans are made: a named strategy for each stage. Every peer of a frame follows the same rules.
 
-use crate::balance::{job_tree::MIN_JOB_MICROS, prediction::Prediction};
+use crate::balance::{job_tree::MIN_JOB_MICROS, prediction::Prediction, schedule::Assignment};
 use serde::{Deserialize, Serialize};
 
 /// How each stage of a plan is done.
@@ -30,7 +30,7 @@ pub struct PlanRules {
     /// How costs follow from the last frame.
     pub prediction: Prediction,
     /// Who gives jobs to peers ([`crate::balance::schedule`]).
-    pub assign: Strategy,
+    pub assign: Assignment,
     /// Who composites which tile ([`crate::balance::tile_runs`]).
     pub composite: Strategy,
     /// Whether peers that are done take jobs from others.
@@ -48,7 +48,10 @@ impl PlanRules {
                 Strategy::FreyErtl2011 => Prediction::LastFrame,
                 Strategy::Refined => Prediction::Projected,
             },
-            assign: strategy,
+            assign: match strategy {
+                Strategy::FreyErtl2011 => Assignment::BestFit,
+                Strategy::Refined => Assignment::Refined,
+            },
             composite: strategy,
             steal: strategy == Strategy::Refined,
         }

@@ -15,7 +15,7 @@ mod refined;
 pub use lower_bound::lower_bound;
 pub use refined::{BUDGET_DEFAULT, refined};
 
-use crate::balance::plan_rules::Strategy;
+use serde::{Deserialize, Serialize};
 
 /// The speed 1.0, in millionths.
 pub const SPEED_ONE: u64 = 1_000_000;
@@ -29,13 +29,24 @@ pub struct ScheduledJob {
     pub holders: Vec<usize>,
 }
 
-/// The second stage of a plan: jobs are given to devices, by [`best_fit`] as in the paper, or by
-/// [`refined()`] within [`BUDGET_DEFAULT`].
+/// How jobs are given to devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Assignment {
+    /// Best-fit decreasing, as in the paper
+    BestFit,
+    /// Best fit, then a bounded search
+    #[default]
+    Refined,
+}
+
+/// The second stage of a plan: jobs are given to devices.
 #[must_use]
-pub fn assign(strategy: Strategy, jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
-    match strategy {
-        Strategy::FreyErtl2011 => best_fit(jobs, speeds),
-        Strategy::Refined => refined(jobs, speeds, BUDGET_DEFAULT),
+pub fn assign(how: Assignment, jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
+    match how {
+        Assignment::BestFit => best_fit(jobs, speeds),
+        Assignment::Refined => refined(jobs, speeds, BUDGET_DEFAULT),
     }
 }
 
