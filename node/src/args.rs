@@ -1,6 +1,6 @@
 //! The command line: what there is to say, and what it means.
 
-mod values;
+pub(crate) mod values;
 
 pub use values::{parse_camera, parse_orbit};
 

@@ -2,37 +2,32 @@
 //!
 //! Every option that `peer` has on the command line, but `config` itself, may stand in it; what is
 //! on the command line wins. Other commands that go into the mesh take from it how to find the
-//! mesh (`OF_THE_MESH`), no more: the rest belongs to the one peer that runs as a service.
+//! mesh (`join` and `key`), no more: the listening address and the identity are the service's own, and
+//! its promise of memory is not another process's.
 //!
-//! Method: there is no second list of options. The file's values become clap's defaults, after
-//! each was tried as if it stood on the command line; so clap's own parsers judge them.
 //! Invariant: a file that is wrong anywhere is refused whole, with file, line and key, by every
 //! command that reads it. Paths in it are relative to its folder.
 
-use crate::{args::Cli, bounded_file::read_text};
-use brickmesh_actors::plain_text::shortened;
-use clap::{
-    Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _,
-    error::{ContextKind, ContextValue, ErrorKind},
+use crate::{
+    args::{Cli, Command, DeviceChoice, NetworkArgs, values},
+    bounded_file::read_text,
+};
+use brickmesh_actors::plain_text::{plain_text, shortened};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
 };
 use std::{
-    any::TypeId,
-    error::Error as _,
-    ffi::{OsStr, OsString},
-    io,
+    ffi::OsString,
+    fmt, io,
+    marker::PhantomData,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
-use toml::de::{DeInteger, DeTable, DeValue};
 
 /// Name of the file in the user's folder of brickmesh files.
 pub const FILE_NAME: &str = "config.toml";
-/// The command whose options stand in the file.
-const PEER: &str = "peer";
-/// The option that names the file.
-const CONFIG: &str = "config";
-/// What every command that goes into the mesh takes from the file. The listening address and the
-/// identity are the service's own, and its promise of memory is not another process's.
-const OF_THE_MESH: [&str; 2] = ["join", "key"];
 /// More bytes than any such file has.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -48,54 +43,14 @@ pub enum ConfigError {
         /// What the system said.
         source: io::Error,
     },
-    /// It is no TOML.
+    /// It is no TOML, or has an option that there is not, or a value that the option does not take.
     #[error("{}, line {line}: {reason}", path.display())]
-    Syntax {
+    Wrong {
         /// The file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What the parser said.
-        reason: String,
-    },
-    /// An option of this name does not exist.
-    #[error("{}, line {line}: there is no option {key:?}; there are {known}", path.display())]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// What was given.
-        key: String,
-        /// The options that there are.
-        known: String,
-    },
-    /// A value of a type that the option does not take.
-    #[error("{}, line {line}: {key} is {found}; it must be {allowed}", path.display())]
-    Type {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// The option.
-        key: String,
-        /// What was given.
-        found: String,
-        /// What the option takes.
-        allowed: &'static str,
-    },
-    /// A value that the option does not take.
-    #[error("{}, line {line}: {key} is {found}: {reason}", path.display())]
-    Value {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// The option.
-        key: String,
-        /// What was given.
-        found: String,
-        /// What is wrong with it.
+        /// What is wrong there.
         reason: String,
     },
 }
@@ -118,245 +73,224 @@ pub enum CommandLineError {
 /// [`CommandLineError`].
 pub fn command_line(words: &[OsString], default: Option<&Path>) -> Result<Cli, CommandLineError> {
     let matches = Cli::command().try_get_matches_from(words)?;
-    let cli = Cli::from_arg_matches(&matches)?;
-    let (Some(name), Some(network)) = (matches.subcommand_name(), cli.command.network()) else {
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    let Some(network) = cli.command.network() else {
         return Ok(cli);
     };
     let given = network.config.as_deref();
     let Some(path) = given.or(default) else {
         return Ok(cli);
     };
-    let text = match read_text(path, FILE_BYTES_MAX) {
-        Err(e) if given.is_none() && e.kind() == io::ErrorKind::NotFound => return Ok(cli),
-        read => read.map_err(|source| ConfigError::Io {
-            path: path.into(),
-            source,
-        })?,
-    };
-    let settings = settings(path, &text)?;
-    let matches = with_defaults(settings, name).try_get_matches_from(words)?;
-    Ok(Cli::from_arg_matches(&matches)?)
-}
-
-/// What a file says of one option.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Setting {
-    id: String,
-    key: String,
-    /// An option of the program, not of the command.
-    is_global: bool,
-    values: Vec<OsString>,
-}
-
-/// The command line's grammar with these settings as defaults of the command `name`.
-fn with_defaults(settings: Vec<Setting>, name: &str) -> Command {
-    let of_it = |s: &Setting| name == PEER || OF_THE_MESH.contains(&s.key.as_str());
-    let settings = settings.into_iter().filter(of_it);
-    settings.fold(Cli::command(), |root, setting| {
-        let Setting {
-            id,
-            is_global,
-            values,
-            ..
-        } = setting;
-        let set = |arg: Arg| arg.default_values(values);
-        if is_global {
-            root.mut_arg(id, set)
-        } else {
-            root.mut_subcommand(name, |command| command.mut_arg(id, set))
-        }
-    })
-}
-
-/// Reads and checks a file's text, in the order of its lines.
-fn settings(path: &Path, text: &str) -> Result<Vec<Setting>, ConfigError> {
-    let line_at = |at: usize| 1 + text.bytes().take(at).filter(|&b| b == b'\n').count();
-    let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-        path: path.into(),
-        line: line_at(error.span().map_or(text.len(), |span| span.start)),
-        reason: shortened(error.message()),
-    })?;
-    let folder = std::path::absolute(path).map_err(|source| ConfigError::Io {
+    let io = |source| ConfigError::Io {
         path: path.into(),
         source,
-    })?;
-    let reader = Reader {
-        root: Cli::command(),
-        path,
-        folder: folder.parent().unwrap_or(Path::new("/")),
     };
-    let mut entries: Vec<_> = table.get_ref().iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    let mut settings = Vec::new();
-    for (key, value) in entries {
-        let line = line_at(key.span().start);
-        settings.push(reader.setting(line, key.get_ref(), value.get_ref())?);
-    }
-    Ok(settings)
+    let text = match read_text(path, FILE_BYTES_MAX) {
+        Err(e) if given.is_none() && e.kind() == io::ErrorKind::NotFound => return Ok(cli),
+        read => read.map_err(io)?,
+    };
+    let options = toml::from_str(&text).map_err(|error| wrong(path, &text, &error))?;
+    let file = std::path::absolute(path).map_err(io)?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    take(&mut cli, &matches, options, folder);
+    Ok(cli)
 }
 
-/// Reads settings of one file.
-struct Reader<'a> {
-    root: Command,
-    path: &'a Path,
-    /// What its paths are relative to.
-    folder: &'a Path,
+/// The options that may stand in a file.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    #[serde(deserialize_with = "join")]
+    join: Vec<String>,
+    #[serde(deserialize_with = "listen")]
+    listen: Vec<String>,
+    key: Option<FilePath>,
+    identity: Option<FilePath>,
+    #[serde(deserialize_with = "device")]
+    device: Option<DeviceChoice>,
+    #[serde(deserialize_with = "memory")]
+    memory: Option<u64>,
+    data: Option<FilePath>,
+    #[serde(deserialize_with = "name")]
+    name: Option<String>,
+    #[serde(deserialize_with = "metrics")]
+    metrics: Option<SocketAddr>,
+    verbose: u8,
 }
 
-impl Reader<'_> {
-    fn setting(&self, line: usize, key: &str, value: &DeValue<'_>) -> Result<Setting, ConfigError> {
-        let path = || self.path.to_path_buf();
-        let Some(arg) = self.options().find(|arg| arg.get_long() == Some(key)) else {
-            let names: Vec<_> = self.options().filter_map(Arg::get_long).collect();
-            return Err(ConfigError::Unknown {
-                path: path(),
-                line,
-                key: shortened(key),
-                known: names.join(", "),
-            });
-        };
-        let texts = texts(arg, value).map_err(|allowed| ConfigError::Type {
-            path: path(),
-            line,
-            key: key.to_owned(),
-            found: in_words(value),
-            allowed,
-        })?;
-        let checked = texts.into_iter().map(|text| {
-            let value = self.value(arg, &text);
-            value.map_err(|reason| ConfigError::Value {
-                path: path(),
-                line,
-                key: key.to_owned(),
-                found: format!("{:?}", shortened(&text)),
-                reason,
-            })
-        });
-        Ok(Setting {
-            id: arg.get_id().to_string(),
-            key: key.to_owned(),
-            is_global: arg.is_global_set(),
-            values: checked.collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// Every option that may stand in a file.
-    fn options(&self) -> impl Iterator<Item = &Arg> {
-        let peer = self.root.find_subcommand(PEER).into_iter();
-        let own = peer.flat_map(Command::get_arguments);
-        let global = self.root.get_arguments().filter(|arg| arg.is_global_set());
-        let named = |arg: &&Arg| arg.get_long().is_some_and(|long| long != CONFIG);
-        own.chain(global).filter(named)
-    }
-
-    /// The value as the command line would have it, tried there; or what is wrong with it.
-    fn value(&self, arg: &Arg, text: &str) -> Result<OsString, String> {
-        let mut value = OsString::from(text);
-        if arg.get_value_parser().type_id() == TypeId::of::<PathBuf>() && !text.is_empty() {
-            if text.starts_with('~') {
-                return Err("only a shell knows ~: write the whole path".to_owned());
+/// Takes from a file in `folder` what the command line does not say.
+fn take(cli: &mut Cli, matches: &ArgMatches, options: Options, folder: &Path) {
+    let path = |file: Option<FilePath>| file.map(|f| folder.join(f.0));
+    let find = |network: &mut NetworkArgs, options: &mut Options| {
+        if network.join.is_empty() {
+            network.join = std::mem::take(&mut options.join);
+        }
+        network.key = network.key.take().or_else(|| path(options.key.take()));
+    };
+    let mut options = options;
+    match &mut cli.command {
+        Command::Status(args) => find(&mut args.network, &mut options),
+        Command::Render(args) => find(&mut args.mesh.network, &mut options),
+        Command::View(args) => find(&mut args.mesh.network, &mut options),
+        Command::Peer(args) => {
+            let network = &mut args.network;
+            find(network, &mut options);
+            if network.listen.is_empty() {
+                network.listen = options.listen;
             }
-            value = self.folder.join(text).into_os_string();
+            network.identity = network.identity.take().or_else(|| path(options.identity));
+            let of_peer = matches.subcommand_matches("peer");
+            let source = of_peer.and_then(|m| m.value_source("device"));
+            if source != Some(ValueSource::CommandLine) {
+                args.device = options.device.unwrap_or(args.device);
+            }
+            args.memory = args.memory.or(options.memory);
+            args.data = args.data.take().or_else(|| path(options.data));
+            args.name = args.name.take().or(options.name);
+            args.metrics = args.metrics.or(options.metrics);
+            if cli.verbose == 0 {
+                cli.verbose = options.verbose;
+            }
         }
-        if !takes_value(arg) {
-            return Ok(value);
-        }
-        let mut word = OsString::from(format!("--{}=", arg.get_long().unwrap_or_default()));
-        word.push(&value);
-        let words = [OsStr::new("brickmesh"), OsStr::new(PEER), &word];
-        match self.root.clone().try_get_matches_from(words) {
-            Err(error) if is_about_the_value(&error) => Err(reason(&error)),
-            _ => Ok(value),
-        }
+        _ => {}
     }
 }
 
-/// Whether the option has a value on the command line; the others count or are there.
-fn takes_value(arg: &Arg) -> bool {
-    matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
-}
-
-/// The value as words of a command line, or what the option takes instead.
-fn texts(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, &'static str> {
-    let parser = arg.get_value_parser().type_id();
-    let takes_numbers = parser == TypeId::of::<u64>() || parser == TypeId::of::<u32>();
-    let one = |value: &DeValue<'_>| match value {
-        DeValue::String(text) => Some(text.to_string()),
-        DeValue::Integer(number) if takes_numbers => Some(decimal(number)),
-        _ => None,
+/// What the decoder says, with the line and the key that it is about.
+fn wrong(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let at = error.span().map_or(text.len(), |span| span.start);
+    let before = text.get(..at).unwrap_or(text);
+    let line = 1 + before.bytes().filter(|&b| b == b'\n').count();
+    let message = plain_text(error.message());
+    let is_about_a_value = message.starts_with("is ") || message.starts_with("invalid ");
+    // A value may begin lines after its key.
+    let lines: Vec<&str> = text.lines().take(line).collect();
+    let key = lines.iter().rev().find_map(|line| line.split_once('='));
+    let reason = match key.filter(|_| is_about_a_value) {
+        Some((key, _)) => {
+            let between = if message.starts_with("is ") {
+                " "
+            } else {
+                ": "
+            };
+            format!("{}{between}{message}", plain_text(key.trim()))
+        }
+        None => message,
     };
-    match (arg.get_action(), value) {
-        (ArgAction::SetTrue | ArgAction::SetFalse, DeValue::Boolean(is_set)) => {
-            Ok(vec![is_set.to_string()])
-        }
-        (ArgAction::SetTrue | ArgAction::SetFalse, _) => Err("true or false"),
-        (ArgAction::Count, DeValue::Integer(count)) => {
-            let count: Option<u8> = decimal(count).parse().ok();
-            let count = count.ok_or("a whole number from 0 to 255")?;
-            Ok(vec![count.to_string()])
-        }
-        (ArgAction::Count, _) => Err("a whole number from 0 to 255"),
-        (ArgAction::Append, DeValue::Array(list)) => {
-            let texts = list.iter().map(|value| one(value.get_ref()));
-            let texts: Option<_> = texts.collect();
-            texts.ok_or("a string, or a list of strings")
-        }
-        (ArgAction::Append, value) => {
-            let text = one(value).ok_or("a string, or a list of strings")?;
-            Ok(vec![text])
-        }
-        (_, value) if takes_numbers => Ok(vec![one(value).ok_or("a number or a string")?]),
-        (_, value) => Ok(vec![one(value).ok_or("a string")?]),
+    ConfigError::Wrong {
+        path: path.into(),
+        line,
+        reason,
     }
 }
 
-/// A number as the command line takes it; TOML knows other bases. As it stands in the file where it
-/// is too large, for the error.
-fn decimal(number: &DeInteger<'_>) -> String {
-    let value = i128::from_str_radix(number.as_str(), number.radix());
-    value.map_or_else(|_| number.to_string(), |value| value.to_string())
+/// Reads one text, or a list of them.
+struct OneOrMore;
+
+impl<'de> Visitor<'de> for OneOrMore {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or a list of strings")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<String>, E> {
+        Ok(vec![text.to_owned()])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<String>, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list))
+    }
 }
 
-/// A value of the wrong type, for an error.
-fn in_words(value: &DeValue<'_>) -> String {
-    match value {
-        DeValue::String(text) => format!("the string {:?}", shortened(text)),
-        DeValue::Integer(number) => shortened(&format!("the number {number}")),
-        DeValue::Float(number) => shortened(&format!("the number {number}")),
-        DeValue::Boolean(is_set) => is_set.to_string(),
-        DeValue::Datetime(_) => "a date".to_owned(),
-        DeValue::Array(list) => {
-            let other = list.iter().find(|value| !value.get_ref().is_str());
-            other.map_or("a list".to_owned(), |value| {
-                format!("a list with {}", in_words(value.get_ref()))
-            })
+fn texts<'de, D: Deserializer<'de>>(
+    from: D,
+    check: fn(&str) -> Result<String, String>,
+) -> Result<Vec<String>, D::Error> {
+    let texts = from.deserialize_any(OneOrMore)?.into_iter();
+    let checked = texts.map(|text| check(&text).map_err(|why| refused(&text, &why)));
+    checked.collect()
+}
+
+fn join<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    texts(from, values::parse_address)
+}
+
+fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    texts(from, values::parse_listen_address)
+}
+
+/// A path, relative to the file's folder.
+struct FilePath(PathBuf);
+
+impl<'de> Deserialize<'de> for FilePath {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        match text.as_str() {
+            "" => Err(refused(&text, "it must be a path")),
+            home if home.starts_with('~') => {
+                Err(refused(&text, "only a shell knows ~: write the whole path"))
+            }
+            path => Ok(Self(path.into())),
         }
-        DeValue::Table(_) => "a table".to_owned(),
     }
 }
 
-/// Whether clap refused the value itself, not that another option is missing beside it.
-fn is_about_the_value(error: &clap::Error) -> bool {
-    !matches!(
-        error.kind(),
-        ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict
-    )
+fn refused<E: serde::de::Error>(text: &str, why: &str) -> E {
+    E::custom(format!("is {:?}: {why}", shortened(text)))
 }
 
-/// What clap says is wrong with a value, without what it says of the command line; it may repeat the
-/// value.
-fn reason(error: &clap::Error) -> String {
-    if let Some(source) = error.source() {
-        return shortened(&source.to_string());
+/// Reads a text, or a number as its decimal digits, as the command line does.
+struct Parsed<T, F>(F, &'static str, PhantomData<T>);
+
+impl<T, F: Fn(&str) -> Result<T, String>> Visitor<'_> for Parsed<T, F> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.1)
     }
-    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
-        && !values.is_empty()
-    {
-        return format!("it must be one of {}", values.join(", "));
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Option<T>, E> {
+        let parsed = (self.0)(text).map_err(|why| refused(text, &why));
+        parsed.map(Some)
     }
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    shortened(line.trim_start_matches("error: "))
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Option<T>, E> {
+        if self.1 == NUMBER {
+            return self.visit_str(&number.to_string());
+        }
+        Err(E::invalid_type(
+            serde::de::Unexpected::Signed(number),
+            &self,
+        ))
+    }
+}
+
+/// What an option takes that may be a number.
+const NUMBER: &str = "a number or a string";
+
+fn parsed<'de, D: Deserializer<'de>, T>(
+    from: D,
+    what: &'static str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, D::Error> {
+    from.deserialize_any(Parsed(parse, what, PhantomData))
+}
+
+fn device<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DeviceChoice>, D::Error> {
+    parsed(from, "a string", values::parse_device)
+}
+
+fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parsed(from, NUMBER, values::parse_bytes)
+}
+
+fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    parsed(from, "a string", values::parse_name)
+}
+
+fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    parsed(from, "a string", values::parse_socket)
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::net::SocketAddr;
 
 /// Reads `on` or `off`.
-pub(super) fn switch() -> impl TypedValueParser<Value = bool> {
+pub(crate) fn switch() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|value| value == "on")
 }
 
-pub(super) fn parse_device(text: &str) -> Result<DeviceChoice, String> {
+pub(crate) fn parse_device(text: &str) -> Result<DeviceChoice, String> {
     match text.split_once(':') {
         None if text == "auto" => Ok(DeviceChoice::Auto),
         None if text == "cpu" => Ok(DeviceChoice::Cpu),
@@ -26,7 +26,7 @@ pub(super) fn parse_device(text: &str) -> Result<DeviceChoice, String> {
     }
 }
 
-pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
+pub(crate) fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let wrong = || "it must be WIDTHxHEIGHT in pixels, such as 512x512".to_owned();
     let (w, h) = text.split_once('x').ok_or_else(wrong)?;
     let size = (
@@ -98,11 +98,11 @@ pub fn parse_orbit(text: &str) -> Result<Orbit, String> {
     }
 }
 
-pub(super) fn parse_finite(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_finite(text: &str) -> Result<f64, String> {
     numbers::<1>(text).map(|[value]| value)
 }
 
-pub(super) fn parse_transfer_range(text: &str) -> Result<TransferRange, String> {
+pub(crate) fn parse_transfer_range(text: &str) -> Result<TransferRange, String> {
     match text {
         "data" => return Ok(TransferRange::Data),
         "preset" => return Ok(TransferRange::Preset),
@@ -117,7 +117,7 @@ pub(super) fn parse_transfer_range(text: &str) -> Result<TransferRange, String> 
 /// Longest name of a peer, in characters: it stands in logs, tables and metrics.
 const NAME_CHARACTERS_MAX: usize = 64;
 
-pub(super) fn parse_name(text: &str) -> Result<String, String> {
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     let count = text.chars().count();
     if (1..=NAME_CHARACTERS_MAX).contains(&count) && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
@@ -128,12 +128,12 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn parse_address(text: &str) -> Result<String, String> {
+pub(crate) fn parse_address(text: &str) -> Result<String, String> {
     let parsed = address::parse(text).map_err(|error| error.to_string());
     parsed.map(|_| text.to_owned())
 }
 
-pub(super) fn parse_listen_address(text: &str) -> Result<String, String> {
+pub(crate) fn parse_listen_address(text: &str) -> Result<String, String> {
     let parsed = address::parse(text).map_err(|error| error.to_string())?;
     let is_number = address::check(&parsed).is_ok();
     is_number.then(|| text.to_owned()).ok_or_else(|| {
@@ -142,12 +142,12 @@ pub(super) fn parse_listen_address(text: &str) -> Result<String, String> {
     })
 }
 
-pub(super) fn parse_socket(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_socket(text: &str) -> Result<SocketAddr, String> {
     let parsed = text.parse();
     parsed.map_err(|_| "it must be like 127.0.0.1:9464".to_owned())
 }
 
-pub(super) fn parse_milliseconds(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_milliseconds(text: &str) -> Result<f64, String> {
     let [ms] = numbers::<1>(text)?;
     if (0.0..=60_000.0).contains(&ms) {
         Ok(ms)
@@ -156,7 +156,7 @@ pub(super) fn parse_milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(super) fn parse_step(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_step(text: &str) -> Result<f64, String> {
     let [step] = numbers::<1>(text)?;
     if (STEP_VOXELS_MIN..=1e3).contains(&step) {
         Ok(step)
@@ -166,7 +166,7 @@ pub(super) fn parse_step(text: &str) -> Result<f64, String> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "colours are f32")]
-pub(super) fn parse_color(text: &str) -> Result<[f32; 3], String> {
+pub(crate) fn parse_color(text: &str) -> Result<[f32; 3], String> {
     let color = numbers::<3>(text)?;
     if color.iter().all(|c| (0.0..=1.0).contains(c)) {
         Ok(color.map(|c| c as f32))
@@ -175,7 +175,7 @@ pub(super) fn parse_color(text: &str) -> Result<[f32; 3], String> {
     }
 }
 
-pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let upper = text.trim().to_ascii_uppercase();
     let digits = upper.trim_end_matches(['B', 'I']);
     let (number, shift) = match digits.char_indices().last() {

@@ -18,7 +18,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 /// Folder of the bricks.
 pub(super) const BRICKS: &str = "bricks";
 /// Largest manifest, in bytes: a hundred thousand bricks and more.
-pub(super) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+pub(super) const MANIFEST_BYTES_MAX: u64 = 320 << 20;
 
 /// Bricks on disk; each is checked when it is read.
 #[derive(Debug)]

@@ -262,11 +262,11 @@ pub(super) mod tests {
             load(&file, 8, u64::MAX, read).unwrap_err(),
         ] {
             let text = error.to_string();
-            // 40³ bricks of 13 are too many, 37³ of 14 are not.
+            // 52³ bricks of 10 are too many, 47³ of 11 are not.
             let parts = [
                 "262144 bricks",
                 &bricks_max().to_string(),
-                "--brick, 14 or more",
+                "--brick, 11 or more",
             ];
             assert!(parts.iter().all(|p| text.contains(p)), "{text}");
         }

@@ -1,11 +1,11 @@
 //! Content digests: BLAKE3, 32 bytes, printed as hex.
 
-use serde::{Deserialize, Serialize};
+use crate::base::bytes_or_hex;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, str::FromStr};
 
-/// BLAKE3 digest of some bytes. Serialized as 64 hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// BLAKE3 digest of some bytes. 64 hex digits in JSON, bytes in MessagePack.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 /// A text that is not 64 hex digits.
@@ -65,15 +65,14 @@ impl FromStr for Digest {
     }
 }
 
-impl TryFrom<String> for Digest {
-    type Error = DigestError;
-    fn try_from(text: String) -> Result<Self, DigestError> {
-        text.parse()
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        bytes_or_hex::serialize(&self.0, to)
     }
 }
 
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
-        digest.to_string()
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        bytes_or_hex::deserialize(from).map(Self)
     }
 }

@@ -8,12 +8,13 @@
 //! cell in which all is no data has a lower level above its upper one.
 //! Not here: the devices' own macrocells, which are finer (`shaders`).
 
+use crate::base::bytes_or_hex;
 use crate::data::{
     brick_grid::{BrickGrid, BrickIndex},
     volume::VolumeDescription,
     voxel_box::VoxelBox,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Cells of a brick on each axis.
 pub const CELLS_PER_AXIS: u32 = 8;
@@ -32,40 +33,21 @@ pub const NONE: CellMask = [0; PER_AXIS];
 /// Every cell.
 pub const ALL: CellMask = [u64::MAX; PER_AXIS];
 
-/// The ranges of a brick's cells: all lower levels, then all upper ones. Written as hex digits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// The ranges of a brick's cells: all lower levels, then all upper ones. Hex digits in JSON, bytes in
+/// MessagePack.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellRanges(Box<[u8]>);
 
-/// A text that is not the ranges of a brick's cells.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cell ranges are {} hex digits, found {found} characters, or others than digits", 4 * CELLS)]
-pub struct CellRangesError {
-    /// Characters found.
-    pub found: usize,
-}
-
-impl From<CellRanges> for String {
-    fn from(ranges: CellRanges) -> Self {
-        ranges.0.iter().map(|b| format!("{b:02x}")).collect()
+impl Serialize for CellRanges {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        bytes_or_hex::serialize(&self.0, to)
     }
 }
 
-impl TryFrom<String> for CellRanges {
-    type Error = CellRangesError;
-
-    fn try_from(text: String) -> Result<Self, CellRangesError> {
-        let wrong = || CellRangesError {
-            found: text.chars().count(),
-        };
-        if text.len() != 4 * CELLS || !text.is_ascii() {
-            return Err(wrong());
-        }
-        let mut out = vec![0; 2 * CELLS];
-        for (byte, at) in out.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| wrong())?;
-        }
-        Ok(Self(out.into()))
+impl<'de> Deserialize<'de> for CellRanges {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let bytes: [u8; 2 * CELLS] = bytes_or_hex::deserialize(from)?;
+        Ok(Self(bytes.into()))
     }
 }
 
@@ -248,9 +230,10 @@ mod tests {
     #[test]
     fn a_text_gives_the_ranges_back_and_a_wrong_one_is_refused() {
         let (_, _, cells) = ramp();
-        let text = String::from(cells.clone());
-        assert_eq!(CellRanges::try_from(text.clone()), Ok(cells));
-        assert!(CellRanges::try_from(text[1..].to_owned()).is_err());
-        assert!(CellRanges::try_from(text.replace('0', "g")).is_err());
+        let text = serde_json::to_string(&cells).unwrap();
+        let read = |text: &str| serde_json::from_str::<CellRanges>(text);
+        assert_eq!(read(&text).unwrap(), cells);
+        assert!(read(&text.replacen('0', "", 1)).is_err());
+        assert!(read(&text.replace('0', "g")).is_err());
     }
 }
