@@ -4,6 +4,9 @@
 
 pub mod admission;
 pub mod blame;
+pub mod compositing;
 pub mod frame_requests;
 pub mod frame_tracker;
+pub mod image;
+pub mod outgoing;
 pub mod participants;

@@ -72,7 +72,7 @@ impl Machine {
             recipe,
             keeper: Keeper::new(env.name(me).clone(), hello, env.now() + 1),
             rendering: Rendering::new(me, recipe.speed, bricks),
-            compositing: Compositing::default(),
+            compositing: Compositing::new(env.name(me).clone()),
             viewer,
             data_set: manifest.digest(),
             said: BrickSet::new(bricks),
@@ -121,7 +121,7 @@ impl Machine {
             }
             Event::LinkLost(_, other) => {
                 self.rendering.lost(env, other);
-                self.compositing.forget(other, None);
+                self.compositing.forget(env, other, None);
                 let other = env.name(other).clone();
                 self.keep(env, KeeperInput::Lost(other), true);
             }
@@ -188,7 +188,7 @@ impl Machine {
                 if is_over {
                     self.rendering.over(from, frame.number);
                 }
-                self.compositing.forget(from, Some(frame));
+                self.compositing.forget(env, from, Some(frame));
             }
             Note::Steal(key, plan, message) => {
                 self.rendering.steal(env, from, key, plan, &message);

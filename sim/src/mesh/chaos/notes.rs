@@ -4,7 +4,11 @@
 use brickmesh_topology::{
     BrickIndex, Digest,
     balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
-    frame::frame_requests::{AttemptRequest, FrameId},
+    frame::{
+        compositing::Partial,
+        frame_requests::{AttemptRequest, FrameId},
+        image::named::Names,
+    },
     mesh::keeper::KeeperMessage,
 };
 use std::sync::Arc;
@@ -34,20 +38,14 @@ pub(super) struct Piece {
     pub(super) view: usize,
 }
 
-/// Jobs that follow each other in a tile's order.
-#[derive(Clone, Debug)]
-pub(super) struct Run {
-    pub(super) tile: u32,
-    pub(super) first: usize,
-    pub(super) pieces: Vec<Piece>,
-}
+/// In place of an image.
+pub(super) type Pieces = Names<Piece>;
 
 /// What a peer rendered of one compositor's tiles.
 #[derive(Clone, Debug)]
-pub(super) struct Partial {
+pub(super) struct SentPartial {
     pub(super) key: FrameKey,
-    pub(super) plan: Digest,
-    pub(super) runs: Vec<Run>,
+    pub(super) partial: Partial<Pieces>,
 }
 
 /// A message.
@@ -63,7 +61,7 @@ pub(super) enum Note {
     NeedInputs(FrameId),
     /// An attempt is over; whether the frame is, too.
     Cancel(FrameId, bool),
-    Partial(Arc<Partial>),
+    Partial(Arc<SentPartial>),
     /// Jobs with their times, microseconds.
     JobsDone(FrameId, Digest, Arc<[(u32, u64)]>),
     Steal(FrameKey, Digest, StealMessage),
@@ -122,7 +120,7 @@ impl Note {
             Self::Frame(request) => frame(34, &request.attempt.frame, 0),
             Self::NeedInputs(f) => frame(35, f, 0),
             Self::Cancel(f, is_over) => frame(36, f, u64::from(*is_over)),
-            Self::Partial(p) => frame(37, &p.key.1, p.runs.len() as u64),
+            Self::Partial(p) => frame(37, &p.key.1, p.partial.parts.len() as u64),
             Self::JobsDone(f, _, jobs) => frame(38, f, jobs.len() as u64),
             Self::Steal((_, f), _, _) => frame(39, f, 0),
             Self::Given(f, _, jobs, by) => frame(40, f, (jobs.len() as u64) << 10 | *by as u64),

@@ -67,8 +67,6 @@ pub(super) struct Planned {
     pub(super) plan: Arc<FramePlan>,
     /// Index of the view.
     pub(super) view: usize,
-    /// Tiles of each job: tile, position of the job in its order, pixels.
-    pub(super) tiles_of: Vec<Vec<(u32, usize, usize)>>,
     /// What each job really takes on a device of speed 1, microseconds.
     pub(super) real_micros: Vec<u64>,
 }
@@ -165,16 +163,8 @@ impl Plans {
     }
 
     fn planned(&mut self, plan: FramePlan, view: usize) -> Planned {
-        let mut tiles_of = vec![Vec::new(); plan.jobs.len()];
-        for tile in 0..plan.tiles.len() {
-            for (position, &(job, rect)) in plan.tile_jobs.of_tile(tile).iter().enumerate() {
-                let number = u32::try_from(tile).unwrap_or(u32::MAX);
-                tiles_of[job].push((number, position, rect.pixel_count()));
-            }
-        }
         Planned {
             real_micros: self.real_micros(&plan, view),
-            tiles_of,
             view,
             plan: Arc::new(plan),
         }

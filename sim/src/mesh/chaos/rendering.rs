@@ -4,7 +4,7 @@
 use super::{
     compositing::Compositing,
     environment::Environment,
-    notes::{FrameKey, Note, Partial, Piece, Request, Run, Who},
+    notes::{FrameKey, Note, Piece, Pieces, Request, SentPartial, Who},
     plans::{Asked, Planned},
     queue::Event,
 };
@@ -20,7 +20,10 @@ use brickmesh_topology::{
     data::brick_set::BrickSet,
     frame::{
         admission::{self, Place},
+        compositing::{Part, Partial},
         frame_requests::FrameId,
+        image::named::Names,
+        outgoing::{Outgoing, Parcel, Run},
     },
 };
 use std::{
@@ -34,8 +37,6 @@ const INPUTS_MAX: usize = 64;
 const KEPT_FRAMES_MAX: usize = 32;
 /// Frames that are remembered, so that one asked for twice is begun once.
 const SEEN_MAX: usize = 256;
-/// Pixels to one compositor that are worth a message: 64 KiB.
-const PIXELS_ENOUGH: usize = 8 << 10;
 /// Time that a brick takes into device memory, microseconds.
 const LOAD_MICROS: u64 = 1_000;
 
@@ -69,11 +70,7 @@ struct Active {
     since: u64,
     planned: Arc<Planned>,
     work: Work,
-    /// Runs that may still grow, by tile.
-    runs: BTreeMap<u32, Run>,
-    /// What waits for more to the same compositor, and its pixels.
-    parcels: BTreeMap<usize, (Vec<Run>, usize)>,
-    times: Vec<(u32, u64)>,
+    outgoing: Outgoing<Pieces>,
 }
 
 /// The last few values under their digests.
@@ -180,9 +177,7 @@ impl Rendering {
                 since: env.now(),
                 work: Work::new(&planned.plan, index, env.rules().steal),
                 planned,
-                runs: BTreeMap::new(),
-                parcels: BTreeMap::new(),
-                times: Vec::new(),
+                outgoing: Outgoing::default(),
             });
             self.go_on(env);
         }
@@ -396,78 +391,50 @@ impl Active {
         let mut outputs = Vec::new();
         self.work.job_done(job, spent_micros, &mut outputs);
         self.carry_out(env, me, outputs);
-        self.times.push((job, measured_micros));
         let piece = Piece {
             job,
             by: me,
             view: self.planned.view,
         };
-        self.add(piece);
-        let full = self.parcels.extract_if(.., |_, p| p.1 >= PIXELS_ENOUGH);
-        let full: Vec<_> = full.map(|(c, p)| (c, p.0)).collect();
+        let plan = &self.planned.plan;
+        let image = Names::of(piece, plan.jobs[job as usize].rect);
+        let follows = |next| self.work.is_queued(next);
+        self.outgoing
+            .rendered(plan, job, measured_micros, &image, follows);
+        let full = self.outgoing.take_full();
         self.send(env, me, full);
         if !self.work.has_jobs() {
             self.send_all(env, me);
         }
     }
 
-    /// Gathers a rendered job with those before it in each of its tiles.
-    fn add(&mut self, piece: Piece) {
-        let planned = Arc::clone(&self.planned);
-        for &(tile, position, pixels) in &planned.tiles_of[piece.job as usize] {
-            let run = match self.runs.remove(&tile) {
-                Some(mut run) if run.first + run.pieces.len() == position => {
-                    run.pieces.push(piece);
-                    run
-                }
-                other => {
-                    other.into_iter().for_each(|r| self.pack(r, 0));
-                    Run {
-                        tile,
-                        first: position,
-                        pieces: vec![piece],
-                    }
-                }
-            };
-            let order = planned.plan.tile_jobs.of_tile(tile as usize);
-            let next = order.get(position + 1);
-            let next = next.and_then(|&(j, _)| u32::try_from(j).ok());
-            if next.is_some_and(|j| self.work.is_queued(j)) {
-                self.runs.insert(tile, run);
-            } else {
-                self.pack(run, pixels);
-            }
-        }
-    }
-
-    fn pack(&mut self, run: Run, pixels: usize) {
-        let compositor = self.planned.plan.tiles[run.tile as usize].compositor;
-        let parcel = self.parcels.entry(compositor).or_default();
-        parcel.0.push(run);
-        parcel.1 += pixels;
-    }
-
     /// Sends all that waits, if nothing more is rendered of this frame for now.
     fn send_all(&mut self, env: &mut Environment, me: Who) {
-        for run in std::mem::take(&mut self.runs).into_values() {
-            self.pack(run, 0);
-        }
-        let all = std::mem::take(&mut self.parcels);
-        self.send(env, me, all.into_iter().map(|(c, p)| (c, p.0)).collect());
-        if !self.times.is_empty() {
-            let times: Arc<[(u32, u64)]> = std::mem::take(&mut self.times).into();
+        let (all, times) = self.outgoing.take_all(&self.planned.plan);
+        self.send(env, me, all);
+        if !times.is_empty() {
+            let times: Arc<[(u32, u64)]> = times.into();
             let (requester, frame) = self.key;
             let done = Note::JobsDone(frame, self.planned.plan.digest, times);
             env.send(me, requester, done);
         }
     }
 
-    fn send(&self, env: &mut Environment, me: Who, parcels: Vec<(usize, Vec<Run>)>) {
+    fn send(&self, env: &mut Environment, me: Who, parcels: Vec<Parcel<Pieces>>) {
         for (compositor, runs) in parcels {
-            let partial = Partial {
+            let part = |run: Run<Pieces>| Part {
+                tile: run.tile,
+                first: run.first,
+                count: run.count,
+                packed: run.image,
+            };
+            let partial = SentPartial {
                 key: self.key,
-                plan: self.planned.plan.digest,
-                runs,
+                partial: Partial {
+                    plan: self.planned.plan.digest,
+                    parts: runs.into_iter().map(part).collect(),
+                    wire_bytes: 0,
+                },
             };
             let to = env.who(&self.planned.plan.peers[compositor]);
             if !env.try_send(me, to, Note::Partial(Arc::new(partial))) {

@@ -1,0 +1,141 @@
+//! A tile that still awaits partials.
+
+use super::Part;
+use crate::{
+    balance::frame_plan::FramePlan,
+    frame::image::{Image, Packed},
+    picture::camera::PixelRect,
+};
+use std::collections::BTreeMap;
+
+/// Bytes of a pixel while it is combined.
+const PIXEL_BYTES: usize = size_of::<[f32; 4]>();
+
+/// Why a part cannot be combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPart {
+    /// Beyond those of the tile.
+    #[error("there are no such jobs in their tile")]
+    Jobs,
+    /// Some are there already.
+    #[error("they came twice")]
+    Twice,
+    /// Pixels that their jobs cannot have.
+    #[error("they lie outside of their jobs")]
+    Place,
+    /// No pixels.
+    #[error("they are of a wrong length, or not finite")]
+    Pixels,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct OpenTile<I> {
+    /// Number of jobs to combine.
+    count: usize,
+    /// How many of them are.
+    combined: usize,
+    rect: PixelRect,
+    /// From the first run on.
+    image: Option<I>,
+    /// Runs that came before what they follow on: by their first job, how many, and their pixels.
+    waiting: BTreeMap<usize, (usize, I)>,
+    waiting_bytes: usize,
+    received_bytes: u64,
+}
+
+impl<I: Image> OpenTile<I> {
+    /// A tile of so many jobs, none of which has come.
+    pub(super) fn new(rect: PixelRect, count: usize) -> Self {
+        Self {
+            count,
+            combined: 0,
+            rect,
+            image: None,
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// Whether all jobs are combined.
+    pub(super) fn is_whole(&self) -> bool {
+        self.combined == self.count
+    }
+
+    /// Memory that it takes once it is begun, in bytes, without what waits.
+    pub(super) fn image_bytes(&self) -> usize {
+        self.rect.pixel_count() * PIXEL_BYTES
+    }
+
+    /// Memory that the runs take which wait for others, in bytes.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Bytes that came for it from other peers.
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Takes a run and combines as far as the order allows.
+    pub(super) fn take<P: Packed<Image = I>>(
+        &mut self,
+        plan: &FramePlan,
+        part: &Part<P>,
+        bytes: u64,
+    ) -> Result<(), BadPart> {
+        let (first, count) = (part.first as usize, part.count as usize);
+        let end = first.saturating_add(count);
+        let jobs = plan.tile_jobs.of_tile(part.tile as usize);
+        let jobs = jobs.get(first..end).ok_or(BadPart::Jobs)?;
+        let around = jobs.iter().map(|j| j.1).reduce(|a, b| a.around(&b));
+        let around = around.ok_or(BadPart::Jobs)?;
+        let before = self.waiting.range(..end).next_back();
+        if first < self.combined || before.is_some_and(|(&f, w)| f + w.0 > first) {
+            return Err(BadPart::Twice);
+        }
+        let rect = part.packed.rect();
+        let empty = rect.pixel_count() == 0;
+        if !empty && around.intersection(&rect) != Some(rect) {
+            return Err(BadPart::Place);
+        }
+        let image = part.packed.unpack(plan.mode).ok_or(BadPart::Pixels)?;
+        self.waiting_bytes += bytes_of(&image);
+        self.waiting.insert(first, (count, image));
+        while let Some((jobs, next)) = self.waiting.remove(&self.combined) {
+            self.waiting_bytes -= bytes_of(&next);
+            let image = self.image.get_or_insert_with(|| I::nothing(self.rect));
+            image.combine(&next, plan.mode);
+            self.combined += jobs;
+        }
+        self.received_bytes += bytes;
+        Ok(())
+    }
+
+    /// Jobs that did not come yet.
+    pub(super) fn lacking(&self, plan: &FramePlan, tile: u32) -> impl Iterator<Item = u32> {
+        let jobs = plan.tile_jobs.of_tile(tile as usize).iter().enumerate();
+        let waits = move |at: usize| {
+            let before = self.waiting.range(..=at).next_back();
+            before.is_some_and(|(&first, run)| at < first + run.0)
+        };
+        let lacking = jobs.skip(self.combined).filter(move |(at, _)| !waits(*at));
+        lacking.filter_map(|(_, &(job, _))| u32::try_from(job).ok())
+    }
+
+    /// What its jobs came to.
+    pub(super) fn image(&self) -> I {
+        let none = PixelRect {
+            width: 0,
+            height: 0,
+            ..self.rect
+        };
+        let image = self.image.as_ref();
+        image.map_or_else(|| I::nothing(none), |image| image.part(&self.rect))
+    }
+}
+
+fn bytes_of<I: Image>(image: &I) -> usize {
+    image.rect().pixel_count() * PIXEL_BYTES
+}

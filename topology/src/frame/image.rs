@@ -1,0 +1,119 @@
+//! What jobs render, as far as decisions need to know of it: partials of pixels, or in simulations names
+//! of who rendered them.
+
+use crate::picture::{camera::PixelRect, render_settings::Mode};
+
+/// Partials of the pixels of a rectangle.
+pub trait Image: Clone + std::fmt::Debug {
+    /// Nothing, everywhere in a rectangle.
+    fn nothing(rect: PixelRect) -> Self;
+
+    /// Its pixels.
+    fn rect(&self) -> PixelRect;
+
+    /// The part inside a rectangle, without borders of nothing.
+    fn part(&self, rect: &PixelRect) -> Self;
+
+    /// Puts what lies behind into this one, where they meet.
+    fn combine(&mut self, behind: &Self, mode: Mode);
+
+    /// This one with `behind` behind it, in the rectangle around both.
+    #[must_use]
+    fn then(self, behind: &Self, mode: Mode) -> Self;
+}
+
+/// An image as it travels.
+pub trait Packed {
+    /// What it is when it is unpacked.
+    type Image: Image;
+
+    /// The pixels that it says to have.
+    fn rect(&self) -> PixelRect;
+
+    /// The image; `None`: these are no pixels that can be combined.
+    fn unpack(&self, mode: Mode) -> Option<Self::Image>;
+
+    /// Memory that it takes, in bytes.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// Images of names, for tests and simulations: who or what was combined, front to back.
+pub mod named {
+    use super::{Image, Packed};
+    use crate::picture::{camera::PixelRect, render_settings::Mode};
+
+    /// See the module.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Names<N = u32> {
+        rect: PixelRect,
+        names: Vec<N>,
+    }
+
+    impl<N> Names<N> {
+        /// One name, everywhere in a rectangle.
+        #[must_use]
+        pub fn of(name: N, rect: PixelRect) -> Self {
+            Self {
+                rect,
+                names: vec![name],
+            }
+        }
+
+        /// The names, front to back.
+        #[must_use]
+        pub fn names(&self) -> &[N] {
+            &self.names
+        }
+    }
+
+    impl<N: Clone + std::fmt::Debug> Image for Names<N> {
+        fn nothing(rect: PixelRect) -> Self {
+            Self {
+                rect,
+                names: Vec::new(),
+            }
+        }
+
+        fn rect(&self) -> PixelRect {
+            self.rect
+        }
+
+        fn part(&self, rect: &PixelRect) -> Self {
+            let none = PixelRect {
+                width: 0,
+                height: 0,
+                ..*rect
+            };
+            Self {
+                rect: self.rect.intersection(rect).unwrap_or(none),
+                names: self.names.clone(),
+            }
+        }
+
+        fn combine(&mut self, behind: &Self, _: Mode) {
+            self.names.extend(behind.names.iter().cloned());
+        }
+
+        fn then(mut self, behind: &Self, mode: Mode) -> Self {
+            self.rect = self.rect.around(&behind.rect);
+            self.combine(behind, mode);
+            self
+        }
+    }
+
+    impl<N: Clone + std::fmt::Debug> Packed for Names<N> {
+        type Image = Self;
+
+        fn rect(&self) -> PixelRect {
+            self.rect
+        }
+
+        fn unpack(&self, _: Mode) -> Option<Self> {
+            Some(self.clone())
+        }
+
+        fn memory_bytes(&self) -> usize {
+            self.rect.pixel_count() * crate::frame::outgoing::PIXEL_BYTES
+        }
+    }
+}
