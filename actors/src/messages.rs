@@ -16,6 +16,7 @@ use brickmesh_topology::{
     balance::{
         cost_table::CostTable, plan_rules::PlanRules, roster::Roster, stealing::StealMessage,
     },
+    frame::image::{PIXEL_BYTES, Packed},
     mesh::keeper::KeeperMessage,
     picture::render_settings::Mode,
 };
@@ -289,9 +290,6 @@ pub fn is_partial(bytes: &[u8]) -> bool {
     bytes.starts_with(PARTIAL_HEAD)
 }
 
-/// Bytes of a pixel.
-const PIXEL_BYTES: usize = 8;
-
 impl Message {
     /// Bytes of pixels in it, if it is a partial.
     #[must_use]
@@ -354,6 +352,22 @@ impl Pixels {
         let mut pixels = vec![[0.0; 4]; count];
         halves.convert_to_f32_slice(bytemuck::cast_slice_mut(&mut pixels));
         pixels
+    }
+}
+
+impl Packed for Pixels {
+    type Image = SubImage;
+
+    fn rect(&self) -> PixelRect {
+        self.rect
+    }
+
+    fn unpack(&self, mode: Mode) -> Option<SubImage> {
+        self.image(mode)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes.len()
     }
 }
 

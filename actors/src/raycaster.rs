@@ -10,15 +10,19 @@ use crate::{
     brick_owner::OwnerInput,
     bus::{BusError, Lane},
     device_slot::{DeviceSlot, DeviceSupply},
-    messages::{JobTime, Message, Partial},
+    messages::{JobTime, Message, Partial, Pixels, TilePart},
     outbox::Outbox,
-    parcels::{Parcel, Parcels},
     render_queue::{ActiveFrame, FrameKey, RenderQueue},
     vital_thread::VitalThread,
 };
 use actix::{Actor, Context, Handler, Recipient, dev::SendError};
-use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderedJob};
-use brickmesh_topology::BrickIndex;
+use brickmesh_shaders::{
+    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderedJob, SubImage,
+};
+use brickmesh_topology::{
+    BrickIndex,
+    frame::outgoing::{Outgoing, Parcel, Run},
+};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -85,7 +89,7 @@ pub struct Raycaster {
     queue: RenderQueue,
     /// The frame whose scene the device has.
     scene_of: Option<FrameKey>,
-    parcels: BTreeMap<FrameKey, Parcels>,
+    outgoing: BTreeMap<FrameKey, Outgoing<SubImage>>,
     _thread: VitalThread,
 }
 
@@ -120,7 +124,7 @@ impl Raycaster {
             owner: None,
             queue,
             scene_of: None,
-            parcels: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
             _thread: VitalThread("device"),
         }
     }
@@ -188,23 +192,16 @@ impl Raycaster {
         let spent_micros = if is_kept { 0 } else { measured_micros };
         frame.work().job_done(job, spent_micros, &mut outputs);
         frame.carry_out(outputs, &self.outbox);
-        let parcels = self.parcels.entry(frame.key.clone()).or_default();
-        parcels.add_time(JobTime {
-            job,
-            measured_micros,
-        });
-        let is_next_here = |j: usize| u32::try_from(j).is_ok_and(|j| frame.work().is_queued(j));
-        let ended = (parcels.runs).add(&frame.plan, index, &rendered.image, is_next_here);
-        parcels.add(ended, frame.plan.mode, |tile| {
-            frame.plan.tiles[tile].compositor
-        });
-        let full = parcels.take_full();
+        let outgoing = self.outgoing.entry(frame.key.clone()).or_default();
+        let follows = |next| frame.work().is_queued(next);
+        outgoing.rendered(&frame.plan, job, measured_micros, &rendered.image, follows);
+        let full = outgoing.take_full();
         (self.queue.kept()).put(&frame.key, data_set, of_device, rendered);
         send(&self.outbox, frame, full);
         if frame.work().has_jobs() {
             return Ok(());
         }
-        send_all(&self.outbox, frame, parcels)
+        send_all(&self.outbox, frame, outgoing)
     }
 
     /// Renders a job on the device.
@@ -221,9 +218,9 @@ impl Raycaster {
     /// Sends what waited for a job which was stolen since, and forgets the frames that nobody
     /// needs any more.
     fn end_runs(&mut self, frames: &[Arc<ActiveFrame>]) {
-        let mut parcels = std::mem::take(&mut self.parcels);
-        parcels.retain(|key, _| frames.iter().any(|f| f.key == *key));
-        for (key, of_frame) in &mut parcels {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        outgoing.retain(|key, _| frames.iter().any(|f| f.key == *key));
+        for (key, of_frame) in &mut outgoing {
             let frame = frames.iter().find(|f| f.key == *key);
             if let Some(frame) = frame.filter(|f| !f.work().has_jobs())
                 && let Err(error) = send_all(&self.outbox, frame, of_frame)
@@ -231,7 +228,7 @@ impl Raycaster {
                 self.fail(frame, &error);
             }
         }
-        self.parcels = parcels;
+        self.outgoing = outgoing;
     }
 
     /// Ends what cannot be rendered any more.
@@ -318,17 +315,18 @@ impl Raycaster {
 fn send_all(
     outbox: &Outbox,
     frame: &ActiveFrame,
-    parcels: &mut Parcels,
+    outgoing: &mut Outgoing<SubImage>,
 ) -> Result<(), RenderError> {
-    let open = parcels.runs.end_all();
-    parcels.add(open, frame.plan.mode, |tile| {
-        frame.plan.tiles[tile].compositor
-    });
-    let (all, jobs) = parcels.take_all();
+    let (all, times) = outgoing.take_all(&frame.plan);
     send(outbox, frame, all);
-    if jobs.is_empty() {
+    if times.is_empty() {
         return Ok(());
     }
+    let time = |(job, measured_micros)| JobTime {
+        job,
+        measured_micros,
+    };
+    let jobs = times.into_iter().map(time).collect();
     let done = Message::JobsDone {
         frame: frame.key.1,
         plan: frame.plan.digest,
@@ -340,13 +338,19 @@ fn send_all(
 
 /// Sends parcels to their compositors. One that cannot be reached is no failure of this peer's:
 /// the requester is told, and asks again without it.
-fn send(outbox: &Outbox, frame: &ActiveFrame, parcels: Vec<(usize, Parcel)>) {
-    for (compositor, parcel) in parcels {
+fn send(outbox: &Outbox, frame: &ActiveFrame, parcels: Vec<Parcel<SubImage>>) {
+    let part = |run: Run<SubImage>| TilePart {
+        tile: run.tile,
+        first: run.first,
+        count: run.count,
+        pixels: Pixels::of(&run.image, frame.plan.mode),
+    };
+    for (compositor, runs) in parcels {
         let partial = Partial {
             requester: frame.key.0.as_str().to_owned(),
             frame: frame.key.1,
             plan: frame.plan.digest,
-            tiles: parcel.tiles,
+            tiles: runs.into_iter().map(part).collect(),
         };
         let to = &frame.plan.peers[compositor];
         let partial = Message::Partial(Box::new(partial));

@@ -7,7 +7,7 @@ use crate::{
     modes::{ModeStages, over, with_mode},
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{PixelRect, picture::render_settings::Mode};
+use brickmesh_topology::{PixelRect, frame::image::Image, picture::render_settings::Mode};
 
 /// Partials of a rectangle of the picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,25 +115,6 @@ impl SubImage {
         }
     }
 
-    /// This one with `behind` behind it, in the rectangle around both.
-    #[must_use]
-    pub fn then(mut self, behind: &Self, mode: Mode) -> Self {
-        if behind.pixels.is_empty() {
-            return self;
-        }
-        if self.pixels.is_empty() {
-            return behind.clone();
-        }
-        let around = self.rect.around(&behind.rect);
-        if around != self.rect {
-            let mut wider = Self::transparent(around);
-            wider.paste(&self);
-            self = wider;
-        }
-        self.combine(behind, mode);
-        self
-    }
-
     /// Writes `part` over this one's pixels, where they meet.
     pub fn paste(&mut self, part: &Self) {
         let Some(common) = self.rect.intersection(&part.rect) else {
@@ -172,6 +153,47 @@ impl SubImage {
     fn row(&self, y: u32, part: &PixelRect) -> &[[f32; 4]] {
         let start = self.offset(part.x, y);
         &self.pixels[start..start + part.width as usize]
+    }
+}
+
+impl Image for SubImage {
+    fn nothing(rect: PixelRect) -> Self {
+        Self::transparent(rect)
+    }
+
+    fn rect(&self) -> PixelRect {
+        self.rect
+    }
+
+    fn part(&self, rect: &PixelRect) -> Self {
+        let none = PixelRect {
+            width: 0,
+            height: 0,
+            ..*rect
+        };
+        let part = self.crop(rect).map(|p| p.trimmed());
+        part.unwrap_or_else(|| Self::transparent(none))
+    }
+
+    fn combine(&mut self, behind: &Self, mode: Mode) {
+        Self::combine(self, behind, mode);
+    }
+
+    fn then(mut self, behind: &Self, mode: Mode) -> Self {
+        if behind.pixels.is_empty() {
+            return self;
+        }
+        if self.pixels.is_empty() {
+            return behind.clone();
+        }
+        let around = self.rect.around(&behind.rect);
+        if around != self.rect {
+            let mut wider = Self::transparent(around);
+            wider.paste(&self);
+            self = wider;
+        }
+        Self::combine(&mut self, behind, mode);
+        self
     }
 }
 

@@ -3,6 +3,9 @@
 
 use crate::picture::{camera::PixelRect, render_settings::Mode};
 
+/// Bytes of a pixel on the wire.
+pub const PIXEL_BYTES: usize = 8;
+
 /// Partials of the pixels of a rectangle.
 pub trait Image: Clone + std::fmt::Debug {
     /// Nothing, everywhere in a rectangle.
@@ -39,7 +42,7 @@ pub trait Packed {
 
 /// Images of names, for tests and simulations: who or what was combined, front to back.
 pub mod named {
-    use super::{Image, Packed};
+    use super::{Image, PIXEL_BYTES, Packed};
     use crate::picture::{camera::PixelRect, render_settings::Mode};
 
     /// See the module.
@@ -113,7 +116,7 @@ pub mod named {
         }
 
         fn memory_bytes(&self) -> usize {
-            self.rect.pixel_count() * crate::frame::outgoing::PIXEL_BYTES
+            self.rect.pixel_count() * PIXEL_BYTES
         }
     }
 }

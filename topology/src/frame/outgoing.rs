@@ -5,15 +5,16 @@
 //! the same compositor, and times for others to the requester; all goes when a compositor's share is
 //! large enough to be worth its way, or when nothing more is rendered here for now.
 
-use crate::{balance::frame_plan::FramePlan, frame::image::Image};
+use crate::{
+    balance::frame_plan::FramePlan,
+    frame::image::{Image, PIXEL_BYTES},
+};
 use std::collections::BTreeMap;
 
 /// Bytes of pixels to one compositor that are worth a message.
 const BYTES_ENOUGH: usize = 64 << 10;
 /// Bytes of pixels in one message, if it has more than one run; a run is a tile at most.
 const BYTES_MAX: usize = 8 << 20;
-/// Bytes of a pixel on the wire.
-pub const PIXEL_BYTES: usize = 8;
 
 /// Jobs that follow each other in a tile's depth order, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
