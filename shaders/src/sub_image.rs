@@ -171,6 +171,9 @@ impl Image for SubImage {
             height: 0,
             ..*rect
         };
+        if self.rect.intersection(rect) == Some(self.rect) {
+            return self.trimmed();
+        }
         let part = self.crop(rect).map(|p| p.trimmed());
         part.unwrap_or_else(|| Self::transparent(none))
     }
