@@ -19,14 +19,20 @@ pub trait ModeStages {
     /// Whether colours are lit.
     const SHADED: bool = false;
 
-    /// Opacity of a sample, of its opacity per unit distance; `step` and `unit` in world units.
-    fn sample_opacity(opacity: f64, step: f64, unit: f64) -> f64;
+    /// Opacity of a sample, of its opacity per unit distance; `step` and `unit` in world units. As the
+    /// function says, where a mode does not ask how far samples are apart.
+    fn sample_opacity(opacity: f64, _step: f64, _unit: f64) -> f64 {
+        opacity
+    }
 
     /// Puts what lies behind into `front`.
     fn combine(front: &mut [f32; 4], behind: [f32; 4]);
 
-    /// Whether nothing behind would be seen.
-    fn is_done(partial: &[f32; 4]) -> bool;
+    /// Whether nothing behind would be seen; never, where a mode hides nothing.
+    #[inline(always)]
+    fn is_done(_partial: &[f32; 4]) -> bool {
+        false
+    }
 
     /// Premultiplied linear RGBA of what all samples of a ray came to; `classify` gives that of a place.
     fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4];
@@ -74,20 +80,11 @@ pub struct Mip;
 impl ModeStages for Mip {
     const MODE: Mode = Mode::Mip;
 
-    fn sample_opacity(opacity: f64, _: f64, _: f64) -> f64 {
-        opacity
-    }
-
     #[inline(always)]
     fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
         if behind[1] > 0.0 && (front[1] <= 0.0 || behind[0] > front[0]) {
             *front = behind;
         }
-    }
-
-    #[inline(always)]
-    fn is_done(_: &[f32; 4]) -> bool {
-        false
     }
 
     fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
@@ -104,20 +101,11 @@ pub struct Minip;
 impl ModeStages for Minip {
     const MODE: Mode = Mode::Minip;
 
-    fn sample_opacity(opacity: f64, _: f64, _: f64) -> f64 {
-        opacity
-    }
-
     #[inline(always)]
     fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
         if behind[1] > 0.0 && (front[1] <= 0.0 || behind[0] < front[0]) {
             *front = behind;
         }
-    }
-
-    #[inline(always)]
-    fn is_done(_: &[f32; 4]) -> bool {
-        false
     }
 
     fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
@@ -134,19 +122,10 @@ pub struct Average;
 impl ModeStages for Average {
     const MODE: Mode = Mode::Average;
 
-    fn sample_opacity(opacity: f64, _: f64, _: f64) -> f64 {
-        opacity
-    }
-
     #[inline(always)]
     fn combine(front: &mut [f32; 4], behind: [f32; 4]) {
         front[0] += behind[0];
         front[1] += behind[1];
-    }
-
-    #[inline(always)]
-    fn is_done(_: &[f32; 4]) -> bool {
-        false
     }
 
     fn finish(partial: [f32; 4], classify: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {
@@ -172,11 +151,6 @@ impl ModeStages for Additive {
         for (f, b) in front.iter_mut().zip(behind) {
             *f = (*f + b).min(1.0);
         }
-    }
-
-    #[inline(always)]
-    fn is_done(_: &[f32; 4]) -> bool {
-        false
     }
 
     fn finish(partial: [f32; 4], _: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {

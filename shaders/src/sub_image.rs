@@ -75,11 +75,7 @@ impl SubImage {
             top = top.min(y);
             bottom = y + 1;
         }
-        let none = PixelRect {
-            width: 0,
-            height: 0,
-            ..self.rect
-        };
+        let none = self.rect.emptied();
         if left >= right {
             return Self {
                 rect: none,
@@ -166,11 +162,7 @@ impl Image for SubImage {
     }
 
     fn part(&self, rect: &PixelRect) -> Self {
-        let none = PixelRect {
-            width: 0,
-            height: 0,
-            ..*rect
-        };
+        let none = rect.emptied();
         if self.rect.intersection(rect) == Some(self.rect) {
             return self.trimmed();
         }

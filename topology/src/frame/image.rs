@@ -82,11 +82,7 @@ pub mod named {
         }
 
         fn part(&self, rect: &PixelRect) -> Self {
-            let none = PixelRect {
-                width: 0,
-                height: 0,
-                ..*rect
-            };
+            let none = rect.emptied();
             Self {
                 rect: self.rect.intersection(rect).unwrap_or(none),
                 names: self.names.clone(),

@@ -371,6 +371,16 @@ impl PixelRect {
         })
     }
 
+    /// No pixel, at its corner.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self {
+            width: 0,
+            height: 0,
+            ..*self
+        }
+    }
+
     /// The smallest rectangle that holds both.
     #[must_use]
     pub fn around(&self, other: &Self) -> Self {

@@ -126,11 +126,7 @@ impl<I: Image> OpenTile<I> {
 
     /// What its jobs came to.
     pub(super) fn image(&self) -> I {
-        let none = PixelRect {
-            width: 0,
-            height: 0,
-            ..self.rect
-        };
+        let none = self.rect.emptied();
         let image = self.image.as_ref();
         image.map_or_else(|| I::nothing(none), |image| image.part(&self.rect))
     }
