@@ -6,6 +6,8 @@
 //! Invariants: the key itself is never logged, never printed and never sent; what admission uses
 //! (`admission`) is derived from it in one direction. Nothing here depends on the protocol's
 //! version: peers of two versions with one key can tell each other so.
+//! Why not libp2p's `pnet`: it encrypts all traffic a second time without authenticating it, and where keys
+//! differ neither side learns why nothing is understood.
 //! Not here: who somebody is (`identity`); a key says only that he belongs here.
 
 use super::secret_file::{self, SecretFileError};

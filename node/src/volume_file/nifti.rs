@@ -2,6 +2,8 @@
 //!
 //! Source: nifti1.h of the NIfTI Data Format Working Group. Space: sform where there is one, else
 //! qform, else pixdim alone. World coordinates are as the file's (RAS).
+//! Why not the `nifti` crate: voxels of all formats go through one bounded stream that says where a file
+//! is damaged (`stream`); only the header is read here.
 
 use super::{
     Header, Problem,

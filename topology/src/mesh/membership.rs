@@ -9,6 +9,8 @@
 //! Invariants: a heartbeat that is older than one that was heard changes nothing, so lost, doubled and
 //! reordered heartbeats do no harm. A suspicion ends with the next heartbeat, at the latest when the peer is
 //! gone; one for late jobs, while it goes on beating, ends by itself.
+//! Why not `foca` (SWIM): a frame is given to peers of which each pair hears each other, so every peer's own
+//! view is needed, not an agreed one.
 
 use crate::base::peer::PeerId;
 use serde::{Deserialize, Serialize};
