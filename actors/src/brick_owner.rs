@@ -9,22 +9,17 @@ mod inputs;
 mod loading;
 mod peer_log;
 
-pub use inputs::{
-    AskStatus, DataSetStatus, LeaveMesh, MeshStatus, OpenSource, OwnerInput, UseDataSet,
-};
+pub use inputs::{AskStatus, DataSetStatus, LeaveMesh, MeshStatus, OpenSource, UseDataSet};
 
 use crate::{
     bus::Lane,
     data_set::BrickSource,
+    inputs::{DeviceNews, Lines, OwnerInput, RequesterInput, SchedulerInput},
     manifest_message::manifest_lane,
     messages::Message,
     outbox::Outbox,
-    raycaster::{DeviceNews, Raycaster},
-    render_queue::RenderQueue,
-    requester::{Requester, RequesterInput},
-    scheduler::{Scheduler, SchedulerInput},
 };
-use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
+use actix::{Actor, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     mesh::{
@@ -46,10 +41,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct BrickOwner {
     outbox: Outbox,
-    raycaster: Addr<Raycaster>,
-    scheduler: Addr<Scheduler>,
-    requester: Addr<Requester>,
-    queue: RenderQueue,
+    lines: Lines,
     /// What bricks may take on a device that has as much.
     memory_bytes: u64,
     /// How often the device was lost.
@@ -69,19 +61,6 @@ pub struct BrickOwner {
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// The actors that the owner talks to.
-#[derive(Clone, Debug)]
-pub struct OwnerLines {
-    /// The device.
-    pub raycaster: Addr<Raycaster>,
-    /// Learns of data sets.
-    pub scheduler: Addr<Scheduler>,
-    /// Learns of rosters.
-    pub requester: Addr<Requester>,
-    /// The frames under way here.
-    pub queue: RenderQueue,
-}
-
 impl BrickOwner {
     /// An owner without data sets; bricks may take `memory_bytes` where the device has as much.
     /// `keep_copies`: keep a copy of each brick in host memory to give to others (free on a CPU
@@ -89,7 +68,7 @@ impl BrickOwner {
     #[must_use]
     pub fn new(
         outbox: Outbox,
-        lines: OwnerLines,
+        lines: Lines,
         hello: Hello,
         memory_bytes: u64,
         keep_copies: bool,
@@ -100,10 +79,7 @@ impl BrickOwner {
         Self {
             keeper: Keeper::new(outbox.local().clone(), hello, incarnation),
             outbox,
-            raycaster: lines.raycaster,
-            scheduler: lines.scheduler,
-            requester: lines.requester,
-            queue: lines.queue,
+            lines,
             memory_bytes,
             device_generation: 0,
             keep_copies,
@@ -155,7 +131,12 @@ impl BrickOwner {
             KeeperOutput::Opened(manifest) => self.opened(manifest),
             KeeperOutput::Closed(data_set) => self.closed(data_set),
             KeeperOutput::GoOnWithout(peer) => {
-                if self.requester.try_send(RequesterInput::Lost(peer)).is_err() {
+                if self
+                    .lines
+                    .requester
+                    .try_send(RequesterInput::Lost(peer))
+                    .is_err()
+                {
                     tracing::warn!("the requester's mailbox is full: it misses a lost peer");
                 }
             }
@@ -201,9 +182,6 @@ impl BrickOwner {
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
-        if self.queue.is_under_way() {
-            self.step(KeeperInput::Rendering, None, ctx);
-        }
         self.step(KeeperInput::Tick, None, ctx);
     }
 
@@ -229,7 +207,10 @@ impl BrickOwner {
             bricks = manifest.grid().brick_count(),
             "opened"
         );
-        let told = self.scheduler.try_send(SchedulerInput::Opened(manifest));
+        let told = self
+            .lines
+            .scheduler
+            .try_send(SchedulerInput::Opened(manifest));
         if told.is_err() {
             tracing::warn!("the scheduler's mailbox is full: it misses a data set");
         }
@@ -239,8 +220,14 @@ impl BrickOwner {
         self.sources.remove(&data_set);
         self.copies.retain(|(d, _), _| *d != data_set);
         self.unreadable.retain(|(d, _), _| *d != data_set);
-        let scheduler = self.scheduler.try_send(SchedulerInput::Closed(data_set));
-        let requester = self.requester.try_send(RequesterInput::Closed(data_set));
+        let scheduler = self
+            .lines
+            .scheduler
+            .try_send(SchedulerInput::Closed(data_set));
+        let requester = self
+            .lines
+            .requester
+            .try_send(RequesterInput::Closed(data_set));
         if scheduler.is_err() || requester.is_err() {
             tracing::warn!("an actor's mailbox is full: it keeps a data set that is closed");
         }
@@ -250,7 +237,7 @@ impl BrickOwner {
         let Some((manifest, candidates)) = self.keeper.candidates(data_set) else {
             return;
         };
-        let told = self.requester.try_send(RequesterInput::Roster {
+        let told = self.lines.requester.try_send(RequesterInput::Roster {
             manifest: Arc::clone(manifest),
             candidates,
         });
@@ -298,7 +285,6 @@ impl Actor for BrickOwner {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(crate::bus::EVENTS_MAX);
         let tick = Duration::from_micros(TICK_MICROS);
         ctx.run_interval(tick, Self::tick);
     }

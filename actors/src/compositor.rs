@@ -3,27 +3,20 @@
 //! [`Compositing`] in topology.
 
 use crate::{
-    budget::{Held, Room},
     bus::Lane,
-    messages::{self, FrameId, Message, Pixels, TilePart, decode},
+    inputs::CompositorInput,
+    messages::{FrameKey, FrameMessage, Message, Partial, Pixels, decode},
     outbox::Outbox,
     vital_thread::VitalThread,
 };
-use actix::{Actor, Handler, SyncContext};
+use actix::{Actor, Context, Handler};
 use brickmesh_topology::{
     PeerId,
-    balance::frame_plan::FramePlan,
-    frame::compositing::{Arrived as ArrivedPartial, Compositing, CompositorWord, Part, Partial},
+    frame::compositing::{Arrived, Compositing},
 };
-use bytes::Bytes;
 use std::{
     collections::BTreeMap,
-    sync::Arc,
     time::{Duration, Instant},
-};
-
-pub use brickmesh_topology::frame::compositing::{
-    EARLY_BYTES_MAX, FrameKey, TILE_BYTES_MAX, WAITING_BYTES_MAX,
 };
 
 /// After a tile could not be sent.
@@ -32,59 +25,6 @@ const SEND_AGAIN: Duration = Duration::from_secs(1);
 /// Messages that may wait for the compositor, besides those from this peer: small ones take more
 /// memory than their bytes say.
 pub const MESSAGES_MAX: u32 = 4096;
-
-/// Announces a frame: partials of it may come.
-#[derive(Debug, actix::Message)]
-#[rtype(result = "()")]
-pub struct ExpectFrame {
-    /// Who asked.
-    pub requester: PeerId,
-    /// The frame.
-    pub frame: FrameId,
-    /// Its plan.
-    pub plan: Arc<FramePlan>,
-    /// What it takes of the frames that may be under way to the compositor.
-    pub room: Room,
-}
-
-/// Frames are over: nobody waits for their tiles.
-#[derive(Clone, Debug, actix::Message)]
-#[rtype(result = "()")]
-pub struct ForgetFrames {
-    /// Who asked.
-    pub requester: PeerId,
-    /// The frame; `None`: all.
-    pub frame: Option<FrameId>,
-}
-
-/// A partial arrived.
-#[derive(Debug, actix::Message)]
-#[rtype(result = "()")]
-pub struct TakePartial {
-    /// Its renderer.
-    pub from: PeerId,
-    /// What arrived.
-    pub arrived: Arrived,
-}
-
-/// How a partial arrives. Its bytes count as under way until this is dropped.
-#[derive(Debug)]
-pub enum Arrived {
-    /// From another peer: a message as it came over the bus, one of [`MESSAGES_MAX`].
-    Encoded(Bytes, Room),
-    /// From this peer.
-    Own(Box<messages::Partial>, Held),
-}
-
-/// The requester awaits tiles though all jobs are done: it is to be told what they lack.
-#[derive(Clone, Debug, actix::Message)]
-#[rtype(result = "()")]
-pub struct TilesDue {
-    /// Who asked for the frame.
-    pub requester: PeerId,
-    /// The frame.
-    pub frame: FrameId,
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -111,55 +51,28 @@ impl Compositor {
         }
     }
 
-    fn take(&mut self, from: PeerId, partial: messages::Partial, wire_bytes: u64) {
-        let key = (PeerId::new(&partial.requester), partial.frame);
-        let part = |part: TilePart| Part {
-            tile: part.tile,
-            first: part.first,
-            count: part.count,
-            packed: part.pixels,
-        };
-        let partial = Partial {
-            plan: partial.plan,
-            parts: partial.tiles.into_iter().map(part).collect(),
-            wire_bytes,
-        };
-        let arrived = ArrivedPartial {
-            key: key.clone(),
+    fn take(&mut self, from: PeerId, partial: Partial<Pixels>, wire_bytes: u64) {
+        let key = partial.key.clone();
+        let start = Instant::now();
+        let replies = self.tiles.take(Arrived {
             from,
             partial,
-        };
-        let start = Instant::now();
-        let words = self.tiles.take(arrived);
+            wire_bytes,
+        });
         *self.spent.entry(key.clone()).or_default() += start.elapsed();
-        self.say(&key, words);
+        self.reply(&key, replies);
         self.send_whole(&key);
     }
 
     /// Tells the requester of a frame.
-    fn say(&self, (requester, frame): &FrameKey, words: impl IntoIterator<Item = CompositorWord>) {
+    fn reply(&self, (requester, frame): &FrameKey, all: impl IntoIterator<Item = FrameMessage>) {
         let frame = *frame;
-        for word in words {
-            let message = match word {
-                CompositorWord::Diverged(peer) => {
-                    let peer = peer.as_str().to_owned();
-                    Message::Diverged { frame, peer }
-                }
-                CompositorWord::Refused(peer, why) => {
-                    tracing::warn!(peer = peer.short(), %why, "a partial was dropped");
-                    Message::Refused {
-                        frame,
-                        peer: peer.as_str().to_owned(),
-                        why: why.to_string(),
-                    }
-                }
-                CompositorWord::Failed(why) => {
-                    let why = why.to_owned();
-                    Message::FrameFailed { frame, why }
-                }
-                CompositorWord::Lacking(plan, jobs) => Message::Lacking { frame, plan, jobs },
-            };
-            self.outbox.send_or_log(requester, Lane::Control, message);
+        for reply in all {
+            if let FrameMessage::Refused { peer, why } = &reply {
+                tracing::warn!(peer = peer.short(), why, "a partial was dropped");
+            }
+            let reply = Message::Reply { frame, reply };
+            self.outbox.send_or_log(requester, Lane::Control, reply);
         }
     }
 
@@ -209,54 +122,38 @@ impl Compositor {
 }
 
 impl Actor for Compositor {
-    type Context = SyncContext<Self>;
+    type Context = Context<Self>;
 }
 
-impl Handler<ExpectFrame> for Compositor {
+impl Handler<CompositorInput> for Compositor {
     type Result = ();
 
-    fn handle(&mut self, expect: ExpectFrame, _: &mut Self::Context) {
-        let key = (expect.requester, expect.frame);
-        let words = self.tiles.expect(&key, &expect.plan);
-        self.say(&key, words);
-        self.send_whole(&key);
-    }
-}
-
-impl Handler<TakePartial> for Compositor {
-    type Result = ();
-
-    fn handle(&mut self, taken: TakePartial, _: &mut Self::Context) {
-        let TakePartial { from, arrived } = taken;
-        match arrived {
+    fn handle(&mut self, input: CompositorInput, _: &mut Self::Context) {
+        match input {
+            CompositorInput::Expect {
+                key,
+                plan,
+                room: _room,
+            } => {
+                let replies = self.tiles.expect(&key, &plan);
+                self.reply(&key, replies);
+                self.send_whole(&key);
+            }
+            CompositorInput::Forget { requester, frame } => self.tiles.forget(&requester, frame),
             // The room is given back when it is combined, or kept under another bound.
-            Arrived::Own(partial, _held) => self.take(from, *partial, 0),
-            Arrived::Encoded(bytes, _room) => match decode(&bytes) {
+            CompositorInput::Decoded(from, partial, _held) => self.take(from, *partial, 0),
+            CompositorInput::Encoded(from, bytes, _room) => match decode(&bytes) {
                 Ok(Message::Partial(partial)) => self.take(from, *partial, bytes.len() as u64),
                 Ok(_) => tracing::warn!(peer = from.short(), "a message came to the wrong actor"),
                 Err(error) => {
                     tracing::warn!(peer = from.short(), %error, "a message was dropped");
                 }
             },
+            CompositorInput::TilesDue(key) => {
+                self.send_whole(&key);
+                let lacking = self.tiles.lacking(&key);
+                self.reply(&key, lacking);
+            }
         }
-    }
-}
-
-impl Handler<TilesDue> for Compositor {
-    type Result = ();
-
-    fn handle(&mut self, due: TilesDue, _: &mut Self::Context) {
-        let key = (due.requester, due.frame);
-        self.send_whole(&key);
-        let word = self.tiles.lacking(&key);
-        self.say(&key, word);
-    }
-}
-
-impl Handler<ForgetFrames> for Compositor {
-    type Result = ();
-
-    fn handle(&mut self, forget: ForgetFrames, _: &mut Self::Context) {
-        self.tiles.forget(&forget.requester, forget.frame);
     }
 }

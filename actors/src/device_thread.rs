@@ -7,11 +7,15 @@
 //! written.
 //! The bound on that wait is [`END_MAX`]; then the device is left at work (`process_end`).
 
-use crate::{raycaster::Raycaster, render_queue::RenderQueue};
-use actix::{Actor, Addr, Arbiter};
+use crate::raycaster::Raycaster;
+use actix::{Actor, Arbiter, Context, dev::channel::AddressReceiver};
 use brickmesh_shaders::device::process_end;
 use std::{
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -23,27 +27,28 @@ const END_MAX: Duration = Duration::from_secs(5);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct DeviceThread {
-    queue: RenderQueue,
+    is_ending: Arc<AtomicBool>,
     /// `None` once it is being ended.
     arbiter: Mutex<Option<Arbiter>>,
 }
 
 impl DeviceThread {
-    /// Starts a raycaster that takes its jobs from `queue` on a thread of its own.
+    /// Starts a raycaster on a thread of its own, which hears what comes to `inputs`; it is given what
+    /// is set when it is to end.
     ///
     /// # Panics
     /// Outside of an actix system, or where the system starts no thread.
     pub(crate) fn start(
-        queue: RenderQueue,
-        raycaster: impl FnOnce() -> Raycaster + Send + 'static,
-    ) -> (Self, Addr<Raycaster>) {
-        let arbiter = Arbiter::new();
-        let address = Raycaster::start_in_arbiter(&arbiter.handle(), |_| raycaster());
-        let started = Self {
-            queue,
+        inputs: AddressReceiver<Raycaster>,
+        raycaster: impl FnOnce(Arc<AtomicBool>) -> Raycaster + Send + 'static,
+    ) -> Self {
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let ending = Arc::clone(&is_ending);
+        let arbiter = on_thread(inputs, || raycaster(ending));
+        Self {
+            is_ending,
             arbiter: Mutex::new(Some(arbiter)),
-        };
-        (started, address)
+        }
     }
 
     /// Ends the thread and waits for that, while the other actors go on: they take what the
@@ -62,7 +67,7 @@ impl DeviceThread {
         let mut arbiter = self.arbiter.lock().unwrap_or_else(PoisonError::into_inner);
         let arbiter = arbiter.take()?;
         arbiter.stop();
-        self.queue.end();
+        self.is_ending.store(true, Ordering::Relaxed);
         Some(arbiter)
     }
 }
@@ -74,6 +79,18 @@ impl Drop for DeviceThread {
             join(arbiter);
         }
     }
+}
+
+/// Starts an actor on a thread of its own.
+pub(crate) fn on_thread<A: Actor<Context = Context<A>>>(
+    inputs: AddressReceiver<A>,
+    actor: impl FnOnce() -> A + Send + 'static,
+) -> Arbiter {
+    let arbiter = Arbiter::new();
+    arbiter.spawn_fn(move || {
+        Context::with_receiver(inputs).run(actor());
+    });
+    arbiter
 }
 
 /// Waits until a thread is gone, or for too long.

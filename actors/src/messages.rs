@@ -7,15 +7,17 @@
 //! Invariant: nothing here is trusted. [`decode`] makes texts fit for people to read; whoever uses a
 //! field checks it against the data set first (`validate` of manifest, roster, view, render settings).
 
-pub use brickmesh_topology::frame::frame_requests::{EarlierWork, FrameId};
+pub use brickmesh_topology::frame::{
+    compositing::{FrameKey, Part, Partial},
+    frame_requests::{AttemptRequest, EarlierWork, FrameId, FrameMessage},
+    worker::inputs::FrameRequest,
+};
 
 use crate::plain_text::plain_text;
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, PixelRect, RenderSettings, View,
-    balance::{
-        cost_table::CostTable, plan_rules::PlanRules, roster::Roster, stealing::StealMessage,
-    },
+    BrickIndex, Digest, PixelRect,
+    balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
     frame::image::{PIXEL_BYTES, Packed},
     mesh::keeper::KeeperMessage,
     picture::render_settings::Mode,
@@ -24,29 +26,6 @@ use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Asks for a frame. Sent to every peer of the roster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FrameRequest {
-    /// The frame.
-    pub frame: FrameId,
-    /// The data set.
-    pub data_set: Digest,
-    /// The rays.
-    pub view: View,
-    /// What is to be seen.
-    pub settings: RenderSettings,
-    /// Name of the roster snapshot.
-    pub roster: Digest,
-    /// Name of the cost table.
-    pub costs: Digest,
-    /// How it is planned.
-    #[serde(default)]
-    pub rules: PlanRules,
-    /// In a further attempt, what was done in those before.
-    #[serde(default)]
-    pub earlier: Option<EarlierWork>,
-}
 
 /// Pixels of a rectangle, row by row, eight bytes each: where a mode combines colours, premultiplied
 /// linear RGBA in half precision; where it combines values, the value's place in the transfer table and
@@ -60,52 +39,14 @@ pub struct Pixels {
     /// Where they lie in the picture.
     pub rect: PixelRect,
     /// 8 bytes a pixel.
-    #[serde(with = "serde_bytes")]
-    pub bytes: Vec<u8>,
-}
-
-/// Jobs that follow each other in a tile's order, rendered by one peer and blended there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TilePart {
-    /// Tile of the plan.
-    pub tile: u32,
-    /// Position of the first job in the tile's order.
-    pub first: u32,
-    /// Number of jobs.
-    pub count: u32,
-    /// Their pixels.
-    pub pixels: Pixels,
-}
-
-/// A job that is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobTime {
-    /// Job of the plan.
-    pub job: u32,
-    /// Time that the device worked on it, microseconds.
-    pub measured_micros: u64,
-}
-
-/// What a peer rendered of one compositor's tiles.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Partial {
-    /// Who asked for the frame.
-    pub requester: String,
-    /// The frame.
-    pub frame: FrameId,
-    /// Digest of the plan that the renderer followed.
-    pub plan: Digest,
-    /// The parts.
-    pub tiles: Vec<TilePart>,
+    pub bytes: Bytes,
 }
 
 /// What thief and victim say to each other about a frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StealNote {
-    /// Who asked for the frame.
-    pub requester: String,
     /// The frame.
-    pub frame: FrameId,
+    pub key: FrameKey,
     /// Digest of the plan whose jobs are meant.
     pub plan: Digest,
     /// What is said.
@@ -132,10 +73,12 @@ pub enum Message {
     Costs(CostTable),
     /// Asks for a frame.
     Frame(Box<FrameRequest>),
-    /// The sender lacks what the frame names; send it and the frame again.
-    NeedInputs {
+    /// To the requester of a frame.
+    Reply {
         /// The frame.
         frame: FrameId,
+        /// What is said.
+        reply: FrameMessage,
     },
     /// The requester needs this attempt at a frame no more.
     Cancel {
@@ -145,29 +88,9 @@ pub enum Message {
         is_over: bool,
     },
     /// A piece of a frame, to a tile's compositor.
-    Partial(Box<Partial>),
-    /// Jobs are done, to the requester.
-    JobsDone {
-        /// The frame.
-        frame: FrameId,
-        /// Digest of the plan.
-        plan: Digest,
-        /// The jobs.
-        jobs: Vec<JobTime>,
-    },
+    Partial(Box<Partial<Pixels>>),
     /// Between peers that render a frame: work stealing.
     Steal(StealNote),
-    /// The sender gave jobs to another peer, to the requester.
-    Given {
-        /// The frame.
-        frame: FrameId,
-        /// Digest of the plan.
-        plan: Digest,
-        /// Jobs of the plan.
-        jobs: Vec<u32>,
-        /// Who renders them.
-        by: String,
-    },
     /// A tile is whole, to the requester.
     Tile {
         /// The frame.
@@ -183,50 +106,11 @@ pub enum Message {
         /// Bytes that its compositor received for it from other peers.
         received_bytes: u64,
     },
-    /// The sender cannot do its part of the frame, to the requester.
-    FrameFailed {
-        /// The frame.
-        frame: FrameId,
-        /// Why, for people.
-        why: String,
-    },
     /// The requester awaits tiles though all jobs are done: what does the addressee, who
     /// composites some of them, lack?
     TilesDue {
         /// The frame.
         frame: FrameId,
-    },
-    /// The sender composites tiles and lacks parts of them, to the requester that asks for them.
-    Lacking {
-        /// The frame.
-        frame: FrameId,
-        /// Digest of the plan.
-        plan: Digest,
-        /// Jobs of the plan, of which some part did not come.
-        jobs: Vec<u32>,
-    },
-    /// The sender got a partial of another plan than its own, to the requester.
-    Diverged {
-        /// The frame.
-        frame: FrameId,
-        /// Who followed another plan.
-        peer: String,
-    },
-    /// The sender got pixels that cannot be blended, to the requester.
-    Refused {
-        /// The frame.
-        frame: FrameId,
-        /// Who sent them.
-        peer: String,
-        /// What was wrong with them, for people.
-        why: String,
-    },
-    /// The sender cannot reach a peer that composites tiles of the frame, to the requester.
-    Unreachable {
-        /// The frame.
-        frame: FrameId,
-        /// Who cannot be reached.
-        peer: String,
     },
 }
 
@@ -272,8 +156,10 @@ fn with_plain_texts(mut message: Message) -> Message {
                 *text = plain_text(text);
             }
         }
-        Message::FrameFailed { why, .. }
-        | Message::Refused { why, .. }
+        Message::Reply {
+            reply: FrameMessage::Failed { why } | FrameMessage::Refused { why, .. },
+            ..
+        }
         | Message::Keeper(KeeperMessage::BrickRefused { why, .. }) => *why = plain_text(why),
         _ => {}
     }
@@ -295,7 +181,7 @@ impl Message {
     #[must_use]
     pub fn partial_bytes(&self) -> usize {
         match self {
-            Self::Partial(partial) => partial.tiles.iter().map(|t| t.pixels.bytes.len()).sum(),
+            Self::Partial(partial) => partial.parts.iter().map(|t| t.pixels.bytes.len()).sum(),
             _ => 0,
         }
     }
@@ -305,7 +191,7 @@ impl Pixels {
     /// The bytes of a sub-image.
     #[must_use]
     pub fn of(image: &SubImage, mode: Mode) -> Self {
-        let bytes = if mode.combines_values() {
+        let bytes: Vec<u8> = if mode.combines_values() {
             let values = image.pixels().iter().flat_map(|p| [p[0], p[1]]);
             values.flat_map(f32::to_le_bytes).collect()
         } else {
@@ -318,7 +204,7 @@ impl Pixels {
         };
         Self {
             rect: image.rect(),
-            bytes,
+            bytes: bytes.into(),
         }
     }
 
@@ -378,7 +264,10 @@ fn swap_bytes(value: &mut f16) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::mesh::{keeper::Hello, membership::Heartbeat};
+    use brickmesh_topology::{
+        PeerId,
+        mesh::{keeper::Hello, membership::Heartbeat},
+    };
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -390,8 +279,9 @@ mod tests {
             number: 7,
             attempt: 1,
         };
+        let reply = FrameMessage::NeedInputs;
         assert_eq!(
-            hex(&encode(&Message::NeedInputs { frame })),
+            hex(&encode(&Message::Reply { frame, reply })),
             FROZEN_NEED_INPUTS
         );
         let pixels = Pixels {
@@ -401,7 +291,7 @@ mod tests {
                 width: 1,
                 height: 1,
             },
-            bytes: vec![0; 8],
+            bytes: vec![0; 8].into(),
         };
         assert_eq!(
             hex(&rmp_serde::to_vec_named(&pixels).unwrap()),
@@ -409,8 +299,7 @@ mod tests {
         );
     }
 
-    const FROZEN_NEED_INPUTS: &str =
-        "81aa4e656564496e7075747381a56672616d6582a66e756d62657207a7617474656d707401";
+    const FROZEN_NEED_INPUTS: &str = "81a55265706c7982a56672616d6582a66e756d62657207a7617474656d707401a57265706c79aa4e656564496e70757473";
     const FROZEN_PIXELS: &str =
         "82a47265637484a17801a17902a5776964746801a668656967687401a56279746573c4080000000000000000";
 
@@ -426,10 +315,10 @@ mod tests {
         let good = Pixels::of(&image, Mode::Dvr);
         assert_eq!(good.image(Mode::Dvr).unwrap(), image);
         let mut short = good.clone();
-        short.bytes.pop();
+        short.bytes.truncate(15);
         assert!(short.image(Mode::Dvr).is_none());
         let mut nan = good;
-        nan.bytes[..2].copy_from_slice(&f16::NAN.to_le_bytes());
+        nan.bytes = [&f16::NAN.to_le_bytes(), &nan.bytes[2..]].concat().into();
         assert!(nan.image(Mode::Dvr).is_none());
     }
 
@@ -440,13 +329,12 @@ mod tests {
             attempt: 1,
         };
         let partial = Partial {
-            requester: "r".to_owned(),
-            frame,
+            key: (PeerId::new("r"), frame),
             plan: Digest::of(b"plan"),
-            tiles: Vec::new(),
+            parts: Vec::new(),
         };
         assert!(is_partial(&encode(&Message::Partial(Box::new(partial)))));
-        assert!(!is_partial(&encode(&Message::NeedInputs { frame })));
+        assert!(!is_partial(&encode(&Message::TilesDue { frame })));
         let goodbye = Message::Keeper(KeeperMessage::Goodbye);
         assert!(!is_partial(&encode(&goodbye)) && !is_partial(&[]));
     }
@@ -475,9 +363,9 @@ mod tests {
                 hello: Arc::new(hello),
                 vitals: Arc::default(),
             }),
-            Message::FrameFailed {
+            Message::Reply {
                 frame,
-                why: why.clone(),
+                reply: FrameMessage::Failed { why: why.clone() },
             },
             Message::Keeper(KeeperMessage::BrickRefused {
                 data_set,

@@ -8,10 +8,9 @@
 use crate::{
     budget::{Budget, Held},
     bus::{Bus, BusError, Lane},
+    inputs::Lines,
     messages::{Message, encode},
-    router::{Delivery, Router},
 };
-use actix::Addr;
 use brickmesh_topology::PeerId;
 use bytes::Bytes;
 use std::{
@@ -27,11 +26,11 @@ pub const OWN_BYTES_MAX: u32 = 64 << 20;
 /// Between two looks at a full queue.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The way out of a peer: the bus, and the router for what stays here.
+/// The way out of a peer: the bus, and its own actors for what stays here.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     bus: Arc<dyn Bus>,
-    router: Addr<Router>,
+    lines: Lines,
     own: Budget,
 }
 
@@ -48,12 +47,12 @@ impl<T> AsRef<[u8]> for Holding<T> {
 }
 
 impl Outbox {
-    /// An outbox onto `bus`, with what is for this peer going to `router`.
+    /// An outbox onto `bus`, with what is for this peer going to its actors.
     #[must_use]
-    pub fn new(bus: Arc<dyn Bus>, router: Addr<Router>) -> Self {
+    pub fn new(bus: Arc<dyn Bus>, lines: Lines) -> Self {
         Self {
             bus,
-            router,
+            lines,
             own: Budget::new(OWN_BYTES_MAX),
         }
     }
@@ -70,10 +69,7 @@ impl Outbox {
     /// [`BusError`] where it was not queued.
     pub fn send(&self, to: &PeerId, lane: Lane, message: Message) -> Result<(), BusError> {
         if to == self.local() {
-            return self.deliver(message).map_err(|_| BusError::QueueFull {
-                peer: to.clone(),
-                lane,
-            });
+            return self.deliver(lane, message);
         }
         self.bus.send(to, lane, encode(&message))
     }
@@ -113,18 +109,12 @@ impl Outbox {
     ) -> Result<u64, BusError> {
         let end = Instant::now() + PATIENCE;
         if to == self.local() {
-            let mut waiting = message;
-            while let Err(back) = self.deliver(waiting) {
-                if Instant::now() > end {
-                    return Err(BusError::QueueFull {
-                        peer: to.clone(),
-                        lane,
-                    });
+            loop {
+                match self.deliver(lane, message.clone()) {
+                    Err(BusError::QueueFull { .. }) if Instant::now() < end => thread::sleep(PAUSE),
+                    other => return other.map(|()| 0),
                 }
-                waiting = *back;
-                thread::sleep(PAUSE);
             }
-            return Ok(0);
         }
         let bytes = Bytes::from_owner(Holding {
             message: encode(&message),
@@ -139,21 +129,16 @@ impl Outbox {
         }
     }
 
-    fn deliver(&self, message: Message) -> Result<(), Box<Message>> {
+    fn deliver(&self, lane: Lane, message: Message) -> Result<(), BusError> {
+        let full = || BusError::QueueFull {
+            peer: self.local().clone(),
+            lane,
+        };
         let held = match message.partial_bytes() {
             0 => Held::default(),
-            bytes => match self.own.try_take(bytes) {
-                Some(room) => Held::own(room),
-                None => return Err(Box::new(message)),
-            },
+            bytes => self.own.try_take(bytes).map(Held::own).ok_or_else(full)?,
         };
-        let delivery = Delivery {
-            from: self.local().clone(),
-            message,
-            held,
-        };
-        self.router
-            .try_send(delivery)
-            .map_err(|e| Box::new(e.into_inner().message))
+        let is_taken = self.lines.route(self.local().clone(), message, held);
+        is_taken.then_some(()).ok_or_else(full)
     }
 }

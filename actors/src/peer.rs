@@ -1,19 +1,22 @@
 //! A peer: its actors, wired up.
 
 use crate::{
-    brick_owner::{BrickOwner, OwnerLines},
-    bus::{Bus, BusEvent},
+    brick_owner::BrickOwner,
+    bus::{Bus, BusEvent, EVENTS_MAX},
     compositor::Compositor,
     device_slot::DeviceSupply,
-    device_thread::DeviceThread,
+    device_thread::{DeviceThread, on_thread},
+    inputs::Lines,
     outbox::Outbox,
-    raycaster::{MeetOwner, Raycaster},
-    render_queue::RenderQueue,
-    requester::{Requester, RequesterInput},
-    router::{Lines, Router},
+    raycaster::Raycaster,
+    requester::Requester,
+    router::Router,
     scheduler::Scheduler,
 };
-use actix::{Actor, Addr, SyncArbiter};
+use actix::{
+    Actor, Addr, Context,
+    dev::channel::{AddressReceiver, channel},
+};
 use brickmesh_topology::mesh::keeper::Hello;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -37,8 +40,6 @@ pub struct Peer {
     pub owner: Addr<BrickOwner>,
     /// Frames.
     pub requester: Addr<Requester>,
-    /// Where this peer's messages come in.
-    pub router: Addr<Router>,
     device_thread: Arc<DeviceThread>,
 }
 
@@ -63,55 +64,45 @@ impl Peer {
             memory_bytes: config.memory_bytes.min(info.memory_bytes),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let mut started = None;
-        let router = Router::create(|ctx| {
-            use actix::AsyncContext as _;
-            let outbox = Outbox::new(bus, ctx.address());
-            let local = outbox.local().clone();
-            let queue = RenderQueue::default();
-            let (device_thread, raycaster) = start_raycaster(supply, &outbox, &queue);
-            let compositor = {
-                let outbox = outbox.clone();
-                SyncArbiter::start(1, move || Compositor::new(outbox.clone()))
-            };
-            let requester = Requester::new(outbox.clone()).start();
-            let scheduler = Scheduler::new(
-                outbox.clone(),
-                queue.clone(),
-                raycaster.clone(),
-                compositor.clone(),
-            )
-            .start();
-            let owner_lines = OwnerLines {
-                raycaster: raycaster.clone(),
-                scheduler: scheduler.clone(),
-                requester: requester.clone(),
-                queue,
-            };
-            let (memory, copies) = (config.memory_bytes, config.keep_copies);
-            let owner = BrickOwner::new(outbox, owner_lines, hello, memory, copies).start();
-            let met = raycaster.try_send(MeetOwner(owner.clone().recipient()));
-            if met.is_err() {
-                tracing::warn!("the raycaster does not know the owner");
-            }
-            let meet = RequesterInput::Owner(owner.clone().recipient());
-            if requester.try_send(meet).is_err() {
-                tracing::warn!("the requester does not know the owner");
-            }
-            let all = Lines {
-                owner,
-                scheduler,
-                compositor,
-                requester,
-            };
-            started = Some((all.clone(), device_thread));
-            Router::new(local, events, all)
-        });
-        let (lines, device_thread) = started.expect("the router's constructor has run");
+        let (owner, owner_inputs) = address::<BrickOwner>(EVENTS_MAX);
+        let (scheduler, scheduler_inputs) = address::<Scheduler>(EVENTS_MAX);
+        let (requester, requester_inputs) = address::<Requester>(EVENTS_MAX);
+        // No bound of their own: loads, frames and partials under way are bounded where they come from,
+        // and what is to be freed must be heard.
+        let (raycaster, raycaster_inputs) = address::<Raycaster>(0);
+        let (compositor, compositor_inputs) = address::<Compositor>(0);
+        let lines = Lines {
+            local: bus.local().clone(),
+            owner: owner.clone().recipient(),
+            scheduler: scheduler.recipient(),
+            compositor: compositor.recipient(),
+            requester: requester.clone().recipient(),
+            raycaster: raycaster.recipient(),
+        };
+        let outbox = Outbox::new(bus, lines.clone());
+        let device_thread = {
+            let (outbox, lines) = (outbox.clone(), lines.clone());
+            DeviceThread::start(raycaster_inputs, |is_ending| {
+                Raycaster::new(supply, outbox, lines, is_ending)
+            })
+        };
+        {
+            let (outbox, lines) = (outbox.clone(), lines.clone());
+            on_thread(scheduler_inputs, || Scheduler::new(outbox, lines));
+        }
+        {
+            let outbox = outbox.clone();
+            on_thread(compositor_inputs, || Compositor::new(outbox));
+        }
+        let asking = Requester::new(outbox.clone(), lines.clone());
+        Context::with_receiver(requester_inputs).run(asking);
+        let (memory, copies) = (config.memory_bytes, config.keep_copies);
+        let owning = BrickOwner::new(outbox, lines.clone(), hello, memory, copies);
+        Context::with_receiver(owner_inputs).run(owning);
+        Router::new(events, lines).start();
         Self {
-            owner: lines.owner,
-            requester: lines.requester,
-            router,
+            owner,
+            requester,
             device_thread: Arc::new(device_thread),
         }
     }
@@ -125,12 +116,9 @@ impl Peer {
     }
 }
 
-/// The raycaster on a thread of its own, with the one device.
-fn start_raycaster(
-    supply: DeviceSupply,
-    outbox: &Outbox,
-    queue: &RenderQueue,
-) -> (DeviceThread, Addr<Raycaster>) {
-    let (outbox, jobs) = (outbox.clone(), queue.clone());
-    DeviceThread::start(queue.clone(), || Raycaster::new(supply, outbox, jobs))
+/// Where an actor will be told things, before it is there: actors know each other. So much may wait;
+/// 0: any number.
+fn address<A: Actor>(waiting_max: usize) -> (Addr<A>, AddressReceiver<A>) {
+    let (sender, receiver) = channel(waiting_max);
+    (Addr::new(sender), receiver)
 }

@@ -7,26 +7,23 @@ mod pending;
 pub use frame::{Frame, FrameError, FrameStats, JobStats};
 
 use crate::{
-    brick_owner::OwnerInput,
-    budget::Held,
     bus::Lane,
-    messages::{FrameId, Message},
+    inputs::{Lines, OwnerInput, RequesterInput},
+    messages::{FrameId, FrameMessage, Message},
     outbox::Outbox,
-    visible_cells_cache::VisibleCellsCache,
 };
-use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture};
+use actix::{Actor, AsyncContext, Context, Handler, ResponseFuture};
 use brickmesh_topology::{
     Digest, Manifest, PeerId, RenderSettings, View,
     balance::{
         frame_plan::{Earlier, FramePlan, PlanInputs},
         plan_rules::PlanRules,
-        roster::Candidate,
     },
     frame::frame_requests::{
-        AttemptInputs, EndedFrame, FrameMessage, FrameOrder, FrameRequests, FramesInput,
-        FramesOutput,
+        AttemptInputs, EndedFrame, FrameOrder, FrameRequests, FramesInput, FramesOutput,
     },
     mesh::keeper::FrameTimes,
+    picture::visible_cells::VisibleCellsCache,
 };
 use pending::{ArrivedTile, Pending, finish};
 use std::{
@@ -53,34 +50,6 @@ pub struct AskFrame {
     pub rules: PlanRules,
 }
 
-/// What the requester is told.
-#[derive(Debug, actix::Message)]
-#[rtype(result = "()")]
-pub enum RequesterInput {
-    /// A message from a peer.
-    Said {
-        /// Sender.
-        from: PeerId,
-        /// What it says.
-        message: Box<Message>,
-        /// What it holds until it is handled.
-        held: Held,
-    },
-    /// A peer cannot be reached, or is suspected.
-    Lost(PeerId),
-    /// Who is told of peers that are late.
-    Owner(Recipient<OwnerInput>),
-    /// Who holds what of a data set now.
-    Roster {
-        /// The data set.
-        manifest: Arc<Manifest>,
-        /// Every peer that frames may be given to.
-        candidates: Vec<Candidate>,
-    },
-    /// A data set is not held any more.
-    Closed(Digest),
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Requester {
@@ -91,13 +60,13 @@ pub struct Requester {
     manifests: BTreeMap<Digest, Arc<Manifest>>,
     visible_cells: VisibleCellsCache,
     pending: BTreeMap<u64, Pending>,
-    owner: Option<Recipient<OwnerInput>>,
+    lines: Lines,
 }
 
 impl Requester {
     /// A requester that asks through `outbox`.
     #[must_use]
-    pub fn new(outbox: Outbox) -> Self {
+    pub fn new(outbox: Outbox, lines: Lines) -> Self {
         Self {
             frames: FrameRequests::new(outbox.local().clone()),
             outbox,
@@ -106,7 +75,7 @@ impl Requester {
             manifests: BTreeMap::new(),
             visible_cells: VisibleCellsCache::default(),
             pending: BTreeMap::new(),
-            owner: None,
+            lines,
         }
     }
 
@@ -261,8 +230,7 @@ impl Requester {
     }
 
     fn tell_owner(&self, input: OwnerInput) {
-        let owner = self.owner.as_ref();
-        if owner.is_some_and(|o| o.try_send(input).is_err()) {
+        if self.lines.owner.try_send(input).is_err() {
             tracing::warn!("the owner's mailbox is full: it does not learn how a frame went");
         }
     }
@@ -309,34 +277,7 @@ impl Requester {
                 };
                 (frame, said)
             }
-            Message::JobsDone { frame, plan, jobs } => {
-                let jobs = jobs.iter().map(|j| (j.job, j.measured_micros)).collect();
-                (frame, FrameMessage::JobsDone { plan, jobs })
-            }
-            Message::Given {
-                frame,
-                plan,
-                jobs,
-                by,
-            } => {
-                let by = PeerId::new(&by);
-                (frame, FrameMessage::Given { plan, jobs, by })
-            }
-            Message::NeedInputs { frame } => (frame, FrameMessage::NeedInputs),
-            Message::Lacking { frame, plan, jobs } => (frame, FrameMessage::Lacking { plan, jobs }),
-            Message::FrameFailed { frame, why } => (frame, FrameMessage::Failed { why }),
-            Message::Diverged { frame, peer } => {
-                let peer = PeerId::new(&peer);
-                (frame, FrameMessage::Diverged { peer })
-            }
-            Message::Refused { frame, peer, why } => {
-                let peer = PeerId::new(&peer);
-                (frame, FrameMessage::Refused { peer, why })
-            }
-            Message::Unreachable { frame, peer } => {
-                let peer = PeerId::new(&peer);
-                (frame, FrameMessage::Unreachable { peer })
-            }
+            Message::Reply { frame, reply } => (frame, reply),
             _ => {
                 tracing::warn!(peer = from.short(), "a message came to the wrong actor");
                 return;
@@ -352,10 +293,6 @@ fn micros(time: Duration) -> u64 {
 
 impl Actor for Requester {
     type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(crate::bus::EVENTS_MAX);
-    }
 }
 
 impl Handler<AskFrame> for Requester {
@@ -395,7 +332,6 @@ impl Handler<RequesterInput> for Requester {
                 self.manifests.remove(&data_set);
                 self.step(FramesInput::Closed(data_set), ctx);
             }
-            RequesterInput::Owner(owner) => self.owner = Some(owner),
             RequesterInput::Lost(peer) => self.step(FramesInput::Lost(peer), ctx),
         }
     }

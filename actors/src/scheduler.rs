@@ -1,273 +1,240 @@
-//! The scheduler: for every frame that a peer asks for, derives the plan from the inputs that the
-//! request names, starts this peer's part of it, and carries what thieves and victims say to each
-//! other. The decisions themselves are topology's.
+//! The scheduler: plans every frame that a peer asks for, and lets its [`FrameWorker`] decide which jobs
+//! the device renders next, what is stolen, and where what was rendered goes. It runs on its own thread: a
+//! plan takes milliseconds, and whoever asks this peer for jobs waits for the answer.
 
 use crate::{
     budget::Budget,
     bus::Lane,
-    compositor::{Compositor, ExpectFrame, ForgetFrames},
-    messages::{FrameId, FrameRequest, Message, StealNote},
-    outbox::Outbox,
-    raycaster::{Raycaster, WakeUp},
-    render_queue::{ActiveFrame, RenderQueue},
-    visible_cells_cache::VisibleCellsCache,
-};
-use actix::{Actor, Addr, AsyncContext, Context, Handler};
-use brickmesh_shaders::Scene;
-use brickmesh_topology::{
-    Digest, Manifest, PeerId,
-    balance::{
-        cost_table::CostTable,
-        frame_plan::{Earlier, FramePlan, PlanInputs},
-        roster::Roster,
-        stealing::{StealOutput, Work},
+    inputs::{CompositorInput, DeviceInput, Lines, OwnerInput, RenderedFrame, SchedulerInput},
+    messages::{
+        FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, Pixels, StealNote,
     },
+    outbox::Outbox,
+    vital_thread::VitalThread,
+};
+use actix::{Actor, AsyncContext, Context, Handler};
+use brickmesh_shaders::{DeviceError, Scene, SubImage};
+use brickmesh_topology::{
+    PeerId,
+    balance::frame_plan::FramePlan,
+    frame::{
+        frame_requests::Named,
+        outgoing::Run,
+        worker::{FrameWorker, WorkerOutput, inputs::FrameInputs},
+    },
+    mesh::keeper::TICK_MICROS,
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// Memory that the rosters take which are kept under their names, in bytes, and as much the cost
-/// tables. Older ones are forgotten, and asked for again if a frame names them.
-const INPUT_BYTES_MAX: usize = 64 << 20;
-/// Most rosters, and most cost tables, however small.
-const INPUTS_MAX: usize = 64;
 /// Frames that may be on their way to the compositor: it falls behind when it waits for a slow
 /// requester, and each has a plan.
 const EXPECTED_MAX: u32 = 64;
 /// How long a thief waits for an answer before it asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What the scheduler is told.
-#[derive(Debug, actix::Message)]
-#[rtype(result = "()")]
-pub enum SchedulerInput {
-    /// A message from a peer.
-    Said(PeerId, Message),
-    /// A peer is gone: its frames need no work any more.
-    Lost(PeerId),
-    /// A data set is known now.
-    Opened(Arc<Manifest>),
-    /// A data set is not held any more.
-    Closed(Digest),
-}
+type Output = WorkerOutput<RenderedFrame, SubImage>;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Scheduler {
     outbox: Outbox,
-    queue: RenderQueue,
-    raycaster: Addr<Raycaster>,
-    compositor: Addr<Compositor>,
+    lines: Lines,
     expected: Budget,
-    visible_cells: VisibleCellsCache,
-    data_sets: BTreeMap<Digest, Arc<Manifest>>,
-    rosters: Recent<Roster>,
-    costs: Recent<CostTable>,
-}
-
-/// The last few values under their digests, as many as memory is given to.
-#[derive(Debug)]
-struct Recent<T> {
-    values: VecDeque<(Digest, usize, T)>,
-    bytes: usize,
-    bytes_max: usize,
-}
-
-impl<T> Recent<T> {
-    fn new(bytes_max: usize) -> Self {
-        Self {
-            values: VecDeque::new(),
-            bytes: 0,
-            bytes_max,
-        }
-    }
-
-    fn get(&self, digest: Digest) -> Option<&T> {
-        let found = self.values.iter().rev().find(|(d, ..)| *d == digest);
-        found.map(|(.., value)| value)
-    }
-
-    /// Takes a value in, and forgets older ones as there is need; the youngest is kept in any case.
-    fn put(&mut self, digest: Digest, bytes: usize, value: T) {
-        self.values.push_back((digest, bytes, value));
-        self.bytes += bytes;
-        let is_full = |r: &Self| r.bytes > r.bytes_max || r.values.len() > INPUTS_MAX;
-        while self.values.len() > 1 && is_full(self) {
-            if let Some((_, bytes, _)) = self.values.pop_front() {
-                self.bytes -= bytes;
-            }
-        }
-    }
+    inputs: FrameInputs,
+    worker: FrameWorker<RenderedFrame, SubImage>,
+    clock: Instant,
+    _thread: VitalThread,
 }
 
 impl Scheduler {
     /// A scheduler without data sets.
     #[must_use]
-    pub fn new(
-        outbox: Outbox,
-        queue: RenderQueue,
-        raycaster: Addr<Raycaster>,
-        compositor: Addr<Compositor>,
-    ) -> Self {
+    pub fn new(outbox: Outbox, lines: Lines) -> Self {
         Self {
+            worker: FrameWorker::new(outbox.local().clone()),
             outbox,
-            queue,
-            raycaster,
-            compositor,
+            lines,
             expected: Budget::new(EXPECTED_MAX),
-            visible_cells: VisibleCellsCache::default(),
-            data_sets: BTreeMap::new(),
-            rosters: Recent::new(INPUT_BYTES_MAX),
-            costs: Recent::new(INPUT_BYTES_MAX),
+            inputs: FrameInputs::default(),
+            clock: Instant::now(),
+            _thread: VitalThread("scheduler"),
         }
     }
 
-    fn start(&mut self, requester: &PeerId, request: &FrameRequest) {
-        let frame = request.frame;
-        let first = request.earlier.as_ref().map(|e| e.roster);
-        let first = first.unwrap_or(request.roster);
-        let rosters = self.rosters.get(request.roster);
-        let rosters = rosters.zip(self.rosters.get(first));
-        let inputs = rosters.zip(self.costs.get(request.costs));
-        let answer = match (self.data_sets.get(&request.data_set), inputs) {
-            (None, _) => {
-                let why = format!("data set {} is not known here", request.data_set.short());
-                Some(Message::FrameFailed { frame, why })
-            }
-            (_, None) => Some(Message::NeedInputs { frame }),
-            (Some(manifest), Some((rosters, costs))) => {
-                match plan(request, manifest, rosters, costs, &mut self.visible_cells) {
-                    Ok((scene, plan)) => {
-                        self.run(requester, request, scene, plan);
-                        None
-                    }
-                    Err(why) => Some(Message::FrameFailed { frame, why }),
-                }
-            }
-        };
-        if let Some(message) = answer {
-            self.outbox.send_or_log(requester, Lane::Control, message);
+    /// Microseconds since this actor was made.
+    fn now(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn begin(&mut self, requester: &PeerId, request: FrameRequest) {
+        let key = (requester.clone(), request.attempt.frame);
+        if self.worker.was_begun(&key) {
+            return;
         }
+        let (manifest, plan) = match self.inputs.plan(&request) {
+            Ok((manifest, plan)) => (manifest, Arc::new(plan)),
+            Err(reply) => return self.reply(requester, key.1, reply),
+        };
+        let expect = self
+            .expected
+            .try_take(1)
+            .map(|room| CompositorInput::Expect {
+                key: key.clone(),
+                plan: Arc::clone(&plan),
+                room,
+            });
+        if expect.is_none_or(|e| self.lines.compositor.try_send(e).is_err()) {
+            let why = "too many frames are under way here".to_owned();
+            return self.reply(requester, key.1, FrameMessage::Failed { why });
+        }
+        let scene = Scene::new(&manifest, request.view, request.settings);
+        let frame = Arc::new(RenderedFrame::new(scene, plan));
+        let (now, steal) = (self.now(), request.rules.steal);
+        self.step(|worker, out| worker.begin(now, key, frame, steal, out));
+    }
+
+    fn reply(&self, requester: &PeerId, frame: FrameId, reply: FrameMessage) {
+        let reply = Message::Reply { frame, reply };
+        self.outbox.send_or_log(requester, Lane::Control, reply);
     }
 
     fn forget(&self, requester: PeerId, frame: Option<FrameId>) {
-        let forget = ForgetFrames { requester, frame };
-        if self.compositor.try_send(forget).is_err() {
+        let forget = CompositorInput::Forget { requester, frame };
+        if self.lines.compositor.try_send(forget).is_err() {
             tracing::warn!("the compositor has ended");
         }
     }
 
-    fn run(&self, requester: &PeerId, request: &FrameRequest, scene: Scene, plan: FramePlan) {
-        let (plan, frame) = (Arc::new(plan), request.frame);
-        let expected = self.expected.try_take(1).map(|room| ExpectFrame {
-            requester: requester.clone(),
-            frame,
-            plan: Arc::clone(&plan),
-            room,
-        });
-        let full = expected.is_none_or(|e| self.compositor.try_send(e).is_err());
-        let mut not_rendered = full.then(|| (requester.clone(), frame));
-        // A peer that is not in the roster has nothing to render and nobody to steal from.
-        if let Some(me) = plan.index_of(self.outbox.local()).filter(|_| !full) {
-            let work = Work::new(&plan, me, request.rules.steal);
-            let key = (requester.clone(), frame);
-            let active = ActiveFrame::new(key.clone(), scene, plan, work);
-            not_rendered = self.queue.push(Arc::new(active));
-            if self.raycaster.try_send(WakeUp).is_err() {
-                self.queue.drop_frames(|k| *k == key);
-                not_rendered = Some(key);
-            }
-        }
-        if let Some((requester, frame)) = not_rendered {
-            let why = "too many frames are under way here".to_owned();
-            let failed = Message::FrameFailed { frame, why };
-            self.outbox.send_or_log(&requester, Lane::Control, failed);
+    /// Lets the worker decide, and does what it says.
+    fn step(
+        &mut self,
+        input: impl FnOnce(&mut FrameWorker<RenderedFrame, SubImage>, &mut Vec<Output>),
+    ) {
+        let mut out = Vec::new();
+        input(&mut self.worker, &mut out);
+        for output in out {
+            self.carry_out(output);
         }
     }
 
-    fn steal(&self, from: &PeerId, note: &StealNote) {
-        let key = (PeerId::new(&note.requester), note.frame);
-        // A frame that is not known yet, or not any more: the thief asks again while it needs to.
-        let Some(frame) = self.queue.get(&key).filter(|f| f.plan.digest == note.plan) else {
-            return;
+    fn carry_out(&self, output: Output) {
+        match output {
+            WorkerOutput::Render { key, frame, job } => {
+                self.tell_device(DeviceInput::Render { key, frame, job });
+            }
+            WorkerOutput::CallOff(frame) => frame.call_off(),
+            WorkerOutput::Runs {
+                key,
+                frame,
+                to,
+                runs,
+            } => self.send_runs(key, &frame.plan, to, runs),
+            WorkerOutput::Tell(key, reply) => {
+                if let FrameMessage::Given { jobs, by, .. } = &reply {
+                    tracing::debug!(
+                        target: "brickmesh::events::job::stolen",
+                        frame_id = key.1.number,
+                        count = jobs.len(),
+                        peer = by.short()
+                    );
+                }
+                let (to, frame) = key.clone();
+                self.send(key, to, Lane::Control, Message::Reply { frame, reply });
+            }
+            WorkerOutput::Steal {
+                key,
+                plan,
+                to,
+                message,
+            } => {
+                let note = Message::Steal(StealNote { key, plan, message });
+                self.outbox.send_or_log(&to, Lane::Control, note);
+            }
+        }
+    }
+
+    fn send_runs(&self, key: FrameKey, plan: &FramePlan, to: usize, runs: Vec<Run<SubImage>>) {
+        let part = |run: Run<SubImage>| Part {
+            tile: run.tile,
+            first: run.first,
+            count: run.count,
+            pixels: Pixels::of(&run.image, plan.mode),
         };
-        if let Some(index) = frame.plan.index_of(from) {
-            let mut outputs = Vec::new();
-            frame.work().heard(index, &note.message, &mut outputs);
-            self.carry_out(&frame, outputs);
+        let partial = Partial {
+            key: key.clone(),
+            plan: plan.digest,
+            parts: runs.into_iter().map(part).collect(),
+        };
+        let partial = Message::Partial(Box::new(partial));
+        self.send(key, plan.peers[to].clone(), Lane::Pixels, partial);
+    }
+
+    /// Sends a message about a frame; where there is no room for it, the device's thread waits for that:
+    /// it renders no more than can be sent.
+    fn send(&self, key: FrameKey, to: PeerId, lane: Lane, message: Message) {
+        // What is large in it is shared.
+        let again = message.clone();
+        if self.outbox.send(&to, lane, message).is_err() {
+            let message = again;
+            self.tell_device(DeviceInput::Send { key, to, message });
         }
     }
 
-    fn carry_out(&self, frame: &ActiveFrame, outputs: Vec<StealOutput>) {
-        if frame.carry_out(outputs, &self.outbox) && self.raycaster.try_send(WakeUp).is_err() {
-            tracing::warn!("the raycaster's mailbox is full: stolen jobs wait for the next frame");
+    fn tell_device(&self, input: DeviceInput) {
+        if self.lines.raycaster.try_send(input).is_err() {
+            // The peer is ending.
+            tracing::debug!("the device's thread has ended");
         }
     }
 
-    fn ask_again(&self) {
-        for frame in self.queue.all() {
-            let mut outputs = Vec::new();
-            frame.work().tick(&mut outputs);
-            self.carry_out(&frame, outputs);
-        }
-    }
-
-    fn lost(&self, peer: &PeerId) {
-        for frame in self.queue.all() {
-            if let Some(index) = frame.plan.index_of(peer) {
-                frame.work().lost(index);
+    fn said(&mut self, from: PeerId, message: Message) {
+        match message {
+            Message::Steal(note) => self.step(|worker, out| {
+                worker.heard(&from, &note.key, note.plan, &note.message, out);
+            }),
+            Message::Roster(roster) => self.inputs.put_roster(Named {
+                digest: roster.digest(),
+                value: Arc::new(roster),
+            }),
+            Message::Costs(costs) => self.inputs.put_costs(Named {
+                digest: costs.digest(),
+                value: Arc::new(costs),
+            }),
+            Message::Frame(request) => self.begin(&from, *request),
+            Message::Cancel { frame, is_over } => {
+                self.step(|worker, out| {
+                    if is_over {
+                        worker.over(&from, Some(frame.number), out);
+                    } else {
+                        worker.cancel(&(from.clone(), frame), out);
+                    }
+                });
+                self.forget(from, Some(frame));
             }
+            _ => tracing::warn!(peer = from.short(), "a message came to the wrong actor"),
         }
     }
-}
 
-/// Checks a request and derives its plan, for a roster and that of the frame's first attempt; the
-/// error is for people.
-fn plan(
-    request: &FrameRequest,
-    manifest: &Manifest,
-    (roster, first): (&Roster, &Roster),
-    costs: &CostTable,
-    visible_cells: &mut VisibleCellsCache,
-) -> Result<(Scene, FramePlan), String> {
-    request.view.validate().map_err(|e| e.to_string())?;
-    let volume = manifest.volume();
-    let is_valid = request.settings.validate(volume);
-    is_valid.map_err(|e| e.to_string())?;
-    let bricks = manifest.grid().brick_count();
-    roster.validate(bricks).map_err(|e| e.to_string())?;
-    if request.earlier.is_some() {
-        first.validate(bricks).map_err(|e| e.to_string())?;
+    fn tell_owner(&self) {
+        let is_under_way = self.worker.is_under_way(self.now());
+        if is_under_way && self.lines.owner.try_send(OwnerInput::Rendering).is_err() {
+            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
+        }
     }
-    costs.validate(manifest.grid()).map_err(|e| e.to_string())?;
-    let visible = visible_cells.cells(manifest, &request.settings);
-    let inputs = PlanInputs {
-        manifest,
-        view: &request.view,
-        settings: &request.settings,
-        visible: &visible,
-        roster,
-        costs,
-        rules: &request.rules,
-        earlier: request.earlier.as_ref().map(|e| Earlier {
-            roster: first,
-            rendered: &e.rendered,
-        }),
-    };
-    let plan = FramePlan::derive(&inputs).map_err(|e| e.to_string())?;
-    let scene = Scene::new(manifest, request.view, request.settings.clone());
-    Ok((scene, plan))
 }
 
 impl Actor for Scheduler {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(crate::bus::EVENTS_MAX);
-        ctx.run_interval(ASK_AGAIN, |scheduler, _| scheduler.ask_again());
+        ctx.run_interval(ASK_AGAIN, |scheduler, _| {
+            scheduler.step(FrameWorker::ask_again);
+        });
+        let tick = Duration::from_micros(TICK_MICROS);
+        ctx.run_interval(tick, |scheduler, _| scheduler.tell_owner());
     }
 }
 
@@ -276,64 +243,27 @@ impl Handler<SchedulerInput> for Scheduler {
 
     fn handle(&mut self, input: SchedulerInput, _: &mut Self::Context) {
         match input {
-            SchedulerInput::Opened(manifest) => {
-                self.data_sets.insert(manifest.digest(), manifest);
-            }
-            SchedulerInput::Closed(data_set) => {
-                self.data_sets.remove(&data_set);
-            }
+            SchedulerInput::Opened(manifest) => self.inputs.open(manifest),
+            SchedulerInput::Closed(data_set) => self.inputs.close(data_set),
             SchedulerInput::Lost(peer) => {
-                self.queue.over(&peer, None);
-                self.lost(&peer);
+                self.step(|worker, out| worker.lost(&peer, out));
                 self.forget(peer, None);
             }
-            SchedulerInput::Said(from, Message::Steal(note)) => self.steal(&from, &note),
-            SchedulerInput::Said(_, Message::Roster(roster)) => {
-                self.rosters
-                    .put(roster.digest(), roster.memory_bytes(), roster);
+            SchedulerInput::Said(from, message) => self.said(from, message),
+            SchedulerInput::Rendered { key, job, result } => {
+                self.step(|worker, out| match result {
+                    Ok(done) => worker.rendered(&key, job, (done.image, done.elapsed_micros), out),
+                    Err(DeviceError::CalledOff) => worker.not_rendered(&key, job, None, out),
+                    Err(error) => {
+                        let why = format!("device: {error}");
+                        worker.not_rendered(&key, job, Some(&why), out);
+                    }
+                })
             }
-            SchedulerInput::Said(_, Message::Costs(costs)) => {
-                self.costs.put(costs.digest(), costs.memory_bytes(), costs);
+            SchedulerInput::DeviceLost(why) => {
+                self.step(|worker, out| worker.device_lost(&why, out));
             }
-            SchedulerInput::Said(from, Message::Frame(request)) => self.start(&from, &request),
-            SchedulerInput::Said(from, Message::Cancel { frame, is_over }) => {
-                if is_over {
-                    self.queue.over(&from, Some(frame.number));
-                } else {
-                    self.queue.drop_frames(|key| *key == (from.clone(), frame));
-                }
-                self.forget(from, Some(frame));
-            }
-            SchedulerInput::Said(from, _) => {
-                tracing::warn!(peer = from.short(), "a message came to the wrong actor");
-            }
+            SchedulerInput::DeviceOpened => self.worker.device_opened(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn inputs_are_kept_as_far_as_their_memory_goes_the_youngest_in_any_case() {
-        let name = |n: u8| Digest::of(&[n]);
-        let mut recent = Recent::new(100);
-        for n in 0..4 {
-            recent.put(name(n), 40, n);
-        }
-        assert_eq!(recent.get(name(1)), None);
-        assert_eq!(
-            (recent.get(name(2)), recent.get(name(3))),
-            (Some(&2), Some(&3))
-        );
-        recent.put(name(9), 1000, 9);
-        assert_eq!((recent.get(name(3)), recent.get(name(9))), (None, Some(&9)));
-        recent.put(name(10), 1, 10);
-        assert_eq!((recent.values.len(), recent.bytes), (1, 1));
-        for n in 0..=INPUTS_MAX {
-            recent.put(name(u8::try_from(n).unwrap()), 0, 0);
-        }
-        assert_eq!(recent.values.len(), INPUTS_MAX);
     }
 }

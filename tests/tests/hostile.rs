@@ -15,7 +15,7 @@
 
 use brickmesh_actors::{
     data_set::BrickSource as _,
-    messages::{FrameRequest, Message, decode},
+    messages::{FrameMessage, FrameRequest, Message, decode},
 };
 use brickmesh_node::{
     brick_store::{self, DirectoryStore},
@@ -566,7 +566,7 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
         }
         Message::Frame(request) => frame(scene, &request)?,
         Message::Partial(partial) => {
-            let mut parts = partial.tiles.iter();
+            let mut parts = partial.parts.iter();
             if parts.any(|t| t.pixels.image(Mode::Dvr).is_none()) {
                 return Err("a part that is no image".to_owned());
             }
@@ -584,32 +584,41 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
                 work.heard(from, &note.message, &mut out);
             }
         }
-        Message::JobsDone { jobs, .. } => {
-            let times = jobs.iter().map(|j| (j.job, (0, j.measured_micros)));
+        Message::Reply { reply, .. } => hear(scene, reply),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Does with what is said to a requester what it does.
+fn hear(scene: &Scene, reply: FrameMessage) {
+    let (manifest, request) = (&scene.manifest, &scene.request);
+    match reply {
+        FrameMessage::JobsDone { jobs, .. } => {
+            let times = jobs.iter().map(|&(job, micros)| (job, (0, micros)));
             let costs =
                 scene
                     .plan
                     .learned(&scene.costs, &times.collect(), request.rules.prediction);
             costs.1.validate(manifest.grid()).unwrap();
         }
-        Message::Given { jobs, by, .. } => {
+        FrameMessage::Given { jobs, by, .. } => {
             let mut tracker = FrameTracker::new(&scene.plan, 0);
             for job in jobs {
                 tracker.step(FrameInput::Given {
                     job,
                     plan: scene.plan.digest,
                     from: scene.plan.peers[0].clone(),
-                    by: PeerId::new(&by),
+                    by: by.clone(),
                 });
             }
         }
-        Message::Lacking { jobs, .. } => {
+        FrameMessage::Lacking { jobs, .. } => {
             let tracker = FrameTracker::new(&scene.plan, 0);
             assert!(tracker.owners(&jobs).len() <= scene.plan.peers.len());
         }
         _ => {}
     }
-    Ok(())
 }
 
 /// A request is checked, and then there is a plan for it.

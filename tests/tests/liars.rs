@@ -9,7 +9,7 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_actors::messages::Message;
+use brickmesh_actors::messages::{FrameMessage, Message};
 use brickmesh_node::network::MeshKey;
 use brickmesh_tests::{
     compare::compare,
@@ -114,7 +114,10 @@ fn one_that_says_it_holds_everything_and_fails_frames() {
                 announcement,
             })]
         }
-        Message::FrameFailed { .. } => {
+        Message::Reply {
+            reply: FrameMessage::Failed { .. },
+            ..
+        } => {
             told.once_more();
             vec![message]
         }
@@ -129,21 +132,25 @@ fn one_that_says_it_holds_everything_and_fails_frames() {
 fn is_of_a_frame(message: &Message) -> bool {
     matches!(
         message,
-        Message::Partial(_)
-            | Message::Tile { .. }
-            | Message::JobsDone { .. }
-            | Message::Given { .. }
-            | Message::Steal(_)
-            | Message::NeedInputs { .. }
-            | Message::Lacking { .. }
-            | Message::FrameFailed { .. }
+        Message::Partial(_) | Message::Tile { .. } | Message::Reply { .. } | Message::Steal(_)
     )
+}
+
+/// The jobs that a message says to be done.
+fn done(message: &mut Message) -> Option<&mut Vec<(u32, u64)>> {
+    match message {
+        Message::Reply {
+            reply: FrameMessage::JobsDone { jobs, .. },
+            ..
+        } => Some(jobs),
+        _ => None,
+    }
 }
 
 #[test]
 fn one_that_never_does_its_part_and_says_nothing() {
-    let silence = lie(|message, told| {
-        if matches!(message, Message::JobsDone { .. }) {
+    let silence = lie(|mut message, told| {
+        if done(&mut message).is_some() {
             told.once_more();
         }
         if is_of_a_frame(&message) {
@@ -157,13 +164,14 @@ fn one_that_never_does_its_part_and_says_nothing() {
 
 #[test]
 fn one_that_says_it_is_done_and_sends_no_pixels() {
-    let no_pixels = lie(|message, told| match message {
+    let no_pixels = lie(|mut message, told| match message {
         Message::Partial(_) | Message::Tile { .. } => Vec::new(),
-        Message::JobsDone { .. } => {
-            told.once_more();
+        _ => {
+            if done(&mut message).is_some() {
+                told.once_more();
+            }
             vec![message]
         }
-        _ => vec![message],
     });
     let watched = among_honest(enough, no_pixels, 1);
     assert!(watched.repeated > 0, "{watched:?}");
@@ -174,9 +182,8 @@ fn one_that_sends_pixels_of_a_wrong_length() {
     let cut_off = lie(|message, told| match message {
         Message::Partial(mut partial) => {
             told.once_more();
-            for part in &mut partial.tiles {
-                part.pixels.bytes.truncate(5);
-                part.pixels.bytes.push(0);
+            for part in &mut partial.parts {
+                part.pixels.bytes = vec![0; 6].into();
             }
             vec![Message::Partial(partial)]
         }
@@ -239,13 +246,17 @@ fn one_that_accuses_honest_members_of_following_another_plan() {
         if !known.contains(to) {
             known.push(to.clone());
         }
-        let Message::JobsDone { frame, .. } = message else {
+        let Message::Reply {
+            frame,
+            reply: FrameMessage::JobsDone { .. },
+        } = message
+        else {
             return vec![message];
         };
         counted.once_more();
-        let accuse = |peer: &PeerId| Message::Diverged {
+        let accuse = |peer: &PeerId| Message::Reply {
             frame,
-            peer: peer.as_str().to_owned(),
+            reply: FrameMessage::Diverged { peer: peer.clone() },
         };
         let accusations = known.iter().map(accuse);
         accusations.chain([message.clone()]).collect()
@@ -255,17 +266,12 @@ fn one_that_accuses_honest_members_of_following_another_plan() {
 
 /// Says that every job took so many microseconds.
 fn times_of(micros: u64) -> (Twist, Told) {
-    lie(move |message, told| match message {
-        Message::JobsDone {
-            frame,
-            plan,
-            mut jobs,
-        } => {
+    lie(move |mut message, told| {
+        if let Some(jobs) = done(&mut message) {
             told.once_more();
-            jobs.iter_mut().for_each(|j| j.measured_micros = micros);
-            vec![Message::JobsDone { frame, plan, jobs }]
+            jobs.iter_mut().for_each(|(_, measured)| *measured = micros);
         }
-        _ => vec![message],
+        vec![message]
     })
 }
 

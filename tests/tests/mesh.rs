@@ -4,7 +4,7 @@ use brickmesh_actors::{
     brick_owner::AskStatus,
     bus::{Bus, BusError, Lane},
     device_slot::DeviceSupply,
-    messages::{Message, decode},
+    messages::{FrameMessage, Message, decode},
     requester::{FrameError, JobStats},
 };
 use brickmesh_shaders::{DeviceError, Job, RenderDevice, RenderedJob, SubImage};
@@ -70,7 +70,10 @@ impl Bus for Untimed {
 
     fn send(&self, to: &PeerId, lane: Lane, message: Bytes) -> Result<(), BusError> {
         match decode(&message) {
-            Ok(Message::JobsDone { .. }) => Ok(()),
+            Ok(Message::Reply {
+                reply: FrameMessage::JobsDone { .. },
+                ..
+            }) => Ok(()),
             _ => self.0.send(to, lane, message),
         }
     }

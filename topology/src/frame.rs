@@ -1,8 +1,8 @@
-//! A frame from its requester's side: attempts, participants, blame, how many may be under way.
+//! A frame, from its requester's side (attempts, participants, blame) and from that of the peers that
+//! render it (frame worker) and combine it (compositing).
 //!
 //! May use `base`, `data`, `picture` and `balance`; `.ci/arrows` checks it.
 
-pub mod admission;
 pub mod blame;
 pub mod compositing;
 pub mod frame_requests;
@@ -10,3 +10,4 @@ pub mod frame_tracker;
 pub mod image;
 pub mod outgoing;
 pub mod participants;
+pub mod worker;

@@ -1,37 +1,15 @@
 //! What the brick owner is told and asked, and what it answers.
 
-use crate::{budget::Held, data_set::BrickSource, messages::Message, raycaster::DeviceNews};
+use crate::data_set::BrickSource;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     mesh::{
         holding::Announcement,
-        keeper::{FrameTimes, Hello, Vitals},
+        keeper::{Hello, Vitals},
         upkeep::Safety,
     },
 };
 use std::{collections::BTreeMap, sync::Arc};
-
-/// What the owner is told.
-#[derive(Debug, actix::Message)]
-#[rtype(result = "()")]
-pub enum OwnerInput {
-    /// A peer can be reached.
-    Connected(PeerId),
-    /// A peer cannot be reached any more.
-    Lost(PeerId),
-    /// A message from a peer, and what it holds until it is handled.
-    Said(PeerId, Message, Held),
-    /// A frame was asked for: bricks are to keep out of its way.
-    Rendering,
-    /// A frame that this peer asked for is whole.
-    Delivered(FrameTimes),
-    /// A roster names this speed for this peer, millionths.
-    Speed(u64),
-    /// These peers did not do their part of a frame in time.
-    Late(Vec<PeerId>),
-    /// What became of the device.
-    Device(DeviceNews),
-}
 
 /// Opens a data set in the mesh; this peer can give every brick of it.
 #[derive(Clone, Debug, actix::Message)]

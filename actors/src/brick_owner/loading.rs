@@ -1,7 +1,7 @@
 //! Bricks on their way from the source or a peer into device memory, and out of it.
 
 use super::BrickOwner;
-use crate::raycaster::{LoadBrick, UnloadBrick};
+use crate::inputs::DeviceInput;
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError};
 use brickmesh_topology::{
@@ -10,6 +10,7 @@ use brickmesh_topology::{
 };
 use bytes::Bytes;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoadError {
@@ -38,7 +39,7 @@ impl BrickOwner {
             return;
         };
         let source = self.sources.get(&data_set).cloned();
-        let raycaster = self.raycaster.clone();
+        let raycaster = self.lines.raycaster.clone();
         let work = async move {
             let checked = tokio::task::spawn_blocking(move || match (bytes, source) {
                 (Some(bytes), _) => check(&manifest, brick, bytes).map_err(LoadError::Damaged),
@@ -53,11 +54,15 @@ impl BrickOwner {
                 .await
                 .map_err(|e| LoadError::Damaged(e.to_string()))??;
             let copy = voxels.bytes().clone();
-            let load = LoadBrick {
-                key: BrickKey { data_set, brick },
-                voxels,
-            };
-            match raycaster.send(load).await {
+            let (answer, loaded) = oneshot::channel();
+            let key = BrickKey { data_set, brick };
+            if raycaster
+                .try_send(DeviceInput::Load(key, voxels, answer))
+                .is_err()
+            {
+                return Err(LoadError::Ended);
+            }
+            match loaded.await {
                 Ok(Ok(generation)) => Ok((copy, generation)),
                 Ok(Err(error)) => Err(LoadError::Device(error)),
                 Err(_) => Err(LoadError::Ended),
@@ -127,7 +132,8 @@ impl BrickOwner {
     /// Frees the memory of a brick.
     pub(super) fn unload(&self, data_set: Digest, brick: BrickIndex) {
         let key = BrickKey { data_set, brick };
-        if self.raycaster.try_send(UnloadBrick { key }).is_err() {
+        let unload = DeviceInput::Unload(key);
+        if self.lines.raycaster.try_send(unload).is_err() {
             tracing::warn!(
                 brick = brick.0,
                 "a brick stays in device memory: the device is busy"

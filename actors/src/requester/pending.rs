@@ -98,14 +98,11 @@ impl Pending {
     /// What asks for an attempt.
     pub(super) fn request(&self, attempt: &AttemptRequest) -> FrameRequest {
         FrameRequest {
-            frame: attempt.frame,
+            attempt: attempt.clone(),
             data_set: self.ask.data_set,
             view: self.ask.view,
             settings: self.ask.settings.clone(),
-            roster: attempt.roster,
-            costs: attempt.costs,
             rules: self.ask.rules,
-            earlier: attempt.earlier.clone(),
         }
     }
 

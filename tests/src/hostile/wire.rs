@@ -2,8 +2,8 @@
 
 use super::mutation::{mutate, one_of, pick};
 use brickmesh_actors::messages::{
-    EarlierWork, FrameId, FrameRequest, JobTime, Message, Partial, Pixels, StealNote, TilePart,
-    encode,
+    AttemptRequest, EarlierWork, FrameId, FrameMessage, FrameRequest, Message, Part, Partial,
+    Pixels, StealNote, encode,
 };
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
@@ -67,11 +67,6 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
         Message::Roster(roster(manifest)),
         Message::Costs(costs(manifest)),
         Message::TilesDue { frame },
-        Message::Lacking {
-            frame,
-            plan,
-            jobs: vec![0, 1],
-        },
     ]);
     all
 }
@@ -130,16 +125,17 @@ fn cancel(frame: FrameId) -> Message {
 }
 
 fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Message> {
-    let requester = "mallory".to_owned();
+    let key = || (PeerId::new("mallory"), frame);
     let steal = |message| {
         Message::Steal(StealNote {
-            requester: requester.clone(),
-            frame,
+            key: key(),
             plan,
             message,
         })
     };
-    let part = TilePart {
+    let reply = |reply| Message::Reply { frame, reply };
+    let bob = || PeerId::new("bob");
+    let part = Part {
         tile: 0,
         first: 1,
         count: 2,
@@ -147,25 +143,21 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
     };
     vec![
         Message::Frame(Box::new(request(manifest))),
-        Message::NeedInputs { frame },
+        reply(FrameMessage::NeedInputs),
         cancel(frame),
         Message::Partial(Box::new(Partial {
-            requester: requester.clone(),
-            frame,
+            key: key(),
             plan,
-            tiles: vec![part; 2],
+            parts: vec![part; 2],
         })),
-        Message::JobsDone {
-            frame,
+        reply(FrameMessage::JobsDone {
             plan,
-            jobs: vec![
-                JobTime {
-                    job: 1,
-                    measured_micros: 700,
-                };
-                2
-            ],
-        },
+            jobs: vec![(1, 700); 2],
+        }),
+        reply(FrameMessage::Lacking {
+            plan,
+            jobs: vec![0, 1],
+        }),
         steal(StealMessage::Ask {
             question: 1,
             pace: 1000,
@@ -175,12 +167,11 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
             jobs: vec![0, 1],
         }),
         steal(StealMessage::Offer),
-        Message::Given {
-            frame,
+        reply(FrameMessage::Given {
             plan,
             jobs: vec![0, 1],
-            by: "bob".to_owned(),
-        },
+            by: bob(),
+        }),
         Message::Tile {
             frame,
             plan,
@@ -189,14 +180,15 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
             composite_micros: 5,
             received_bytes: 9,
         },
-        Message::FrameFailed {
-            frame,
+        reply(FrameMessage::Failed {
             why: "no memory".to_owned(),
-        },
-        Message::Diverged {
-            frame,
-            peer: "bob".to_owned(),
-        },
+        }),
+        reply(FrameMessage::Diverged { peer: bob() }),
+        reply(FrameMessage::Unreachable { peer: bob() }),
+        reply(FrameMessage::Refused {
+            peer: bob(),
+            why: "not finite".to_owned(),
+        }),
     ]
 }
 
@@ -215,17 +207,19 @@ fn frame() -> FrameId {
 pub fn request(manifest: &Manifest) -> FrameRequest {
     let view = Camera::whole(manifest.volume()).view(48, 32);
     FrameRequest {
-        frame: frame(),
+        attempt: AttemptRequest {
+            frame: frame(),
+            roster: roster(manifest).digest(),
+            costs: costs(manifest).digest(),
+            earlier: Some(EarlierWork {
+                roster: roster(manifest).digest(),
+                rendered: BTreeMap::from([(0, PeerId::new("a")), (3, PeerId::new("nobody"))]),
+            }),
+        },
         data_set: manifest.digest(),
         view: view.expect("a view of the volume"),
         settings: RenderSettings::new(TransferFunction::ramp(0.0, 255.0), 0.5),
-        roster: roster(manifest).digest(),
-        costs: costs(manifest).digest(),
         rules: PlanRules::default(),
-        earlier: Some(EarlierWork {
-            roster: roster(manifest).digest(),
-            rendered: BTreeMap::from([(0, PeerId::new("a")), (3, PeerId::new("nobody"))]),
-        }),
     }
 }
 

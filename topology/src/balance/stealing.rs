@@ -75,8 +75,6 @@ pub enum StealOutput {
         /// What it is told.
         message: StealMessage,
     },
-    /// Jobs came into the queue: render them.
-    Render,
     /// These jobs are another peer's now: tell the requester.
     Given {
         /// Jobs of the plan.
@@ -101,7 +99,8 @@ pub struct Work {
     loads: Vec<u64>,
     /// Jobs to render, front to back.
     queue: VecDeque<u32>,
-    running: Option<u32>,
+    /// Jobs that the device has on hand, in its order.
+    running: VecDeque<u32>,
     done: Done,
     /// Number of the last question, and whom it was put to while it is open.
     question: u32,
@@ -134,7 +133,7 @@ impl Work {
                 .filter(|(j, _)| j.renderer == Some(me))
                 .map(|(_, i)| i)
                 .collect(),
-            running: None,
+            running: VecDeque::new(),
             done: Done::default(),
             question: 0,
             asked: None,
@@ -148,8 +147,16 @@ impl Work {
 
     /// Takes the next job to render, front to back; `None`: nothing is left here.
     pub fn next_job(&mut self) -> Option<u32> {
-        self.running = self.queue.pop_front();
-        self.running
+        let job = self.queue.pop_front()?;
+        self.running.push_back(job);
+        Some(job)
+    }
+
+    /// What the next job should take here, microseconds.
+    #[must_use]
+    pub fn next_cost(&self) -> u64 {
+        let next = self.queue.front();
+        next.map_or(0, |&job| self.cost(job, self.me))
     }
 
     /// Whether jobs wait to be rendered here.
@@ -161,20 +168,18 @@ impl Work {
     /// Whether jobs wait or are rendered here.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.has_jobs() || self.running.is_some()
+        self.has_jobs() || !self.running.is_empty()
     }
 
-    /// Whether a job waits to be rendered here.
+    /// Whether a job waits or is rendered here.
     #[must_use]
-    pub fn is_queued(&self, job: u32) -> bool {
-        self.queue.contains(&job)
+    pub fn is_to_come(&self, job: u32) -> bool {
+        self.queue.contains(&job) || self.running.contains(&job)
     }
 
     /// A job that was taken is rendered. Says so to others where this peer turns out to be late.
     pub fn job_done(&mut self, job: u32, measured_micros: u64, out: &mut Vec<StealOutput>) {
-        if self.running == Some(job) {
-            self.running = None;
-        }
+        self.running.retain(|&j| j != job);
         let expected = self.cost(job, self.me);
         self.done.expected_micros = self.done.expected_micros.saturating_add(expected);
         self.done.measured_micros = self.done.measured_micros.saturating_add(measured_micros);
@@ -262,12 +267,13 @@ impl Work {
             .clamp(PACE_BOUNDS.0, PACE_BOUNDS.1)
     }
 
-    /// What is still to be done here, at the pace so far; a running job counts half.
+    /// What is still to be done here, at the pace so far; the job that is being rendered counts half.
     fn left(&self) -> u64 {
-        let queued = self.queue.iter().map(|&j| self.cost(j, self.me));
-        let queued = queued.fold(0, u64::saturating_add);
-        let running = self.running.map_or(0, |j| self.cost(j, self.me) / 2);
-        queued.saturating_add(running).saturating_mul(self.pace()) / 1000
+        let cost = |&j: &u32| self.cost(j, self.me);
+        let waiting = self.running.iter().skip(1).chain(&self.queue).map(cost);
+        let first = self.running.front().map_or(0, cost) / 2;
+        let left = waiting.fold(first, u64::saturating_add);
+        left.saturating_mul(self.pace()) / 1000
     }
 
     /// By peer: whether one that is as far as this one has a job waiting, if all went as planned there,
@@ -390,7 +396,6 @@ impl Work {
         jobs.sort_unstable();
         jobs.dedup();
         self.queue = jobs.into();
-        out.push(StealOutput::Render);
     }
 
     /// Offers jobs, once a frame, when this peer will end later than planned for anybody.

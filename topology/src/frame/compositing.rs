@@ -17,10 +17,14 @@ pub use open_tile::BadPart;
 use crate::{
     balance::frame_plan::FramePlan,
     base::{digest::Digest, peer::PeerId},
-    frame::{frame_requests::FrameId, image::Packed},
+    frame::{
+        frame_requests::{FrameId, FrameMessage},
+        image::Packed,
+    },
 };
 use early::Early;
 use open_tile::OpenTile;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -40,18 +44,19 @@ pub const WAITING_BYTES_MAX: usize = 512 << 20;
 pub type FrameKey = (PeerId, FrameId);
 
 /// What a peer rendered of a compositor's tiles.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Partial<P> {
+    /// The frame.
+    pub key: FrameKey,
     /// Digest of the plan that the renderer followed.
     pub plan: Digest,
     /// The parts.
     pub parts: Vec<Part<P>>,
-    /// Bytes of it that came from another peer.
-    pub wire_bytes: u64,
 }
 
-/// A run of a tile, as it travels.
-#[derive(Clone, Debug)]
+/// A run of a tile, as it travels: jobs that follow each other in its order, combined by who rendered
+/// them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part<P> {
     /// Tile of the plan.
     pub tile: u32,
@@ -60,20 +65,7 @@ pub struct Part<P> {
     /// Number of jobs.
     pub count: u32,
     /// What they came to.
-    pub packed: P,
-}
-
-/// What the requester of a frame is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompositorWord {
-    /// A peer followed another plan.
-    Diverged(PeerId),
-    /// A peer's parts cannot be combined.
-    Refused(PeerId, BadPart),
-    /// The frame does not come from here; why, for people.
-    Failed(&'static str),
-    /// Jobs that did not come.
-    Lacking(Digest, Vec<u32>),
+    pub pixels: P,
 }
 
 /// See the module.
@@ -115,14 +107,14 @@ impl<P: Packed> Compositing<P> {
     }
 
     /// Announces a frame: partials of it may come. What came early is taken.
-    pub fn expect(&mut self, key: &FrameKey, plan: &Arc<FramePlan>) -> Vec<CompositorWord> {
+    pub fn expect(&mut self, key: &FrameKey, plan: &Arc<FramePlan>) -> Vec<FrameMessage> {
         let frame = Frame::<P>::new(Arc::clone(plan), &self.local);
         if frame.tiles.is_empty() {
             return Vec::new();
         }
         let taken: usize = self.frames.values().map(Frame::tile_bytes).sum();
         if taken > 0 && taken + frame.tile_bytes() > TILE_BYTES_MAX {
-            return vec![CompositorWord::Failed("too many pixels are under way here")];
+            return vec![failed("too many pixels are under way here")];
         }
         self.frames.insert(key.clone(), frame);
         let of_requester = self.frames.keys().filter(|(r, _)| *r == key.0);
@@ -133,28 +125,36 @@ impl<P: Packed> Compositing<P> {
     }
 
     /// Takes a partial; what its requester is to be told.
-    pub fn take(&mut self, arrived: Arrived<P>) -> Vec<CompositorWord> {
-        let Some(frame) = self.frames.get_mut(&arrived.key) else {
+    pub fn take(&mut self, arrived: Arrived<P>) -> Vec<FrameMessage> {
+        let Some(frame) = self.frames.get_mut(&arrived.partial.key) else {
             self.early.keep(arrived);
             return Vec::new();
         };
-        let Arrived { key, from, partial } = arrived;
+        let Arrived {
+            from,
+            partial,
+            wire_bytes,
+        } = arrived;
+        let key = partial.key.clone();
         // A stranger's partial is dropped.
         if frame.plan.index_of(&from).is_none() {
             return Vec::new();
         }
         if partial.plan != frame.plan.digest {
-            return vec![CompositorWord::Diverged(from)];
+            return vec![FrameMessage::Diverged { peer: from }];
         }
-        let bad = frame.take(partial);
+        let bad = frame.take(partial, wire_bytes);
         let mut words: Vec<_> = bad
             .into_iter()
-            .map(|bad| CompositorWord::Refused(from.clone(), bad))
+            .map(|bad| FrameMessage::Refused {
+                peer: from.clone(),
+                why: bad.to_string(),
+            })
             .collect();
         let waiting: usize = self.frames.values().map(Frame::waiting_bytes).sum();
         if waiting > WAITING_BYTES_MAX {
             self.frames.remove(&key);
-            words.push(CompositorWord::Failed("too much waits to be blended here"));
+            words.push(failed("too much waits to be blended here"));
         }
         words
     }
@@ -199,13 +199,14 @@ impl<P: Packed> Compositing<P> {
     /// What the tiles of a frame lack that is awaited. Whoever never heard of the frame, or is done with
     /// it, lacks nothing.
     #[must_use]
-    pub fn lacking(&self, key: &FrameKey) -> Option<CompositorWord> {
+    pub fn lacking(&self, key: &FrameKey) -> Option<FrameMessage> {
         let frame = self.frames.get(key)?;
         let tiles = frame.tiles.iter();
         let jobs = tiles.flat_map(|(&tile, open)| open.lacking(&frame.plan, tile));
         let jobs: BTreeSet<u32> = jobs.collect();
         let jobs = jobs.into_iter().collect();
-        Some(CompositorWord::Lacking(frame.plan.digest, jobs))
+        let plan = frame.plan.digest;
+        Some(FrameMessage::Lacking { plan, jobs })
     }
 
     /// Frames of a requester are over; `None`: all of them.
@@ -214,6 +215,11 @@ impl<P: Packed> Compositing<P> {
         self.frames.retain(|key, _| !over(key));
         drop(self.early.take(over));
     }
+}
+
+fn failed(why: &str) -> FrameMessage {
+    let why = why.to_owned();
+    FrameMessage::Failed { why }
 }
 
 impl<P: Packed> Frame<P> {
@@ -237,8 +243,8 @@ impl<P: Packed> Frame<P> {
     }
 
     /// Takes a peer's runs; what is wrong with one of them, unless it came twice.
-    fn take(&mut self, partial: Partial<P>) -> Option<BadPart> {
-        let share = partial.wire_bytes / partial.parts.len().max(1) as u64;
+    fn take(&mut self, partial: Partial<P>, wire_bytes: u64) -> Option<BadPart> {
+        let share = wire_bytes / partial.parts.len().max(1) as u64;
         let mut refused = None;
         for part in &partial.parts {
             let Some(open) = self.tiles.get_mut(&part.tile) else {
@@ -309,19 +315,19 @@ mod tests {
             tile: 0,
             first,
             count: u32::try_from(names.len()).unwrap(),
-            packed: image,
+            pixels: image,
         }
     }
 
     fn arrived(plan: &FramePlan, parts: Vec<Part<Names>>) -> Arrived<Names> {
         Arrived {
-            key: key(),
             from: PeerId::new("b"),
             partial: Partial {
+                key: key(),
                 plan: plan.digest,
                 parts,
-                wire_bytes: 10,
             },
+            wire_bytes: 10,
         }
     }
 
@@ -338,7 +344,10 @@ mod tests {
         assert!(compositing.expect(&key(), &plan).is_empty());
         assert_eq!(
             compositing.lacking(&key()),
-            Some(CompositorWord::Lacking(plan.digest, vec![0, 2]))
+            Some(FrameMessage::Lacking {
+                plan: plan.digest,
+                jobs: vec![0, 2]
+            })
         );
         // One that came is not taken again, alone or with others.
         for parts in [part(1, &[1]), part(0, &[0, 1])] {
@@ -362,21 +371,25 @@ mod tests {
         let plan = plan();
         let mut compositing = Compositing::new(PeerId::new("a"));
         compositing.expect(&key(), &plan);
-        let refused = |words: Vec<CompositorWord>| match &words[..] {
-            [CompositorWord::Refused(_, bad)] => *bad,
+        let refused = |words: Vec<FrameMessage>| match &words[..] {
+            [FrameMessage::Refused { why, .. }] => why.clone(),
             other => panic!("{other:?}"),
         };
         let of = |part| arrived(&plan, vec![part]);
         assert_eq!(
             refused(compositing.take(of(part(2, &[2, 3])))),
-            BadPart::Jobs
+            BadPart::Jobs.to_string()
         );
         let mut outside = part(0, &[0]);
-        outside.packed = Names::of(0, PixelRect { x: 4, ..RECT });
-        assert_eq!(refused(compositing.take(of(outside))), BadPart::Place);
+        outside.pixels = Names::of(0, PixelRect { x: 4, ..RECT });
+        assert_eq!(
+            refused(compositing.take(of(outside))),
+            BadPart::Place.to_string()
+        );
         let mut other = arrived(&plan, vec![part(0, &[0])]);
         other.partial.plan = Digest::of(b"another");
-        let diverged = CompositorWord::Diverged(PeerId::new("b"));
+        let peer = PeerId::new("b");
+        let diverged = FrameMessage::Diverged { peer };
         assert_eq!(compositing.take(other), [diverged]);
         let mut stranger = arrived(&plan, vec![part(0, &[0])]);
         stranger.from = PeerId::new("z");

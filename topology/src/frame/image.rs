@@ -5,6 +5,8 @@ use crate::picture::{camera::PixelRect, render_settings::Mode};
 
 /// Bytes of a pixel on the wire.
 pub const PIXEL_BYTES: usize = 8;
+/// Bytes of a pixel in memory.
+pub const PIXEL_BYTES_IN_MEMORY: usize = size_of::<[f32; 4]>();
 
 /// Partials of the pixels of a rectangle.
 pub trait Image: Clone + std::fmt::Debug {
@@ -13,6 +15,11 @@ pub trait Image: Clone + std::fmt::Debug {
 
     /// Its pixels.
     fn rect(&self) -> PixelRect;
+
+    /// Memory that its pixels take, in bytes.
+    fn bytes(&self) -> usize {
+        self.rect().pixel_count() * PIXEL_BYTES_IN_MEMORY
+    }
 
     /// The part inside a rectangle, without borders of nothing.
     fn part(&self, rect: &PixelRect) -> Self;

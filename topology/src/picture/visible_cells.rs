@@ -1,6 +1,7 @@
 //! Which cells of the bricks can be seen with some settings: what is not seen is no work.
 
 use crate::{
+    base::digest::Digest,
     data::{
         brick_grid::{BrickGrid, BrickIndex},
         cell_ranges::{ALL, CELLS_PER_AXIS, CellMask, NONE, PER_AXIS},
@@ -9,6 +10,7 @@ use crate::{
     },
     picture::render_settings::RenderSettings,
 };
+use std::sync::Arc;
 
 /// Cells along an axis, counted.
 const NUMBERS: [u32; PER_AXIS] = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -103,6 +105,30 @@ fn sums(of: [u32; HALF]) -> [u32; 1 << HALF] {
         }
     }
     sums
+}
+
+/// Keeps the visible cells of the last settings: they stay the same while the camera moves, and cost
+/// more than the rest of a plan.
+#[derive(Debug, Default)]
+pub struct VisibleCellsCache {
+    last: Option<(Digest, RenderSettings, Arc<VisibleCells>)>,
+}
+
+impl VisibleCellsCache {
+    /// What settings show of a data set.
+    pub fn cells(&mut self, manifest: &Manifest, settings: &RenderSettings) -> Arc<VisibleCells> {
+        let data_set = manifest.digest();
+        match &self.last {
+            Some((d, last, cells)) if *d == data_set && settings.shows_as(last) => {
+                Arc::clone(cells)
+            }
+            _ => {
+                let cells = Arc::new(VisibleCells::of(manifest, settings));
+                self.last = Some((data_set, settings.clone(), Arc::clone(&cells)));
+                cells
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use super::{
     environment::Environment,
-    notes::{FrameKey, Note, Pieces, SentPartial, Who},
+    notes::{FrameKey, Note, Pieces, Who},
     plans::Planned,
 };
 use brickmesh_topology::{
     PeerId,
     frame::{
-        compositing::{self, Arrived, CompositorWord},
-        frame_requests::FrameId,
+        compositing::{self, Arrived, Partial},
+        frame_requests::{FrameId, FrameMessage},
     },
 };
 use std::sync::Arc;
@@ -37,14 +37,21 @@ impl Compositing {
     }
 
     /// A partial arrived.
-    pub(super) fn take(&mut self, env: &mut Environment, me: Who, from: Who, sent: &SentPartial) {
+    pub(super) fn take(
+        &mut self,
+        env: &mut Environment,
+        me: Who,
+        from: Who,
+        sent: &Partial<Pieces>,
+    ) {
         let words = self.0.take(Arrived {
-            key: named(env, sent.key),
             from: env.name(from).clone(),
-            partial: sent.partial.clone(),
+            partial: sent.clone(),
+            wire_bytes: 0,
         });
-        say(env, me, sent.key, words);
-        self.send_whole(env, me, sent.key);
+        let key = (env.who(&sent.key.0), sent.key.1);
+        say(env, me, key, words);
+        self.send_whole(env, me, key);
     }
 
     fn send_whole(&mut self, env: &mut Environment, me: Who, key: FrameKey) {
@@ -70,8 +77,8 @@ impl Compositing {
     }
 
     /// Frames of a requester are over; `None`: all of them.
-    pub(super) fn forget(&mut self, env: &Environment, requester: Who, frame: Option<FrameId>) {
-        self.0.forget(env.name(requester), frame);
+    pub(super) fn forget(&mut self, requester: &PeerId, frame: Option<FrameId>) {
+        self.0.forget(requester, frame);
     }
 }
 
@@ -84,18 +91,12 @@ fn say(
     env: &mut Environment,
     me: Who,
     (requester, frame): FrameKey,
-    words: impl IntoIterator<Item = CompositorWord>,
+    messages: impl IntoIterator<Item = FrameMessage>,
 ) {
-    for word in words {
-        let note = match word {
-            CompositorWord::Diverged(peer) => Note::Diverged(frame, env.who(&peer)),
-            CompositorWord::Lacking(plan, jobs) => Note::Lacking(frame, plan, jobs.into()),
-            CompositorWord::Failed(_) => Note::FrameFailed(frame),
-            CompositorWord::Refused(_, bad) => {
-                env.oracle.broken(&format!("a partial was refused: {bad}"));
-                return;
-            }
-        };
-        env.send(me, requester, note);
+    for message in messages {
+        if let FrameMessage::Refused { why, .. } = &message {
+            return env.oracle.broken(&format!("a partial was refused: {why}"));
+        }
+        env.send(me, requester, Note::Reply(frame, message));
     }
 }

@@ -39,7 +39,6 @@ pub(super) struct Machine {
     data_set: Digest,
     /// The bricks that it says it holds.
     said: BrickSet,
-    is_open: bool,
     /// What the viewer wants of the keeper next.
     wishes: Option<KeeperInput>,
     is_source: bool,
@@ -71,12 +70,11 @@ impl Machine {
             me,
             recipe,
             keeper: Keeper::new(env.name(me).clone(), hello, env.now() + 1),
-            rendering: Rendering::new(me, recipe.speed, bricks),
+            rendering: Rendering::new(env, me, recipe.speed, bricks),
             compositing: Compositing::new(env.name(me).clone()),
             viewer,
             data_set: manifest.digest(),
             said: BrickSet::new(bricks),
-            is_open: false,
             wishes: None,
             is_source: false,
             is_frozen: false,
@@ -120,9 +118,9 @@ impl Machine {
                 self.keep(env, KeeperInput::Connected(other), true);
             }
             Event::LinkLost(_, other) => {
-                self.rendering.lost(env, other);
-                self.compositing.forget(env, other, None);
                 let other = env.name(other).clone();
+                self.rendering.lost(env, &other);
+                self.compositing.forget(&other, None);
                 self.keep(env, KeeperInput::Lost(other), true);
             }
             Event::Tick(_) => {
@@ -136,13 +134,7 @@ impl Machine {
                 self.rendering.ask_again(env);
                 env.later(ASK_AGAIN_MICROS, self.me, Event::AskAgain(self.me));
             }
-            Event::Rendered {
-                key,
-                job,
-                micros,
-                is_kept,
-                ..
-            } => self.rendering.rendered(env, key, job, (micros, is_kept)),
+            Event::Rendered { micros, .. } => self.rendering.rendered(env, micros),
             Event::Loaded { brick, is_true, .. } => self.loaded(env, brick, is_true),
             Event::Written(_, to, brick) => self.written(env, to, brick),
             Event::Due { number, at } => {
@@ -176,22 +168,22 @@ impl Machine {
                 let from = env.name(from).clone();
                 self.keep(env, KeeperInput::Brick(from, data_set, brick), is_true);
             }
-            Note::Roster(digest, roster) => self.rendering.take_roster(digest, roster),
-            Note::Costs(digest, costs) => self.rendering.take_costs(digest, costs),
+            Note::Roster(roster) => self.rendering.take_roster(roster),
+            Note::Costs(costs) => self.rendering.take_costs(costs),
             Note::Frame(request) => {
                 self.keep(env, KeeperInput::Rendering, true);
                 let (rendering, compositing) = (&mut self.rendering, &mut self.compositing);
-                rendering.start(env, compositing, from, &request, self.is_open);
+                rendering.start(env, compositing, from, &request);
             }
             Note::Cancel(frame, is_over) => {
-                self.rendering.forget(from, Some(frame));
-                if is_over {
-                    self.rendering.over(from, frame.number);
-                }
-                self.compositing.forget(env, from, Some(frame));
+                let key = (env.name(from).clone(), frame);
+                self.rendering.cancel(env, &key, is_over);
+                self.compositing.forget(&key.0, Some(frame));
             }
             Note::Steal(key, plan, message) => {
-                self.rendering.steal(env, from, key, plan, &message);
+                let (from, requester) = (env.name(from).clone(), env.name(key.0).clone());
+                let key = (requester, key.1);
+                self.rendering.steal(env, &from, &key, plan, &message);
             }
             Note::TilesDue(frame) => {
                 self.compositing.tiles_due(env, self.me, (from, frame));
@@ -217,7 +209,7 @@ impl Machine {
         };
         let loaded = KeeperInput::Loaded(self.data_set, brick, result);
         self.keep(env, loaded, true);
-        self.rendering.go_on(env);
+        self.rendering.next_task(env);
     }
 
     /// Lets the keeper decide, and does what it says. `is_true`: bytes that came with what it is
@@ -261,12 +253,12 @@ impl Machine {
                 env.dropped(self.me, brick);
             }
             KeeperOutput::Opened(manifest) => {
-                self.is_open = true;
                 if self.viewer.is_some() {
                     self.wishes = Some(KeeperInput::Use(manifest.digest(), true));
                 }
+                self.rendering.open(manifest);
             }
-            KeeperOutput::Closed(_) => self.is_open = false,
+            KeeperOutput::Closed(data_set) => self.rendering.close(data_set),
             KeeperOutput::GoOnWithout(peer) => {
                 if let Some(viewer) = &mut self.viewer {
                     viewer.lost(env, peer);

@@ -6,7 +6,7 @@ use brickmesh_topology::{
     balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
     frame::{
         compositing::Partial,
-        frame_requests::{AttemptRequest, FrameId},
+        frame_requests::{AttemptRequest, FrameId, FrameMessage, Named},
         image::named::Names,
     },
     mesh::keeper::KeeperMessage,
@@ -41,13 +41,6 @@ pub(super) struct Piece {
 /// In place of an image.
 pub(super) type Pieces = Names<Piece>;
 
-/// What a peer rendered of one compositor's tiles.
-#[derive(Clone, Debug)]
-pub(super) struct SentPartial {
-    pub(super) key: FrameKey,
-    pub(super) partial: Partial<Pieces>,
-}
-
 /// A message.
 #[derive(Clone, Debug)]
 pub(super) enum Note {
@@ -55,33 +48,23 @@ pub(super) enum Note {
     Keeper(KeeperMessage),
     /// A brick, and whether its bytes are what they should be.
     Brick(Digest, BrickIndex, bool),
-    Roster(Digest, Arc<Roster>),
-    Costs(Digest, Arc<CostTable>),
+    Roster(Named<Roster>),
+    Costs(Named<CostTable>),
     Frame(Request),
-    NeedInputs(FrameId),
     /// An attempt is over; whether the frame is, too.
     Cancel(FrameId, bool),
-    Partial(Arc<SentPartial>),
-    /// Jobs with their times, microseconds.
-    JobsDone(FrameId, Digest, Arc<[(u32, u64)]>),
+    Partial(Arc<Partial<Pieces>>),
     Steal(FrameKey, Digest, StealMessage),
-    /// Jobs, and who has them now.
-    Given(FrameId, Digest, Arc<[u32]>, Who),
     Tile {
         frame: FrameId,
         plan: Digest,
         tile: u32,
         pieces: Arc<[Piece]>,
     },
-    FrameFailed(FrameId),
     /// To a compositor: its tiles are missing.
     TilesDue(FrameId),
-    /// A compositor lacks parts of these jobs.
-    Lacking(FrameId, Digest, Arc<[u32]>),
-    /// A peer that followed another plan.
-    Diverged(FrameId, Who),
-    /// A compositor that cannot be reached.
-    Unreachable(FrameId, Who),
+    /// To a requester.
+    Reply(FrameId, FrameMessage),
 }
 
 /// What may happen to a message on its way.
@@ -115,21 +98,15 @@ impl Note {
         match self {
             Self::Keeper(message) => keeper_mark(message),
             Self::Brick(_, brick, _) => 6 | u64::from(brick.0) << 8,
-            Self::Roster(digest, _) => 32 | first(digest),
-            Self::Costs(digest, _) => 33 | first(digest),
+            Self::Roster(roster) => 32 | first(&roster.digest),
+            Self::Costs(costs) => 33 | first(&costs.digest),
             Self::Frame(request) => frame(34, &request.attempt.frame, 0),
-            Self::NeedInputs(f) => frame(35, f, 0),
             Self::Cancel(f, is_over) => frame(36, f, u64::from(*is_over)),
-            Self::Partial(p) => frame(37, &p.key.1, p.partial.parts.len() as u64),
-            Self::JobsDone(f, _, jobs) => frame(38, f, jobs.len() as u64),
+            Self::Partial(p) => frame(37, &p.key.1, p.parts.len() as u64),
             Self::Steal((_, f), _, _) => frame(39, f, 0),
-            Self::Given(f, _, jobs, by) => frame(40, f, (jobs.len() as u64) << 10 | *by as u64),
             Self::Tile { frame: f, tile, .. } => frame(41, f, u64::from(*tile)),
-            Self::FrameFailed(f) => frame(42, f, 0),
             Self::TilesDue(f) => frame(45, f, 0),
-            Self::Lacking(f, _, jobs) => frame(46, f, jobs.len() as u64),
-            Self::Diverged(f, who) => frame(43, f, *who as u64),
-            Self::Unreachable(f, who) => frame(44, f, *who as u64),
+            Self::Reply(f, message) => reply_mark(message, |kind, of| frame(kind, f, of)),
         }
     }
 }
@@ -137,6 +114,19 @@ impl Note {
 fn first(digest: &Digest) -> u64 {
     let bytes = digest.as_bytes().iter().take(7);
     bytes.fold(0, |word, &b| word << 8 | u64::from(b)) << 8
+}
+
+fn reply_mark(message: &FrameMessage, mark: impl Fn(u64, u64) -> u64) -> u64 {
+    match message {
+        FrameMessage::NeedInputs => mark(35, 0),
+        FrameMessage::JobsDone { jobs, .. } => mark(38, jobs.len() as u64),
+        FrameMessage::Given { jobs, .. } => mark(40, jobs.len() as u64),
+        FrameMessage::Lacking { jobs, .. } => mark(46, jobs.len() as u64),
+        FrameMessage::Failed { .. } => mark(42, 0),
+        FrameMessage::Diverged { .. } | FrameMessage::Refused { .. } => mark(43, 0),
+        FrameMessage::Unreachable { .. } => mark(44, 0),
+        FrameMessage::Tile { .. } | FrameMessage::BadTile => mark(41, 0),
+    }
 }
 
 fn keeper_mark(message: &KeeperMessage) -> u64 {

@@ -71,6 +71,12 @@ pub(super) struct Planned {
     pub(super) real_micros: Vec<u64>,
 }
 
+impl AsRef<FramePlan> for Planned {
+    fn as_ref(&self) -> &FramePlan {
+        &self.plan
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Plans {

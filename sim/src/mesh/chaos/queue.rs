@@ -3,7 +3,7 @@
 //! Invariant: events come in the order of their times, those of one time in the order in which
 //! they were put in: the same inputs give the same trace.
 
-use super::notes::{FrameKey, Note, Who};
+use super::notes::{Note, Who};
 use brickmesh_topology::{BrickIndex, base::seeded::mixed};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -25,11 +25,7 @@ pub(super) enum Event {
     /// A machine's device has rendered a job, or loaded a brick.
     Rendered {
         who: Who,
-        key: FrameKey,
-        job: u32,
         micros: u64,
-        /// It was rendered in an earlier attempt.
-        is_kept: bool,
     },
     Loaded {
         who: Who,
@@ -128,9 +124,7 @@ impl Event {
             Self::LinkLost(a, b) => [of(2, *a, *b), 0],
             Self::Tick(who) => [of(3, *who, 0), 0],
             Self::AskAgain(who) => [of(4, *who, 0), 0],
-            Self::Rendered {
-                who, job, micros, ..
-            } => [of(5, *who, *job as usize), *micros],
+            Self::Rendered { who, micros } => [of(5, *who, 0), *micros],
             Self::Loaded { who, brick, .. } => [of(6, *who, brick.0 as usize), 0],
             Self::Due { number, at } => [7 | number << 8, *at],
             Self::NextFrame => [8, 0],

@@ -149,31 +149,11 @@ impl Viewer {
                 arrived = Some((tile, pieces));
                 (frame, FrameMessage::Tile { tile, plan })
             }
-            Note::JobsDone(frame, plan, jobs) => {
-                let jobs = jobs.to_vec();
-                (frame, FrameMessage::JobsDone { plan, jobs })
-            }
-            Note::Given(frame, plan, jobs, by) => {
-                let (jobs, by) = (jobs.to_vec(), env.name(by).clone());
-                (frame, FrameMessage::Given { plan, jobs, by })
-            }
-            Note::NeedInputs(frame) => (frame, FrameMessage::NeedInputs),
-            Note::Lacking(frame, plan, jobs) => {
-                let jobs = jobs.to_vec();
-                (frame, FrameMessage::Lacking { plan, jobs })
-            }
-            Note::FrameFailed(frame) => {
-                let why = String::new();
-                (frame, FrameMessage::Failed { why })
-            }
-            Note::Diverged(frame, peer) => {
-                env.oracle.broken("a machine followed another plan");
-                let peer = env.name(peer).clone();
-                (frame, FrameMessage::Diverged { peer })
-            }
-            Note::Unreachable(frame, peer) => {
-                let peer = env.name(peer).clone();
-                (frame, FrameMessage::Unreachable { peer })
+            Note::Reply(frame, message) => {
+                if let FrameMessage::Diverged { .. } = message {
+                    env.oracle.broken("a machine followed another plan");
+                }
+                (frame, message)
             }
             _ => {
                 let what = "a message came to the wrong part of a machine";
@@ -254,8 +234,8 @@ impl Viewer {
 
     fn send(&self, env: &mut Environment, to: &PeerId, order: FrameOrder) {
         let note = match order {
-            FrameOrder::Roster(roster) => Note::Roster(roster.digest, roster.value),
-            FrameOrder::Costs(costs) => Note::Costs(costs.digest, costs.value),
+            FrameOrder::Roster(roster) => Note::Roster(roster),
+            FrameOrder::Costs(costs) => Note::Costs(costs),
             FrameOrder::Begin(attempt) => {
                 let pending = self.pending.get(&attempt.frame.number);
                 let view = pending.map_or(0, |p| p.view);

@@ -4,21 +4,21 @@ use super::{FrameKey, Part, Partial};
 use crate::{base::peer::PeerId, frame::image::Packed};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A partial with who sent it, and the frame that it is of.
+/// A partial with who sent it.
 #[derive(Clone, Debug)]
 pub struct Arrived<P> {
-    /// The frame.
-    pub key: FrameKey,
     /// Its renderer.
     pub from: PeerId,
     /// What it says.
     pub partial: Partial<P>,
+    /// Bytes of it that came from another peer.
+    pub wire_bytes: u64,
 }
 
 impl<P: Packed> Arrived<P> {
     /// Bytes that it keeps in memory, about.
     fn memory_bytes(&self) -> usize {
-        let part = |p: &Part<P>| size_of::<Part<P>>() + p.packed.memory_bytes();
+        let part = |p: &Part<P>| size_of::<Part<P>>() + p.pixels.memory_bytes();
         let parts: usize = self.partial.parts.iter().map(part).sum();
         size_of::<Self>() + parts
     }
@@ -65,7 +65,7 @@ impl<P: Packed> Early<P> {
     pub(super) fn take(&mut self, wanted: impl Fn(&FrameKey) -> bool) -> Vec<Arrived<P>> {
         let (taken, kept) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition::<Vec<_>, _>(|s| wanted(&s.key));
+            .partition::<Vec<_>, _>(|s| wanted(&s.partial.key));
         self.waiting = kept.into();
         taken.iter().for_each(|s| self.forget_bytes(s));
         taken
@@ -101,22 +101,22 @@ mod tests {
             tile: 0,
             first: 0,
             count: 1,
-            packed: Names::of(0, rect),
+            pixels: Names::of(0, rect),
         };
         let frame = FrameId { number, attempt: 0 };
         Arrived {
-            key: (PeerId::new("r"), frame),
             from: PeerId::new(from),
             partial: Partial {
+                key: (PeerId::new("r"), frame),
                 plan: Digest::of(b""),
                 parts: vec![part],
-                wire_bytes: 0,
             },
+            wire_bytes: 0,
         }
     }
 
     fn numbers(arrived: &[Arrived<Names>]) -> Vec<u64> {
-        arrived.iter().map(|s| s.key.1.number).collect()
+        arrived.iter().map(|s| s.partial.key.1.number).collect()
     }
 
     #[test]

@@ -3,13 +3,10 @@
 use super::Part;
 use crate::{
     balance::frame_plan::FramePlan,
-    frame::image::{Image, Packed},
+    frame::image::{Image, PIXEL_BYTES_IN_MEMORY, Packed},
     picture::camera::PixelRect,
 };
 use std::collections::BTreeMap;
-
-/// Bytes of a pixel while it is combined.
-const PIXEL_BYTES: usize = size_of::<[f32; 4]>();
 
 /// Why a part cannot be combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,7 +62,7 @@ impl<I: Image> OpenTile<I> {
 
     /// Memory that it takes once it is begun, in bytes, without what waits.
     pub(super) fn image_bytes(&self) -> usize {
-        self.rect.pixel_count() * PIXEL_BYTES
+        self.rect.pixel_count() * PIXEL_BYTES_IN_MEMORY
     }
 
     /// Memory that the runs take which wait for others, in bytes.
@@ -95,16 +92,16 @@ impl<I: Image> OpenTile<I> {
         if first < self.combined || before.is_some_and(|(&f, w)| f + w.0 > first) {
             return Err(BadPart::Twice);
         }
-        let rect = part.packed.rect();
+        let rect = part.pixels.rect();
         let empty = rect.pixel_count() == 0;
         if !empty && around.intersection(&rect) != Some(rect) {
             return Err(BadPart::Place);
         }
-        let image = part.packed.unpack(plan.mode).ok_or(BadPart::Pixels)?;
-        self.waiting_bytes += bytes_of(&image);
+        let image = part.pixels.unpack(plan.mode).ok_or(BadPart::Pixels)?;
+        self.waiting_bytes += image.bytes();
         self.waiting.insert(first, (count, image));
         while let Some((jobs, next)) = self.waiting.remove(&self.combined) {
-            self.waiting_bytes -= bytes_of(&next);
+            self.waiting_bytes -= next.bytes();
             let image = self.image.get_or_insert_with(|| I::nothing(self.rect));
             image.combine(&next, plan.mode);
             self.combined += jobs;
@@ -130,8 +127,4 @@ impl<I: Image> OpenTile<I> {
         let image = self.image.as_ref();
         image.map_or_else(|| I::nothing(none), |image| image.part(&self.rect))
     }
-}
-
-fn bytes_of<I: Image>(image: &I) -> usize {
-    image.rect().pixel_count() * PIXEL_BYTES
 }

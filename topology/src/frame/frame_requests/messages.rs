@@ -103,7 +103,7 @@ pub struct EarlierInputs {
 }
 
 /// Asks for an attempt, besides what the frame shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptRequest {
     /// The frame.
     pub frame: FrameId,
@@ -115,10 +115,12 @@ pub struct AttemptRequest {
     pub earlier: Option<EarlierWork>,
 }
 
-/// What peers say to the requester of a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What peers say to the requester of a frame. Tiles are not among what can be written: they come
+/// with their pixels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrameMessage {
     /// A tile, blended by this plan.
+    #[serde(skip)]
     Tile {
         /// Tile of the plan.
         tile: u32,
@@ -133,6 +135,7 @@ pub enum FrameMessage {
         jobs: Vec<(u32, u64)>,
     },
     /// A tile that is none.
+    #[serde(skip)]
     BadTile,
     /// The sender gave jobs to another peer.
     Given {

@@ -1,0 +1,289 @@
+//! What the actors of a peer tell each other.
+
+use crate::{
+    budget::{Held, Room},
+    messages::{FrameId, FrameKey, Message, Partial, Pixels},
+};
+use actix::Recipient;
+use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, RenderedJob, Scene};
+use brickmesh_topology::{
+    Digest, Manifest, PeerId,
+    balance::{frame_plan::FramePlan, roster::Candidate},
+    mesh::keeper::FrameTimes,
+};
+use bytes::Bytes;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use tokio::sync::oneshot;
+
+/// The actors that messages go to.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// This peer.
+    pub local: PeerId,
+    /// Bricks, residency, other peers.
+    pub owner: Recipient<OwnerInput>,
+    /// Frames asked for by others.
+    pub scheduler: Recipient<SchedulerInput>,
+    /// Partials.
+    pub compositor: Recipient<CompositorInput>,
+    /// Frames that this peer asked for.
+    pub requester: Recipient<RequesterInput>,
+    /// The device.
+    pub raycaster: Recipient<DeviceInput>,
+}
+
+impl Lines {
+    /// Hands a message to the actor that it concerns; `held` until it is handled. False where that actor's
+    /// mailbox is full, or it has ended.
+    #[must_use]
+    pub fn route(&self, from: PeerId, message: Message, held: Held) -> bool {
+        self.tell_owner_of_frames(&message);
+        let full = match message {
+            Message::Keeper(_) | Message::BrickData { .. } => self
+                .owner
+                .try_send(OwnerInput::Said(from, message, held))
+                .is_err(),
+            Message::Roster(_)
+            | Message::Costs(_)
+            | Message::Frame(_)
+            | Message::Steal(_)
+            | Message::Cancel { .. } => self
+                .scheduler
+                .try_send(SchedulerInput::Said(from, message))
+                .is_err(),
+            Message::Partial(partial) => {
+                let partial = CompositorInput::Decoded(from, partial, held);
+                self.compositor.try_send(partial).is_err()
+            }
+            Message::TilesDue { frame } => {
+                let due = CompositorInput::TilesDue((from, frame));
+                self.compositor.try_send(due).is_err()
+            }
+            Message::Reply { .. } | Message::Tile { .. } => self
+                .requester
+                .try_send(RequesterInput::Said {
+                    from,
+                    message: Box::new(message),
+                    held,
+                })
+                .is_err(),
+        };
+        !full
+    }
+
+    /// The owner learns from what is said to the scheduler that frames are under way, and how fast
+    /// this peer is.
+    fn tell_owner_of_frames(&self, message: &Message) {
+        let told = match message {
+            Message::Frame(_) => Some(OwnerInput::Rendering),
+            _ => self.own_speed(message).map(OwnerInput::Speed),
+        };
+        if told.is_some_and(|t| self.owner.try_send(t).is_err()) {
+            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
+        }
+    }
+
+    /// The speed that a roster names for this peer.
+    fn own_speed(&self, message: &Message) -> Option<u64> {
+        let Message::Roster(roster) = message else {
+            return None;
+        };
+        let own = roster.entries().iter().find(|e| e.peer == self.local);
+        own.map(|e| e.speed_millionths)
+    }
+}
+
+/// What the brick owner is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum OwnerInput {
+    /// A peer can be reached.
+    Connected(PeerId),
+    /// A peer cannot be reached any more.
+    Lost(PeerId),
+    /// A message from a peer, and what it holds until it is handled.
+    Said(PeerId, Message, Held),
+    /// A frame is under way: bricks are to keep out of its way.
+    Rendering,
+    /// A frame that this peer asked for is whole.
+    Delivered(FrameTimes),
+    /// A roster names this speed for this peer, millionths.
+    Speed(u64),
+    /// These peers did not do their part of a frame in time.
+    Late(Vec<PeerId>),
+    /// What became of the device.
+    Device(DeviceNews),
+}
+
+/// What became of the device, for the brick owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceNews {
+    /// It is lost, with every brick that was loaded in a generation before this one.
+    Lost {
+        /// How often it was lost.
+        generation: u64,
+        /// Why, for people.
+        why: String,
+    },
+    /// There is a device again.
+    Opened(DeviceInfo),
+    /// The brick was freed, because memory was short for a picture.
+    GaveUp(BrickKey),
+}
+
+/// What the scheduler is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum SchedulerInput {
+    /// A message from a peer.
+    Said(PeerId, Message),
+    /// A peer is gone: its frames need no work any more.
+    Lost(PeerId),
+    /// A data set is known now.
+    Opened(Arc<Manifest>),
+    /// A data set is not held any more.
+    Closed(Digest),
+    /// What came of a job that the device was to render.
+    Rendered {
+        /// Its frame.
+        key: FrameKey,
+        /// Job of the plan.
+        job: u32,
+        /// The image; or why there is none.
+        result: Result<RenderedJob, DeviceError>,
+    },
+    /// The device is lost; why, for people.
+    DeviceLost(String),
+    /// There is a device again.
+    DeviceOpened,
+}
+
+/// A frame that is rendered here.
+#[derive(Debug)]
+pub struct RenderedFrame {
+    /// What it shows.
+    pub scene: Scene,
+    /// Who renders what.
+    pub plan: Arc<FramePlan>,
+    is_over: AtomicBool,
+}
+
+impl RenderedFrame {
+    /// A frame that its requester awaits.
+    #[must_use]
+    pub fn new(scene: Scene, plan: Arc<FramePlan>) -> Self {
+        Self {
+            scene,
+            plan,
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Nobody needs the picture any more: the device is to stop at once.
+    pub fn call_off(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was called off.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+impl AsRef<FramePlan> for RenderedFrame {
+    fn as_ref(&self) -> &FramePlan {
+        &self.plan
+    }
+}
+
+/// What the raycaster is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum DeviceInput {
+    /// Load a brick into device memory; answered by the generation of the device that has it.
+    Load(
+        BrickKey,
+        BrickVoxels,
+        oneshot::Sender<Result<u64, DeviceError>>,
+    ),
+    /// Free a brick.
+    Unload(BrickKey),
+    /// Render a job.
+    Render {
+        /// Whose frame it is, and which.
+        key: FrameKey,
+        /// The frame.
+        frame: Arc<RenderedFrame>,
+        /// Job of its plan.
+        job: u32,
+    },
+    /// Send a message about a frame for which there is no room now, and wait for that room: nothing
+    /// more is rendered meanwhile.
+    Send {
+        /// The frame.
+        key: FrameKey,
+        /// The addressee.
+        to: PeerId,
+        /// The message.
+        message: Message,
+    },
+}
+
+/// What the compositor is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum CompositorInput {
+    /// Partials of a frame may come.
+    Expect {
+        /// The frame.
+        key: FrameKey,
+        /// Its plan.
+        plan: Arc<FramePlan>,
+        /// What it takes of the frames that may be under way to the compositor.
+        room: Room,
+    },
+    /// Frames are over: nobody waits for their tiles.
+    Forget {
+        /// Who asked.
+        requester: PeerId,
+        /// The frame; `None`: all.
+        frame: Option<FrameId>,
+    },
+    /// A partial from another peer: a message as it came over the bus. Its bytes, and its place
+    /// among the messages under way, are held until this is dropped.
+    Encoded(PeerId, Bytes, Room),
+    /// A partial from this peer, and what it holds until it is combined.
+    Decoded(PeerId, Box<Partial<Pixels>>, Held),
+    /// The requester awaits tiles though all jobs are done: it is to be told what they lack.
+    TilesDue(FrameKey),
+}
+
+/// What the requester is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum RequesterInput {
+    /// A message from a peer.
+    Said {
+        /// Sender.
+        from: PeerId,
+        /// What it says.
+        message: Box<Message>,
+        /// What it holds until it is handled.
+        held: Held,
+    },
+    /// A peer cannot be reached, or is suspected.
+    Lost(PeerId),
+    /// Who holds what of a data set now.
+    Roster {
+        /// The data set.
+        manifest: Arc<Manifest>,
+        /// Every peer that frames may be given to.
+        candidates: Vec<Candidate>,
+    },
+    /// A data set is not held any more.
+    Closed(Digest),
+}

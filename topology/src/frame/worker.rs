@@ -1,0 +1,334 @@
+//! The frame worker of a peer: the frames that it works on, oldest first; which jobs its device renders
+//! next; where what was rendered goes; and what is kept of it for a further attempt.
+//!
+//! A pure state machine, which the scheduler of a peer and the simulator run. Whoever drives it carries out
+//! what it says, in that order, and tells it what the device has rendered.
+//!
+//! Invariant: the device has no more work on hand than is not worth stealing, or one job: what it has
+//! on hand cannot be given away, nor be called off early.
+//! Invariant: bounded: frames by [`admission`], kept images by [`cache`], inputs by [`inputs`].
+
+mod active_frame;
+pub mod admission;
+mod cache;
+pub mod inputs;
+
+use super::{compositing::FrameKey, frame_requests::FrameMessage, image::Image, outgoing::Run};
+use crate::{
+    balance::{
+        frame_plan::{FramePlan, PlannedJob},
+        stealing::{GAIN_MICROS_MIN, StealMessage, Work},
+    },
+    base::{digest::Digest, peer::PeerId},
+};
+use active_frame::ActiveFrame;
+use admission::Place;
+use cache::RenderCache;
+use std::{collections::VecDeque, sync::Arc};
+
+/// Frames that are remembered, so that one asked for twice is begun once.
+const BEGUN_MAX: usize = 256;
+/// Work that the device has on hand, in microseconds, if that is more than one job: it is to find small
+/// jobs there.
+const ON_HAND_MICROS: u64 = GAIN_MICROS_MIN;
+
+/// What follows from an input. `F`: a frame with its plan and what it shows; `I`: an image.
+#[derive(Debug)]
+pub enum WorkerOutput<F, I> {
+    /// The device is to render a job of a frame, after those it was told before.
+    Render {
+        /// Who asked, and which of its frames.
+        key: FrameKey,
+        /// The frame.
+        frame: Arc<F>,
+        /// Job of its plan.
+        job: u32,
+    },
+    /// Nobody needs what the device renders of a frame.
+    CallOff(Arc<F>),
+    /// Runs for a compositor.
+    Runs {
+        /// Whose frame it is, and which.
+        key: FrameKey,
+        /// The frame.
+        frame: Arc<F>,
+        /// Index of the compositor in the plan's roster.
+        to: usize,
+        /// The runs.
+        runs: Vec<Run<I>>,
+    },
+    /// The requester of a frame is to be told.
+    Tell(FrameKey, FrameMessage),
+    /// A thief or a victim is to be told.
+    Steal {
+        /// Whose frame it is about, and which.
+        key: FrameKey,
+        /// Digest of the plan.
+        plan: Digest,
+        /// The peer.
+        to: PeerId,
+        /// What it is told.
+        message: StealMessage,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FrameWorker<F, I> {
+    local: PeerId,
+    /// Oldest first.
+    frames: VecDeque<ActiveFrame<F, I>>,
+    /// What the device was told to render, in that order.
+    on_device: VecDeque<OnDevice<F>>,
+    begun: VecDeque<FrameKey>,
+    cache: RenderCache<I>,
+    /// Without a device nobody's jobs can be done here.
+    has_device: bool,
+}
+
+/// A job that the device was told to render; its frame may be gone since.
+#[derive(Debug)]
+struct OnDevice<F> {
+    key: FrameKey,
+    frame: Arc<F>,
+    index: u32,
+    job: PlannedJob,
+    estimate_micros: u64,
+    /// It will not be asked for again.
+    is_over: bool,
+}
+
+impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
+    /// A worker without frames, with a device.
+    #[must_use]
+    pub fn new(local: PeerId) -> Self {
+        Self {
+            local,
+            frames: VecDeque::new(),
+            on_device: VecDeque::new(),
+            begun: VecDeque::new(),
+            cache: RenderCache::default(),
+            has_device: true,
+        }
+    }
+
+    /// Whether there is a frame under way.
+    #[must_use]
+    pub fn is_under_way(&self, now: u64) -> bool {
+        self.frames.iter().any(|f| f.is_under_way(now))
+    }
+
+    /// Whether this attempt at a frame was begun before: its jobs would be rendered twice.
+    #[must_use]
+    pub fn was_begun(&self, key: &FrameKey) -> bool {
+        self.begun.contains(key)
+    }
+
+    /// Begins a frame, as the youngest; `steal`: whether its jobs may change hands. A peer that is not
+    /// in its roster has nothing to render and nobody to steal from.
+    pub fn begin(
+        &mut self,
+        now: u64,
+        key: FrameKey,
+        frame: Arc<F>,
+        steal: bool,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        self.begun.push_back(key.clone());
+        if self.begun.len() > BEGUN_MAX {
+            self.begun.pop_front();
+        }
+        let plan = (*frame).as_ref();
+        let Some(me) = plan.index_of(&self.local) else {
+            return;
+        };
+        let work = Work::new(plan, me, steal);
+        let all = self.frames.iter();
+        let all = all.map(|f| (&f.key.0, f.is_under_way(now)));
+        let dropped = match admission::place(all, &key.0) {
+            Place::Free => None,
+            Place::InsteadOf(oldest) => self.frames.remove(oldest).map(|f| f.key),
+            Place::None => Some(key.clone()),
+        };
+        if dropped.as_ref() != Some(&key) {
+            let active = ActiveFrame::new(key, now, frame, work);
+            self.frames.push_back(active);
+        }
+        if let Some(dropped) = dropped {
+            let why = "too many frames are under way here".to_owned();
+            out.push(WorkerOutput::Tell(dropped, FrameMessage::Failed { why }));
+        }
+        self.go_on(out);
+    }
+
+    /// An attempt at a frame is needed no more; the frame may be asked for again.
+    pub fn cancel(&mut self, key: &FrameKey, out: &mut Vec<WorkerOutput<F, I>>) {
+        self.frames.retain(|f| f.key != *key);
+        self.go_on(out);
+    }
+
+    /// A frame of a requester will not be asked for again; `None`: none of its frames.
+    pub fn over(
+        &mut self,
+        requester: &PeerId,
+        number: Option<u64>,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        let is_one = |key: &FrameKey| {
+            key.0 == *requester && number.is_none_or(|number| number == key.1.number)
+        };
+        self.frames.retain(|f| !is_one(&f.key));
+        for order in self.on_device.iter_mut().filter(|o| is_one(&o.key)) {
+            order.is_over = true;
+            out.push(WorkerOutput::CallOff(Arc::clone(&order.frame)));
+        }
+        self.cache.forget(requester, number);
+        self.go_on(out);
+    }
+
+    /// A peer cannot be reached any more: its frames need no work, and nobody asks it for jobs.
+    pub fn lost(&mut self, peer: &PeerId, out: &mut Vec<WorkerOutput<F, I>>) {
+        self.over(peer, None, out);
+        for frame in &mut self.frames {
+            frame.lost(peer);
+        }
+    }
+
+    /// A thief or a victim says something about a frame. One that is not known yet, or not any more, is
+    /// of no concern: the thief asks again while it needs to.
+    pub fn heard(
+        &mut self,
+        from: &PeerId,
+        key: &FrameKey,
+        plan: Digest,
+        message: &StealMessage,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key)
+            && frame.plan().digest == plan
+        {
+            frame.heard(from, message, out);
+            self.go_on(out);
+        }
+    }
+
+    /// Time went by: questions that were not answered are put again.
+    pub fn ask_again(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        for frame in &mut self.frames {
+            frame.ask_again(out);
+        }
+    }
+
+    /// The device has rendered a job. Its image is kept also where its attempt is over: the frame may be
+    /// asked for again.
+    pub fn rendered(
+        &mut self,
+        key: &FrameKey,
+        job: u32,
+        (image, micros): (I, u64),
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        if let Some(order) = self.take_order(key, job) {
+            if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key) {
+                frame.job_done(job, &image, micros, micros, out);
+            }
+            if !order.is_over {
+                self.cache.put(key, order.job, image, micros);
+            }
+        }
+        self.go_on(out);
+    }
+
+    /// The device has not rendered a job: it was called off, or why not, for people.
+    pub fn not_rendered(
+        &mut self,
+        key: &FrameKey,
+        job: u32,
+        why: Option<&str>,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        if self.take_order(key, job).is_some() {
+            self.fail(|f| f.key == *key, why, out);
+        }
+        self.go_on(out);
+    }
+
+    /// The device is lost; why, for people. Frames that have jobs here end.
+    pub fn device_lost(&mut self, why: &str, out: &mut Vec<WorkerOutput<F, I>>) {
+        self.has_device = false;
+        self.on_device.clear();
+        self.fail(ActiveFrame::is_busy, Some(why), out);
+    }
+
+    /// There is a device again.
+    pub fn device_opened(&mut self) {
+        self.has_device = true;
+    }
+
+    fn take_order(&mut self, key: &FrameKey, job: u32) -> Option<OnDevice<F>> {
+        let is_it = |o: &OnDevice<F>| o.index == job && o.key == *key;
+        let at = self.on_device.iter().position(is_it)?;
+        self.on_device.remove(at)
+    }
+
+    /// Ends frames early here.
+    fn fail(
+        &mut self,
+        ends: impl Fn(&ActiveFrame<F, I>) -> bool,
+        why: Option<&str>,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        let ended = self.frames.iter().filter(|f| ends(f));
+        if let Some(why) = why {
+            out.extend(ended.map(|f| {
+                let why = why.to_owned();
+                WorkerOutput::Tell(f.key.clone(), FrameMessage::Failed { why })
+            }));
+        }
+        self.frames.retain(|f| !ends(f));
+    }
+
+    /// Gives the device its next jobs, sends what no further job is awaited for, or lets this peer
+    /// steal.
+    fn go_on(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        while let Some(at) = self.frames.iter().position(ActiveFrame::has_jobs) {
+            let frame = &mut self.frames[at];
+            let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
+            let next = frame.next_estimate();
+            if !self.on_device.is_empty() && on_hand.saturating_add(next) > ON_HAND_MICROS {
+                break;
+            }
+            let Some(index) = frame.next_job() else {
+                break;
+            };
+            let job = frame.plan().jobs[index as usize];
+            if let Some((image, micros)) = self.cache.take(&frame.key, &job) {
+                frame.job_done(index, &image, micros, 0, out);
+                self.cache.put(&frame.key, job, image, micros);
+                continue;
+            }
+            let key = frame.key.clone();
+            let frame = Arc::clone(&frame.frame);
+            self.on_device.push_back(OnDevice {
+                key: key.clone(),
+                frame: Arc::clone(&frame),
+                index,
+                job,
+                estimate_micros: next,
+                is_over: false,
+            });
+            let job = index;
+            out.push(WorkerOutput::Render { key, frame, job });
+        }
+        let is_idle = self.has_device && self.on_device.is_empty();
+        for frame in self.frames.iter_mut().filter(|f| !f.is_busy()) {
+            frame.send_all(out);
+            if is_idle {
+                frame.idle(out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

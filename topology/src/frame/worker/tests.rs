@@ -1,0 +1,232 @@
+use super::*;
+use crate::{
+    balance::frame_plan::scripted,
+    data::{brick_grid::BrickIndex, voxel_box::VoxelBox},
+    frame::{frame_requests::FrameId, image::named::Names},
+    picture::{camera::PixelRect, tiles::Tile},
+};
+
+const RECT: PixelRect = PixelRect {
+    x: 0,
+    y: 0,
+    width: 8,
+    height: 8,
+};
+
+#[derive(Debug)]
+struct Shown(FramePlan);
+
+impl AsRef<FramePlan> for Shown {
+    fn as_ref(&self) -> &FramePlan {
+        &self.0
+    }
+}
+
+type Output = WorkerOutput<Shown, Names>;
+type Worker = FrameWorker<Shown, Names>;
+
+/// Jobs of one tile, by what each should take; `a` and `b` hold all, `a` is to render all.
+fn shown(costs: &[u64]) -> Arc<Shown> {
+    let job = |(b, &micros): (u32, &u64)| PlannedJob {
+        brick: BrickIndex(b),
+        owned: VoxelBox::new([b, 0, 0], [b + 1, 1, 1]),
+        rect: RECT,
+        leaf: 0,
+        estimate_micros: micros,
+        renderer: Some(0),
+        is_rendered: false,
+    };
+    let jobs: Vec<PlannedJob> = (0..).zip(costs).map(job).collect();
+    let holders = vec![vec![0, 1]; jobs.len()];
+    let tile = Tile {
+        rect: RECT,
+        compositor: 1,
+    };
+    Arc::new(Shown(scripted(
+        &["a", "b"],
+        vec![1_000_000; 2],
+        jobs,
+        holders,
+        vec![tile],
+    )))
+}
+
+fn key(number: u64, attempt: u32) -> FrameKey {
+    (PeerId::new("r"), FrameId { number, attempt })
+}
+
+fn worker() -> Worker {
+    FrameWorker::new(PeerId::new("a"))
+}
+
+fn begin(worker: &mut Worker, key: FrameKey, frame: &Arc<Shown>) -> Vec<Output> {
+    let mut out = Vec::new();
+    worker.begin(0, key, Arc::clone(frame), true, &mut out);
+    out
+}
+
+/// The device has rendered a job that it was told to.
+fn done(worker: &mut Worker, key: &FrameKey, job: u32) -> Vec<Output> {
+    let mut out = Vec::new();
+    worker.rendered(key, job, (Names::of(job, RECT), 1_000), &mut out);
+    out
+}
+
+fn renders(out: &[Output]) -> Vec<(u64, u32)> {
+    let render = |o: &Output| match o {
+        WorkerOutput::Render { key, job, .. } => Some((key.1.number, *job)),
+        _ => None,
+    };
+    out.iter().filter_map(render).collect()
+}
+
+/// The names in the runs that go out.
+fn runs(out: &[Output]) -> Vec<Vec<u32>> {
+    let runs = out.iter().filter_map(|o| match o {
+        WorkerOutput::Runs { runs, .. } => Some(runs),
+        _ => None,
+    });
+    let names = runs.flatten().map(|r| r.image.names().to_vec());
+    names.collect()
+}
+
+fn told(out: &[Output]) -> Vec<(FrameKey, FrameMessage)> {
+    let tell = |o: &Output| match o {
+        WorkerOutput::Tell(key, message) => Some((key.clone(), message.clone())),
+        _ => None,
+    };
+    out.iter().filter_map(tell).collect()
+}
+
+#[test]
+fn the_device_has_one_job_or_a_few_small_ones_on_hand_oldest_frame_first() {
+    let mut worker = worker();
+    let (large, small) = (shown(&[9_000, 9_000]), shown(&[700; 5]));
+    assert_eq!(renders(&begin(&mut worker, key(1, 0), &large)), [(1, 0)]);
+    assert_eq!(renders(&begin(&mut worker, key(2, 0), &small)), []);
+    assert_eq!(renders(&done(&mut worker, &key(1, 0), 0)), [(1, 1)]);
+    let out = done(&mut worker, &key(1, 0), 1);
+    assert_eq!(renders(&out), [(2, 0), (2, 1)]);
+    assert_eq!(runs(&out), [[0, 1]]);
+    let plan = large.0.digest;
+    let jobs = vec![(0, 1_000), (1, 1_000)];
+    let jobs_done = FrameMessage::JobsDone { plan, jobs };
+    assert_eq!(told(&out), [(key(1, 0), jobs_done)]);
+    for (job, next) in [(0, vec![(2, 2)]), (1, vec![(2, 3)]), (2, vec![(2, 4)])] {
+        assert_eq!(renders(&done(&mut worker, &key(2, 0), job)), next);
+    }
+    // A run goes once the last job of it that is on hand is done.
+    assert_eq!(runs(&done(&mut worker, &key(2, 0), 3)), [[0; 0]; 0]);
+    assert_eq!(runs(&done(&mut worker, &key(2, 0), 4)), [[0, 1, 2, 3, 4]]);
+}
+
+#[test]
+fn a_further_attempt_renders_what_no_earlier_one_has_and_a_frame_that_is_over_nothing() {
+    let (mut worker, frame) = (worker(), shown(&[9_000; 3]));
+    begin(&mut worker, key(1, 0), &frame);
+    done(&mut worker, &key(1, 0), 0);
+    let mut out = Vec::new();
+    worker.cancel(&key(1, 0), &mut out);
+    assert_eq!(renders(&out), []);
+    // Job 1 is on the device, and comes after its attempt's end.
+    assert_eq!(renders(&begin(&mut worker, key(1, 1), &frame)), []);
+    assert_eq!(renders(&done(&mut worker, &key(1, 0), 1)), [(1, 2)]);
+    let out = done(&mut worker, &key(1, 1), 2);
+    assert_eq!(runs(&out), [[0, 1, 2]], "each job was rendered once");
+
+    let mut out = Vec::new();
+    worker.over(&PeerId::new("r"), Some(1), &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    assert_eq!(renders(&begin(&mut worker, key(1, 2), &frame)), [(1, 0)]);
+    worker.over(&PeerId::new("r"), Some(1), &mut out);
+    assert!(matches!(out[..], [WorkerOutput::CallOff(_)]), "{out:?}");
+    // It was too late for that.
+    assert!(done(&mut worker, &key(1, 2), 0).is_empty());
+    let out = begin(&mut worker, key(1, 3), &frame);
+    assert_eq!(renders(&out), [(1, 0)], "nothing was kept");
+    let mut out = Vec::new();
+    worker.not_rendered(&key(1, 3), 0, None, &mut out);
+    assert!(out.is_empty(), "{out:?}");
+}
+
+#[test]
+fn a_frame_is_begun_once_and_too_many_of_one_requester_end_its_oldest() {
+    let (mut worker, frame) = (worker(), shown(&[9_000]));
+    assert!(!worker.was_begun(&key(0, 0)));
+    for number in 0..8 {
+        assert_eq!(told(&begin(&mut worker, key(number, 0), &frame)), []);
+    }
+    assert!(worker.was_begun(&key(0, 0)));
+    let out = begin(&mut worker, key(8, 0), &frame);
+    assert!(
+        matches!(&told(&out)[..], [(k, FrameMessage::Failed { .. })] if *k == key(0, 0)),
+        "{out:?}"
+    );
+    // Its job is on the device, and ends there.
+    assert_eq!(renders(&done(&mut worker, &key(0, 0), 0)), [(1, 0)]);
+}
+
+#[test]
+fn a_job_that_cannot_be_rendered_ends_its_frame_and_a_lost_device_all() {
+    let (mut worker, frame) = (worker(), shown(&[9_000; 2]));
+    for number in 1..4 {
+        begin(&mut worker, key(number, 0), &frame);
+    }
+    let mut out = Vec::new();
+    worker.not_rendered(&key(1, 0), 0, Some("no memory"), &mut out);
+    let failed = |number, why: &str| {
+        let why = why.to_owned();
+        (key(number, 0), FrameMessage::Failed { why })
+    };
+    assert_eq!(told(&out), [failed(1, "no memory")]);
+    assert_eq!(renders(&out), [(2, 0)]);
+    let mut out = Vec::new();
+    worker.device_lost("unplugged", &mut out);
+    let both = [failed(2, "unplugged"), failed(3, "unplugged")];
+    assert_eq!(told(&out), both);
+    assert!(!worker.is_under_way(0));
+    // What the device says of jobs that it was told before is void.
+    let mut out = Vec::new();
+    worker.not_rendered(&key(2, 0), 0, Some("no device"), &mut out);
+    assert!(out.is_empty(), "{out:?}");
+}
+
+#[test]
+fn who_is_done_steals_and_who_was_stolen_from_sends_what_it_has() {
+    let frame = shown(&[9_000; 4]);
+    let (mut a, mut b) = (worker(), Worker::new(PeerId::new("b")));
+    begin(&mut a, key(1, 0), &frame);
+    let asked = begin(&mut b, key(1, 0), &frame);
+    let [WorkerOutput::Steal { plan, message, .. }] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let mut out = Vec::new();
+    a.heard(&PeerId::new("b"), &key(1, 0), *plan, message, &mut out);
+    let given: Vec<u32> = told(&out)
+        .into_iter()
+        .filter_map(|(_, message)| match message {
+            FrameMessage::Given { jobs, .. } => Some(jobs),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(given, [2, 3]);
+    let granted = out.iter().find_map(|o| match o {
+        WorkerOutput::Steal { message, .. } => Some(message.clone()),
+        _ => None,
+    });
+    let mut out = Vec::new();
+    let granted = granted.unwrap();
+    b.heard(&PeerId::new("a"), &key(1, 0), *plan, &granted, &mut out);
+    assert_eq!(renders(&out), [(1, 2)]);
+    assert_eq!(renders(&done(&mut a, &key(1, 0), 0)), [(1, 1)]);
+    assert_eq!(runs(&done(&mut a, &key(1, 0), 1)), [[0, 1]]);
+    // Without a device nobody is asked for jobs.
+    let mut out = Vec::new();
+    b.device_lost("unplugged", &mut out);
+    let mut out = begin(&mut b, key(2, 0), &frame);
+    assert!(out.is_empty(), "{out:?}");
+    b.device_opened();
+    b.ask_again(&mut out);
+    assert!(out.is_empty(), "{out:?}");
+}
