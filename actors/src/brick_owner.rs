@@ -4,10 +4,10 @@
 //! What to do is [`Keeper`]'s decision, in topology; here are its clock, its messages and the bytes
 //! that it knows nothing of.
 
-mod giving;
 mod inputs;
 mod loading;
 mod peer_log;
+mod uploads;
 
 pub use inputs::{AskStatus, DataSetStatus, LeaveMesh, MeshStatus, OpenSource, UseDataSet};
 
@@ -23,9 +23,9 @@ use actix::{Actor, AsyncContext, Context, Handler, MessageResult, ResponseFuture
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     mesh::{
-        holding::{Announcement, Holding, Origin},
         keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
         membership::Health,
+        replicas::{Announcement, Origin, Replicas},
     },
 };
 use bytes::Bytes;
@@ -127,7 +127,7 @@ impl BrickOwner {
             KeeperOutput::Dropped(data_set, brick) => {
                 self.copies.remove(&(data_set, brick));
             }
-            KeeperOutput::Give(to, data_set, brick) => self.give(to, data_set, brick, ctx),
+            KeeperOutput::Upload(to, data_set, brick) => self.give(to, data_set, brick, ctx),
             KeeperOutput::Opened(manifest) => self.opened(manifest),
             KeeperOutput::Closed(data_set) => self.closed(data_set),
             KeeperOutput::GoOnWithout(peer) => {
@@ -248,10 +248,10 @@ impl BrickOwner {
 
     fn status(&self) -> MeshStatus {
         let local = || self.outbox.local().clone();
-        let data_set = |(manifest, holding): (&Arc<Manifest>, &Holding)| {
-            let others = holding.others().iter();
+        let data_set = |(manifest, replicas): (&Arc<Manifest>, &Replicas)| {
+            let others = replicas.others().iter();
             let others = others.map(|(peer, a)| (peer.clone(), Announcement::clone(a)));
-            let own = (local(), holding.announcement().clone());
+            let own = (local(), replicas.announcement().clone());
             let residency = others.chain([own]).collect();
             let of_set = self.unreadable.iter();
             let of_set = of_set.filter(|((d, _), _)| *d == manifest.digest());
@@ -259,8 +259,8 @@ impl BrickOwner {
                 unreadable: of_set.map(|((_, b), why)| (*b, why.clone())).collect(),
                 manifest: Arc::clone(manifest),
                 residency,
-                redundancy: holding.redundancy(),
-                safety: holding.safety(),
+                redundancy: replicas.redundancy(),
+                safety: replicas.safety(),
             }
         };
         let mut status = MeshStatus {

@@ -68,8 +68,8 @@ impl Compositor {
     fn reply(&self, (requester, frame): &FrameKey, all: impl IntoIterator<Item = FrameMessage>) {
         let frame = *frame;
         for reply in all {
-            if let FrameMessage::Refused { peer, why } = &reply {
-                tracing::warn!(peer = peer.short(), why, "a partial was dropped");
+            if let FrameMessage::Complaint { about, what } = &reply {
+                tracing::warn!(peer = about.short(), ?what, "a partial was dropped");
             }
             let reply = Message::Reply { frame, reply };
             self.outbox.send_or_log(requester, Lane::Control, reply);

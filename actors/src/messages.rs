@@ -9,7 +9,7 @@
 
 pub use brickmesh_topology::frame::{
     compositing::{FrameKey, Part, Partial},
-    frame_requests::{AttemptRequest, EarlierWork, FrameId, FrameMessage},
+    frame_requests::{AttemptRequest, Complaint, EarlierWork, FrameId, FrameMessage},
     worker::inputs::FrameRequest,
 };
 
@@ -157,7 +157,12 @@ fn with_plain_texts(mut message: Message) -> Message {
             }
         }
         Message::Reply {
-            reply: FrameMessage::Failed { why } | FrameMessage::Refused { why, .. },
+            reply:
+                FrameMessage::Failed { why }
+                | FrameMessage::Complaint {
+                    what: Complaint::Refused(why),
+                    ..
+                },
             ..
         }
         | Message::Keeper(KeeperMessage::BrickRefused { why, .. }) => *why = plain_text(why),

@@ -10,7 +10,7 @@ use crate::{
     bus::Lane,
     device_slot::{DeviceSlot, DeviceSupply},
     inputs::{DeviceInput, DeviceNews, Lines, OwnerInput, RenderedFrame, SchedulerInput},
-    messages::{FrameKey, FrameMessage, Message},
+    messages::{Complaint, FrameKey, FrameMessage, Message},
     outbox::Outbox,
     vital_thread::VitalThread,
 };
@@ -176,7 +176,10 @@ impl Raycaster {
             if lane == Lane::Pixels {
                 let unreachable = Message::Reply {
                     frame: *frame,
-                    reply: FrameMessage::Unreachable { peer: to },
+                    reply: FrameMessage::Complaint {
+                        about: to,
+                        what: Complaint::Unreachable,
+                    },
                 };
                 self.outbox
                     .send_or_log(requester, Lane::Control, unreachable);

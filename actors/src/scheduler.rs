@@ -87,8 +87,7 @@ impl Scheduler {
                 room,
             });
         if expect.is_none_or(|e| self.lines.compositor.try_send(e).is_err()) {
-            let why = "too many frames are under way here".to_owned();
-            return self.reply(requester, key.1, FrameMessage::Failed { why });
+            return self.reply(requester, key.1, FrameMessage::Busy);
         }
         let scene = Scene::new(&manifest, request.view, request.settings);
         let frame = Arc::new(RenderedFrame::new(scene, plan));

@@ -14,7 +14,7 @@ use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{
     PeerId,
-    mesh::{holding::Announcement, upkeep::Safety},
+    mesh::{assignment::Safety, replicas::Announcement},
 };
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::json;
@@ -220,15 +220,15 @@ const OF_DATA_SETS: [(&str, &str, Of); 9] = [
         |_, own| f64::from(own.held.len()),
     ),
     (
-        "brickmesh_bricks_pledged",
+        "brickmesh_bricks_assigned",
         "Bricks that this peer holds or is about to.",
-        |_, own| f64::from(own.pledged.len()),
+        |_, own| f64::from(own.assigned.len()),
     ),
     (
         "brickmesh_bricks_pending",
-        "Bricks that this peer pledged and does not hold yet.",
+        "Bricks that this peer assigned and does not hold yet.",
         |_, own| {
-            let missing = own.pledged.iter().filter(|&b| !own.held.contains(b));
+            let missing = own.assigned.iter().filter(|&b| !own.held.contains(b));
             missing.count() as f64
         },
     ),

@@ -146,7 +146,7 @@ fn a_lost_device_costs_no_hole_and_is_opened_again() {
         until(&mesh, |s| device_name(s) == "device 1").await;
         mesh.settle(3).await;
         let says = status(&mesh).await.data_sets[0].residency[&peer_id(FAILING)].clone();
-        assert!(!says.held.is_empty() && says.pledged.iter().all(|b| says.held.contains(b)));
+        assert!(!says.held.is_empty() && says.assigned.iter().all(|b| says.held.contains(b)));
         assert_eq!(cues.attempts()[0], Attempt::Again);
         takes_part_again(&shown, &mesh).await;
     });
@@ -212,8 +212,8 @@ fn a_device_that_is_full_holds_less_and_says_so() {
         let status = status(&mesh).await;
         let says = &status.data_sets[0].residency[&peer_id(FAILING)];
         // Two of three peers hold each of 48 bricks; some were under way when it was full.
-        assert!((3..32).contains(&says.room), "{says:?}");
-        assert_eq!((says.held.len(), says.settled), (says.room, true));
+        assert!((3..32).contains(&says.capacity), "{says:?}");
+        assert_eq!((says.held.len(), says.settled), (says.capacity, true));
         assert_eq!(device_name(&status), "device 0");
         shown.check(&mesh).await;
     });
@@ -228,7 +228,7 @@ fn a_brick_is_given_up_where_memory_is_short_for_a_picture() {
         let says = |s: &MeshStatus| s.data_sets[0].residency[&peer_id(FAILING)].clone();
         // So far its memory has room for all of them.
         let mut room = 48;
-        assert!(says(&status(&mesh).await).room >= room);
+        assert!(says(&status(&mesh).await).capacity >= room);
         for call in [Call::Render, Call::SetScene] {
             cues.fail(call, 0, out_of_memory());
             let start = Instant::now();
@@ -238,10 +238,10 @@ fn a_brick_is_given_up_where_memory_is_short_for_a_picture() {
                 assert!(start.elapsed() < PATIENCE, "it does not render");
             }
             until(&mesh, |s| {
-                says(s).room < room && says(s).held.len() <= says(s).room
+                says(s).capacity < room && says(s).held.len() <= says(s).capacity
             })
             .await;
-            room = says(&status(&mesh).await).room;
+            room = says(&status(&mesh).await).capacity;
             shown.check(&mesh).await;
         }
         takes_part_again(&shown, &mesh).await;
@@ -288,7 +288,7 @@ fn a_device_with_less_memory_than_was_promised_is_announced_with_what_it_has() {
         let mesh = Mesh::start_supplied(3, 2, bricks, &supply, &|bus| bus).await;
         let status = status(&mesh).await;
         assert_eq!(status.peers[&peer_id(FAILING)].memory_bytes, 1 << 18);
-        let room = status.data_sets[0].residency[&peer_id(FAILING)].room;
+        let room = status.data_sets[0].residency[&peer_id(FAILING)].capacity;
         // A brick stores up to 19³ voxels of two bytes.
         assert!((10..24).contains(&room), "{room}");
         shown.check(&mesh).await;

@@ -46,7 +46,7 @@ use brickmesh_topology::{
         default_transfer::default_transfer,
         voxel_numbers::{NO_DATA_MIN, NUMBER_MAX},
     },
-    frame::frame_tracker::{FrameInput, FrameTracker},
+    frame::frame_requests::attempt::{Attempt, AttemptInput},
     mesh::{
         keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
         membership::Heartbeat,
@@ -533,7 +533,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
     for (manifest, holding) in keeper.data_sets() {
         let own = holding.announcement();
         assert!(own.is_valid(manifest.grid().brick_count()));
-        assert!(own.pledged.len() <= 9);
+        assert!(own.assigned.len() <= 9);
     }
     assert!(keeper.candidates(data_set).is_some());
     out.iter().find_map(dropped).map_or(Ok(()), Err)
@@ -603,9 +603,9 @@ fn hear(scene: &Scene, reply: FrameMessage) {
             costs.1.validate(manifest.grid()).unwrap();
         }
         FrameMessage::Given { jobs, by, .. } => {
-            let mut tracker = FrameTracker::new(&scene.plan, 0);
+            let mut attempt = Attempt::new(Arc::new(scene.plan.clone()), 0, 0);
             for job in jobs {
-                tracker.step(FrameInput::Given {
+                attempt.step(AttemptInput::Given {
                     job,
                     plan: scene.plan.digest,
                     from: scene.plan.peers[0].clone(),
@@ -614,8 +614,8 @@ fn hear(scene: &Scene, reply: FrameMessage) {
             }
         }
         FrameMessage::Lacking { jobs, .. } => {
-            let tracker = FrameTracker::new(&scene.plan, 0);
-            assert!(tracker.owners(&jobs).len() <= scene.plan.peers.len());
+            let attempt = Attempt::new(Arc::new(scene.plan.clone()), 0, 0);
+            assert!(attempt.owners(&jobs).len() <= scene.plan.peers.len());
         }
         _ => {}
     }

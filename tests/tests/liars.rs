@@ -9,7 +9,7 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_actors::messages::{FrameMessage, Message};
+use brickmesh_actors::messages::{Complaint, FrameMessage, Message};
 use brickmesh_node::network::MeshKey;
 use brickmesh_tests::{
     compare::compare,
@@ -107,7 +107,7 @@ fn one_that_says_it_holds_everything_and_fails_frames() {
             let all = BrickSet::all(BRICKS);
             let claimed = Arc::make_mut(&mut announcement);
             claimed.held = all.clone();
-            claimed.pledged = all;
+            claimed.assigned = all;
             claimed.settled = true;
             vec![Message::Keeper(KeeperMessage::Residency {
                 data_set,
@@ -256,7 +256,10 @@ fn one_that_accuses_honest_members_of_following_another_plan() {
         counted.once_more();
         let accuse = |peer: &PeerId| Message::Reply {
             frame,
-            reply: FrameMessage::Diverged { peer: peer.clone() },
+            reply: FrameMessage::Complaint {
+                about: peer.clone(),
+                what: Complaint::AnotherPlan,
+            },
         };
         let accusations = known.iter().map(accuse);
         accusations.chain([message.clone()]).collect()
@@ -294,12 +297,12 @@ fn greedy() -> (Twist, Told) {
         }) => {
             told.once_more();
             let claimed = Arc::make_mut(&mut announcement);
-            let all: Vec<BrickIndex> = claimed.pledged.iter().collect();
+            let all: Vec<BrickIndex> = claimed.assigned.iter().collect();
             all.into_iter().for_each(|brick| {
                 claimed.held.remove(brick);
-                claimed.pledged.remove(brick);
+                claimed.assigned.remove(brick);
             });
-            claimed.room = u32::MAX;
+            claimed.capacity = u32::MAX;
             claimed.settled = false;
             vec![Message::Keeper(KeeperMessage::Residency {
                 data_set,

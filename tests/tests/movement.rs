@@ -92,7 +92,7 @@ impl Holders {
         let data_set = self.scene.data_set();
         until_async(SETTLE, "settled mesh", async || {
             let set = self.viewer.data_set(data_set).await?;
-            let is_clean = set.residency.values().all(|r| r.held == r.pledged);
+            let is_clean = set.residency.values().all(|r| r.held == r.assigned);
             (set.safety.endangered == 0 && is_clean).then_some(())
         })
         .await;

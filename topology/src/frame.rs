@@ -3,11 +3,8 @@
 //!
 //! May use `base`, `data`, `picture` and `balance`; `.ci/arrows` checks it.
 
-pub mod blame;
 pub mod compositing;
 pub mod frame_requests;
-pub mod frame_tracker;
 pub mod image;
 pub mod outgoing;
-pub mod participants;
 pub mod worker;

@@ -1,9 +1,11 @@
-//! A peer among others: membership, who should hold what, bricks on their way, a device that is lost.
+//! A peer among others: who is well (`membership`), who should hold what (`replicas`, `assignment`), bricks
+//! on their way (`transfers`), and the keeper, which brings these together; a device that is lost.
 //!
 //! May use `base`, `data`, `balance` and, for who may take part in frames, `frame`; `.ci/arrows` checks it.
 
+pub mod assignment;
 pub mod device_recovery;
-pub mod holding;
 pub mod keeper;
 pub mod membership;
-pub mod upkeep;
+pub mod replicas;
+mod transfers;

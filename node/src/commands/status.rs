@@ -16,7 +16,7 @@ use brickmesh_actors::{
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
 use brickmesh_topology::{
     PeerId,
-    mesh::{holding::Announcement, keeper::FrameTimes},
+    mesh::{keeper::FrameTimes, replicas::Announcement},
 };
 use serde_json::{Value, json};
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
@@ -63,10 +63,10 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
     })
 }
 
-/// Bricks that the peer pledged and does not hold yet.
+/// Bricks that the peer assigned and does not hold yet.
 fn on_their_way(of_peer: &Announcement) -> usize {
-    let pledged = of_peer.pledged.iter();
-    pledged.filter(|&b| !of_peer.held.contains(b)).count()
+    let assigned = of_peer.assigned.iter();
+    assigned.filter(|&b| !of_peer.held.contains(b)).count()
 }
 
 fn redundancy_mean(data_set: &DataSetStatus) -> f64 {

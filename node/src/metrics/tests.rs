@@ -8,9 +8,9 @@ use brickmesh_topology::{
         manifest::{BrickRecord, ManifestParts},
     },
     mesh::{
-        holding::Announcement,
+        assignment::Safety,
         keeper::{FrameTimes, Hello, Vitals},
-        upkeep::Safety,
+        replicas::Announcement,
     },
 };
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) fn data_set(source: &str, content: u8) -> DataSetStatus {
     }
 }
 
-/// A mesh as the peer `a` sees it: `a` offers and holds both bricks, `b` pledged them, holds the second and is
+/// A mesh as the peer `a` sees it: `a` offers and holds both bricks, `b` assigned them, holds the second and is
 /// silent; somebody without memory looks on.
 pub(crate) fn status() -> MeshStatus {
     let hello = |name: &str, memory_bytes| Hello {
@@ -50,7 +50,7 @@ pub(crate) fn status() -> MeshStatus {
     };
     let announcement = |held: &[u32]| {
         let mut a = Announcement::expected(2, 2);
-        a.pledged = BrickSet::all(2);
+        a.assigned = BrickSet::all(2);
         held.iter().for_each(|&brick| {
             a.held.insert(BrickIndex(brick));
         });

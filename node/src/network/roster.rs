@@ -9,6 +9,7 @@
 //! Not here: sockets.
 
 use super::address;
+use brickmesh_topology::base::backoff::Backoff;
 use libp2p::{Multiaddr, PeerId};
 use std::{
     collections::BTreeMap,
@@ -23,9 +24,8 @@ const ADDRESSES_MAX: usize = 8;
 const LATE: Duration = Duration::from_millis(700);
 /// How long the higher id waits for the lower one to dial.
 const YIELD: Duration = Duration::from_secs(3);
-/// First and last wait between two dials.
-const BACKOFF_MIN: Duration = Duration::from_secs(1);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Waits between two dials.
+const DIALS: Backoff = Backoff::new(1_000_000, 30_000_000);
 /// A connection that held this long was a good one: the next loss is dialled soon again.
 const GOOD_AFTER: Duration = Duration::from_secs(10);
 /// A learned peer with another mesh key is of another mesh in the room; it may get ours some day.
@@ -58,29 +58,34 @@ pub(super) enum Learned {
 #[derive(Debug)]
 pub(super) struct Retry {
     due: Instant,
-    backoff: Duration,
+    /// Tries since something changed.
+    earlier: u32,
 }
 
 impl Retry {
     pub(super) fn new(due: Instant) -> Self {
-        let backoff = BACKOFF_MIN;
-        Self { due, backoff }
+        Self { due, earlier: 0 }
+    }
+
+    /// How long the next wait is.
+    fn wait(&self) -> Duration {
+        Duration::from_micros(DIALS.micros(self.earlier))
     }
 
     /// Whether to try now; then the next time is later.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let due = self.due <= now;
         if due {
-            self.due = now + self.backoff;
-            self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+            self.due = now + self.wait();
+            self.earlier = self.earlier.saturating_add(1);
         }
         due
     }
 
     /// Begins anew: something has changed.
     pub(super) fn begin_anew(&mut self, now: Instant) {
-        self.backoff = BACKOFF_MIN;
-        self.due = self.due.min(now + self.backoff);
+        self.earlier = 0;
+        self.due = self.due.min(now + self.wait());
     }
 }
 
@@ -146,7 +151,7 @@ impl Roster {
         if candidate.refused {
             // It was started anew, perhaps with our key.
             candidate.refused = false;
-            candidate.retry.due = candidate.retry.due.min(now + candidate.retry.backoff);
+            candidate.retry.due = candidate.retry.due.min(now + candidate.retry.wait());
         }
         Learned::News { instead_of }
     }
@@ -180,19 +185,19 @@ impl Roster {
         };
         let since = candidate.connected.take();
         if since.is_some_and(|since| now.duration_since(since) >= GOOD_AFTER) {
-            candidate.retry.backoff = BACKOFF_MIN;
+            candidate.retry.earlier = 0;
         }
         candidate.seen = now;
         let patience = if lower { Duration::ZERO } else { YIELD };
-        candidate.retry.due = now + candidate.retry.backoff + patience;
-        let backoff = candidate.retry.backoff;
+        candidate.retry.due = now + candidate.retry.wait() + patience;
+        let earlier = candidate.retry.earlier;
         for join in self
             .joins
             .iter_mut()
             .filter(|join| join.peer == Some(*peer))
         {
-            join.retry.backoff = backoff;
-            join.retry.due = now + backoff;
+            join.retry.earlier = earlier;
+            join.retry.due = now + join.retry.wait();
         }
     }
 
@@ -277,6 +282,9 @@ impl Roster {
 mod tests {
     use super::*;
 
+    const LONGEST: Duration = Duration::from_secs(30);
+    const FIRST: Duration = Duration::from_secs(1);
+
     fn at(text: &str) -> Multiaddr {
         address::parse(text).unwrap()
     }
@@ -298,7 +306,7 @@ mod tests {
         assert_eq!(of_high.due(now), []);
         assert_eq!(of_high.due(now + YIELD).len(), 1);
         of_low.connected(high, now);
-        assert_eq!(of_low.due(now + BACKOFF_MAX), []);
+        assert_eq!(of_low.due(now + LONGEST), []);
     }
 
     #[test]
@@ -355,7 +363,7 @@ mod tests {
             roster.learn(PeerId::random(), &at(&format!("10.0.0.1:{port}")), now);
         }
         assert_eq!(roster.peers.len(), PEERS_MAX);
-        let later = now + FORGET_AFTER + BACKOFF_MIN;
+        let later = now + FORGET_AFTER + FIRST;
         assert_eq!(roster.forget(later).len(), PEERS_MAX);
     }
 
@@ -387,7 +395,7 @@ mod tests {
         assert_eq!(roster.due(now + REFUSED_PAUSE).len(), 1);
         roster.refused(&high, now);
         roster.learn(high, &at("10.0.0.2:3"), now);
-        assert_eq!(roster.due(now + BACKOFF_MAX).len(), 1);
+        assert_eq!(roster.due(now + LONGEST).len(), 1);
     }
 
     #[test]

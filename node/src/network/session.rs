@@ -15,6 +15,7 @@ use super::{
     protocol,
 };
 use brickmesh_actors::bus::{BusEvent, Lane};
+use brickmesh_topology::base::backoff::Backoff;
 use futures::{AsyncReadExt, AsyncWriteExt, future::join_all};
 use libp2p::Stream;
 use std::{
@@ -35,8 +36,7 @@ const ACCEPTED: u8 = 1;
 /// How long an opener waits for it.
 const ACCEPT_MAX: Duration = Duration::from_secs(2);
 /// Waits between attempts to open a lane.
-const RETRY_MIN: Duration = Duration::from_millis(10);
-const RETRY_MAX: Duration = Duration::from_millis(500);
+const RETRIES: Backoff = Backoff::new(10_000, 500_000);
 /// A peer that has not opened its lanes by then is none of ours.
 const SETUP_MAX: Duration = Duration::from_secs(10);
 
@@ -156,15 +156,15 @@ impl Session {
 
 /// Opens a lane, again and again; the caller sets the limit.
 async fn open(mut control: libp2p_stream::Control, peer: libp2p::PeerId, lane: Lane) -> Stream {
-    let mut wait = RETRY_MIN;
+    let mut earlier = 0_u32;
     loop {
         match timeout(ACCEPT_MAX, open_once(&mut control, peer, lane)).await {
             Ok(Ok(stream)) => return stream,
             Ok(Err(error)) => tracing::trace!(%peer, ?lane, %error, "lane not accepted"),
             Err(_) => tracing::trace!(%peer, ?lane, "lane not accepted in time"),
         }
-        sleep(wait).await;
-        wait = (wait * 2).min(RETRY_MAX);
+        sleep(Duration::from_micros(RETRIES.micros(earlier))).await;
+        earlier = earlier.saturating_add(1);
     }
 }
 

@@ -142,7 +142,7 @@ impl Arriving {
         let held = of_all.clone().map(|r| u64::from(r.held.len())).sum();
         let room = of_all
             .filter(|r| !r.leaving)
-            .map(|r| u64::from(r.room))
+            .map(|r| u64::from(r.capacity))
             .sum();
         let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
         let peers: Vec<PeerId> = holding.map(|(p, _)| p.clone()).collect();
@@ -192,7 +192,7 @@ mod tests {
         assert!(missing <= bricks);
         set.safety.missing = missing;
         for (of, room) in set.residency.values_mut().zip(room) {
-            of.room = room;
+            of.capacity = room;
             of.settled = false;
             of.held = brickmesh_topology::data::brick_set::BrickSet::new(bricks);
             for brick in data_set_bricks(bricks - missing) {

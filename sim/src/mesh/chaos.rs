@@ -2,7 +2,7 @@
 //! up, links are cut, machines crash, freeze, come and leave, while a viewer asks for frames.
 //!
 //! Every machine runs what a real peer runs: `Keeper` (who is there, who holds what, who fetches
-//! and gives what), `Work` (stealing), `FrameTracker` and `taking_part` (the viewer). All that they say to
+//! and gives what), `Work` (stealing), `Attempt` and `taking_part` (the viewer). All that they say to
 //! each other goes through the simulated network. Only pixels and voxels are names, so that
 //! `oracle` can tell whether a picture is right.
 //!

@@ -2,8 +2,8 @@
 
 use super::mutation::{mutate, one_of, pick};
 use brickmesh_actors::messages::{
-    AttemptRequest, EarlierWork, FrameId, FrameMessage, FrameRequest, Message, Part, Partial,
-    Pixels, StealNote, encode,
+    AttemptRequest, Complaint, EarlierWork, FrameId, FrameMessage, FrameRequest, Message, Part,
+    Partial, Pixels, StealNote, encode,
 };
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
@@ -18,9 +18,9 @@ use brickmesh_topology::{
     base::seeded::Seeded,
     data::brick_set::BrickSet,
     mesh::{
-        holding::Announcement,
         keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
         membership::Heartbeat,
+        replicas::Announcement,
     },
     picture::render_settings::Mode,
 };
@@ -135,6 +135,10 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
     };
     let reply = |reply| Message::Reply { frame, reply };
     let bob = || PeerId::new("bob");
+    let complaint = |what| {
+        let about = bob();
+        reply(FrameMessage::Complaint { about, what })
+    };
     let part = Part {
         tile: 0,
         first: 1,
@@ -183,12 +187,10 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
         reply(FrameMessage::Failed {
             why: "no memory".to_owned(),
         }),
-        reply(FrameMessage::Diverged { peer: bob() }),
-        reply(FrameMessage::Unreachable { peer: bob() }),
-        reply(FrameMessage::Refused {
-            peer: bob(),
-            why: "not finite".to_owned(),
-        }),
+        reply(FrameMessage::Busy),
+        complaint(Complaint::AnotherPlan),
+        complaint(Complaint::Unreachable),
+        complaint(Complaint::Refused("not finite".to_owned())),
     ]
 }
 

@@ -10,7 +10,7 @@
 //!   question that comes again with the same bytes.
 //!
 //! None is lost either, as long as thief and victim live; when one dies, the requester asks for the
-//! frame again without it (`frame_tracker`).
+//! frame again without it (`frame_requests`).
 //!
 //! Who is done asks only where the plan says that something is left, or where a late peer has
 //! offered: in a frame that goes as planned nobody says a word.

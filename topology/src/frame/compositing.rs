@@ -18,7 +18,7 @@ use crate::{
     balance::frame_plan::FramePlan,
     base::{digest::Digest, peer::PeerId},
     frame::{
-        frame_requests::{FrameId, FrameMessage},
+        frame_requests::{Complaint, FrameId, FrameMessage},
         image::Packed,
     },
 };
@@ -114,7 +114,7 @@ impl<P: Packed> Compositing<P> {
         }
         let taken: usize = self.frames.values().map(Frame::tile_bytes).sum();
         if taken > 0 && taken + frame.tile_bytes() > TILE_BYTES_MAX {
-            return vec![failed("too many pixels are under way here")];
+            return vec![FrameMessage::Busy];
         }
         self.frames.insert(key.clone(), frame);
         let of_requester = self.frames.keys().filter(|(r, _)| *r == key.0);
@@ -141,20 +141,17 @@ impl<P: Packed> Compositing<P> {
             return Vec::new();
         }
         if partial.plan != frame.plan.digest {
-            return vec![FrameMessage::Diverged { peer: from }];
+            return vec![complaint(from, Complaint::AnotherPlan)];
         }
         let bad = frame.take(partial, wire_bytes);
         let mut words: Vec<_> = bad
             .into_iter()
-            .map(|bad| FrameMessage::Refused {
-                peer: from.clone(),
-                why: bad.to_string(),
-            })
+            .map(|bad| complaint(from.clone(), Complaint::Refused(bad.to_string())))
             .collect();
         let waiting: usize = self.frames.values().map(Frame::waiting_bytes).sum();
         if waiting > WAITING_BYTES_MAX {
             self.frames.remove(&key);
-            words.push(failed("too much waits to be blended here"));
+            words.push(FrameMessage::Busy);
         }
         words
     }
@@ -217,9 +214,8 @@ impl<P: Packed> Compositing<P> {
     }
 }
 
-fn failed(why: &str) -> FrameMessage {
-    let why = why.to_owned();
-    FrameMessage::Failed { why }
+fn complaint(about: PeerId, what: Complaint) -> FrameMessage {
+    FrameMessage::Complaint { about, what }
 }
 
 impl<P: Packed> Frame<P> {
@@ -372,7 +368,12 @@ mod tests {
         let mut compositing = Compositing::new(PeerId::new("a"));
         compositing.expect(&key(), &plan);
         let refused = |words: Vec<FrameMessage>| match &words[..] {
-            [FrameMessage::Refused { why, .. }] => why.clone(),
+            [
+                FrameMessage::Complaint {
+                    what: Complaint::Refused(why),
+                    ..
+                },
+            ] => why.clone(),
             other => panic!("{other:?}"),
         };
         let of = |part| arrived(&plan, vec![part]);
@@ -388,8 +389,7 @@ mod tests {
         );
         let mut other = arrived(&plan, vec![part(0, &[0])]);
         other.partial.plan = Digest::of(b"another");
-        let peer = PeerId::new("b");
-        let diverged = FrameMessage::Diverged { peer };
+        let diverged = complaint(PeerId::new("b"), Complaint::AnotherPlan);
         assert_eq!(compositing.take(other), [diverged]);
         let mut stranger = arrived(&plan, vec![part(0, &[0])]);
         stranger.from = PeerId::new("z");

@@ -1,7 +1,7 @@
 //! The frames that a peer has asked the mesh for: who takes part in each attempt, what is sent to whom,
 //! and what happens when somebody is late, lost or at fault.
 //!
-//! A pure state machine around [`FrameTracker`], [`taking_part()`] and [`Blame`](crate::frame::blame::Blame), run by the
+//! A pure state machine around [`Attempt`], [`taking_part()`] and [`Blame`](blame::Blame), run by the
 //! requester of a real peer and of a simulated one. Times are microseconds of any clock that goes
 //! on. It does not know what a frame shows: its plans are derived by who runs it
 //! ([`FramesOutput::Plan`]), and pixels are taken there ([`FramesOutput::Take`]).
@@ -12,11 +12,14 @@
 
 mod answers;
 mod asked;
+pub mod attempt;
+mod blame;
 mod messages;
+pub mod participants;
 
 pub use messages::{
-    AttemptInputs, AttemptRequest, EarlierInputs, EarlierWork, EndedFrame, FrameEnd, FrameId,
-    FrameMessage, FrameOrder, FramesInput, FramesOutput, Named, Why,
+    AttemptInputs, AttemptRequest, Complaint, EarlierInputs, EarlierWork, EndedFrame, FrameEnd,
+    FrameId, FrameMessage, FrameOrder, FramesInput, FramesOutput, Named, Why,
 };
 
 use crate::{
@@ -28,12 +31,13 @@ use crate::{
         schedule::SPEED_ONE,
     },
     base::{digest::Digest, peer::PeerId},
-    frame::{
-        frame_tracker::{FrameInput, FrameTracker, FrameVerdict},
-        participants::{WAIT_MICROS_MAX, attempt_micros, must_wait, rest_micros, taking_part},
-    },
 };
 use asked::{Asked, Run, State};
+use attempt::{Attempt, AttemptInput, Verdict};
+use participants::{
+    BUSY_MAX, WAIT_MICROS_MAX, attempt_micros, busy_rest_micros, must_wait, rest_micros,
+    taking_part,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -171,12 +175,12 @@ impl FrameRequests {
             return;
         }
         let inputs = inputs.clone();
-        let tracker = FrameTracker::new(&plan, asked.failed);
         let request = FrameOrder::Begin(Arc::new(inputs.request(frame)));
         let orders = inputs.orders();
         let peers = plan.peers.clone();
+        let attempt = Attempt::new(plan, asked.failed, asked.prolonged);
         asked.began.extend(peers.iter().cloned());
-        asked.state = State::Running(Box::new(Run::new(inputs, plan, tracker)));
+        asked.state = State::Running(Box::new(Run::new(inputs, attempt)));
         if self.end_if_whole(frame, out) {
             return;
         }
@@ -198,12 +202,12 @@ impl FrameRequests {
     fn set_deadline(&mut self, number: u64, out: &mut Vec<FramesOutput>) {
         let up_to_it = self.frames.range(..=number);
         let runs = up_to_it.filter_map(|(_, a)| a.running());
-        let makespans: Vec<u64> = runs.map(|r| r.plan.schedule.makespan_micros).collect();
+        let makespans: Vec<u64> = runs.map(|r| r.plan().schedule.makespan_micros).collect();
         let now = self.now;
         if let Some(asked) = self.frames.get_mut(&number)
             && let State::Running(run) = &mut asked.state
         {
-            let doublings = asked.failed + run.tracker.prolonged();
+            let doublings = asked.failed + run.attempt.prolonged();
             let is_measured = !run.inputs.costs.value.trees.is_empty();
             run.micros = attempt_micros(makespans, doublings, is_measured);
             let at = now.saturating_add(run.micros);
@@ -228,7 +232,8 @@ impl FrameRequests {
             State::Running(run) => {
                 let why = Why::NoAnswer(run.micros);
                 // The picture may be whole, and only times missing.
-                if !self.inquire(frame, out) && self.apply(frame, FrameInput::Deadline, why, out) {
+                if !self.inquire(frame, out) && self.apply(frame, AttemptInput::Deadline, why, out)
+                {
                     self.end(number, FrameEnd::Whole, out);
                 }
             }
@@ -249,27 +254,35 @@ impl FrameRequests {
     fn apply(
         &mut self,
         frame: FrameId,
-        input: FrameInput,
+        input: AttemptInput,
         why: Why,
         out: &mut Vec<FramesOutput>,
     ) -> bool {
         let Some(run) = self.run(frame) else {
             return false;
         };
-        match run.tracker.step(input) {
-            FrameVerdict::Ignore => false,
-            FrameVerdict::Accept | FrameVerdict::Whole => true,
-            FrameVerdict::Prolong => {
+        match run.attempt.step(input) {
+            Verdict::Ignore => false,
+            Verdict::Accept | Verdict::Whole => true,
+            Verdict::Prolong => {
                 out.push(FramesOutput::Prolonged(frame, why));
                 self.set_deadline(frame.number, out);
                 false
             }
-            FrameVerdict::Again { without } => {
+            Verdict::Repeat => {
+                let prolonged = run.attempt.prolonged();
+                if let Some(asked) = self.frames.get_mut(&frame.number) {
+                    asked.prolonged = prolonged;
+                }
+                self.repeat(frame, BTreeSet::new(), why, out);
+                false
+            }
+            Verdict::Again { without } => {
                 self.again(frame, without, why, out);
                 false
             }
-            FrameVerdict::GiveUp => {
-                let awaited = run.tracker.awaited();
+            Verdict::GiveUp => {
+                let awaited = run.attempt.awaited();
                 let end = FrameEnd::GaveUp { awaited, why };
                 self.end(frame.number, end, out);
                 false
@@ -277,6 +290,7 @@ impl FrameRequests {
         }
     }
 
+    /// The attempt has failed.
     fn again(
         &mut self,
         frame: FrameId,
@@ -287,26 +301,46 @@ impl FrameRequests {
         let Some(asked) = self.frames.get_mut(&frame.number) else {
             return;
         };
-        // Who is lost is nobody's fault.
-        if why != Why::Lost {
+        // Who is lost is nobody's fault; nor is it that somebody has no room, for a while.
+        let is_busy = matches!(why, Why::Busy(_)) && asked.busy < BUSY_MAX;
+        if is_busy {
+            asked.rests_until = self.now + busy_rest_micros(asked.busy);
+            asked.busy += 1;
+        } else if why != Why::Lost {
             asked.failed += 1;
             asked.rests_until = self.now + rest_micros(asked.failed);
-            let awaited = asked.running().map_or(0, |r| r.tracker.awaited());
+            let awaited = asked.running().map_or(0, |r| r.attempt.awaited());
             asked.last_failure = Some((awaited, why.clone()));
             if !without.is_empty() {
                 out.push(FramesOutput::Late(without.clone()));
             }
         }
+        asked.prolonged = 0;
+        self.repeat(frame, without, why, out);
+    }
+
+    /// Asks for the frame again, without these peers.
+    fn repeat(
+        &mut self,
+        frame: FrameId,
+        without: BTreeSet<PeerId>,
+        why: Why,
+        out: &mut Vec<FramesOutput>,
+    ) {
+        let Some(asked) = self.frames.get_mut(&frame.number) else {
+            return;
+        };
         asked.attempt += 1;
         asked.without.peers.extend(without.iter().cloned());
         out.push(FramesOutput::AskedAgain(frame, without, why));
         if let State::Running(run) = std::mem::replace(&mut asked.state, State::Waiting) {
             let Run {
                 inputs,
-                plan,
+                attempt,
                 measured,
                 ..
             } = *run;
+            let plan = attempt.plan();
             cancel(plan.peers.iter(), frame, false, out);
             let done = measured.iter().map(|(&j, m)| (j, plan.peers[m.0].clone()));
             Arc::make_mut(&mut asked.rendered).extend(done);
@@ -316,7 +350,7 @@ impl FrameRequests {
     }
 
     fn end_if_whole(&mut self, frame: FrameId, out: &mut Vec<FramesOutput>) -> bool {
-        let is_whole = self.run(frame).is_some_and(|r| r.tracker.is_whole());
+        let is_whole = self.run(frame).is_some_and(|r| r.attempt.is_whole());
         if is_whole {
             self.end(frame.number, FrameEnd::Whole, out);
         }
@@ -330,7 +364,7 @@ impl FrameRequests {
         };
         call_off(&asked, number, out);
         let (plan, measured) = match asked.state {
-            State::Running(run) => (Some(run.plan), run.measured),
+            State::Running(run) => (Some(Arc::clone(run.attempt.plan())), run.measured),
             _ => (None, BTreeMap::new()),
         };
         if let Some(plan) = plan.as_ref().filter(|_| end == FrameEnd::Whole) {

@@ -155,8 +155,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             self.frames.push_back(active);
         }
         if let Some(dropped) = dropped {
-            let why = "too many frames are under way here".to_owned();
-            out.push(WorkerOutput::Tell(dropped, FrameMessage::Failed { why }));
+            out.push(WorkerOutput::Tell(dropped, FrameMessage::Busy));
         }
         self.go_on(out);
     }

@@ -2,7 +2,7 @@
 //! that fails, or it is lost again and again, falls back to one that always works.
 //!
 //! A pure state machine; times are microseconds of any clock that goes on.
-//! Not here: what becomes of the bricks (`holding`), opening devices.
+//! Not here: what becomes of the bricks (`replicas`), opening devices.
 
 /// Pauses before the tries to open a lost device again: a driver may take seconds to come back.
 const PAUSES_MICROS: [u64; 3] = [0, 1_000_000, 5_000_000];

@@ -1,7 +1,7 @@
 //! The keeper: what a peer does about other peers and about bricks. Who is well, which data sets
 //! are open, what to hold, to fetch, to give and to drop, and when a peer that leaves may go.
 //!
-//! A pure state machine around [`Membership`] and one [`Holding`] for each data set: it is told
+//! A pure state machine around [`Membership`] and one [`Replicas`] for each data set: it is told
 //! what happened and says what is to be done. The actors carry that out, and `sim mesh` runs
 //! the same machine on a virtual clock. Times are microseconds of any clock that goes on.
 //!
@@ -10,12 +10,10 @@
 //! missed; a request for a brick is made again when its time is over.
 
 mod device;
-mod giving;
 mod messages;
-mod pace;
 mod sets;
 
-pub use giving::GiveResult;
+pub use super::transfers::UploadResult;
 pub use messages::{
     FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Vitals,
 };
@@ -24,12 +22,11 @@ use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
-        holding::{Announcement, Holding, Origin},
         membership::{Change, Health, Heartbeat, Membership, Patience},
+        replicas::{Announcement, Origin, Replicas},
+        transfers::{Request, Transfers},
     },
 };
-use giving::{Giving, Request};
-use pace::Pace;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -82,8 +79,7 @@ pub struct Keeper {
     /// What is to be announced has changed.
     dirty: bool,
     dropping: Vec<(u64, Digest, BrickIndex)>,
-    pace: Pace,
-    giving: Giving,
+    transfers: Transfers,
     leaving: Leaving,
 }
 
@@ -98,7 +94,7 @@ struct Member {
 #[derive(Clone, Debug)]
 struct DataSet {
     manifest: Arc<Manifest>,
-    holding: Holding,
+    replicas: Replicas,
     /// Until then, while copies are wanting, whoever hears of it counts as there from the beginning.
     new_until: u64,
 }
@@ -120,6 +116,7 @@ impl Keeper {
     #[must_use]
     pub fn new(local: PeerId, hello: Hello, incarnation: u64) -> Self {
         Self {
+            transfers: Transfers::new(&local),
             local,
             hello: Arc::new(hello),
             now: 0,
@@ -141,8 +138,6 @@ impl Keeper {
             announced_at: 0,
             dirty: false,
             dropping: Vec::new(),
-            pace: Pace::default(),
-            giving: Giving::default(),
             leaving: Leaving::No,
         }
     }
@@ -157,10 +152,8 @@ impl Keeper {
             KeeperInput::Lost(peer) => {
                 self.connected.remove(&peer);
                 self.forget_early(&peer);
-                self.giving.forget(&peer);
-                self.give_all(out);
-                let sets = self.sets.values_mut();
-                sets.for_each(|s| s.holding.unreachable(&peer));
+                self.transfers.unreachable(&peer);
+                self.upload_all(out);
                 self.members.lost(&peer, now, &mut changes);
             }
             KeeperInput::Said(from, message) => self.said(from, message, out),
@@ -171,13 +164,13 @@ impl Keeper {
                 }
             }
             KeeperInput::NotAsked(data_set, brick) => {
-                if let Some(set) = self.sets.get_mut(&data_set) {
-                    set.holding.failed(brick, now);
-                }
+                let downloads = &mut self.transfers.downloads;
+                downloads.failed((data_set, brick), now);
             }
-            KeeperInput::Gave(to, data_set, brick, result) => {
-                self.giving.gave(&to, (data_set, brick), result, now);
-                self.give_all(out);
+            KeeperInput::Uploaded(to, data_set, brick, result) => {
+                let uploads = &mut self.transfers.uploads;
+                uploads.gave(&to, (data_set, brick), result, now);
+                self.upload_all(out);
             }
             KeeperInput::Rendering => self.rendering_at = Some(now),
             KeeperInput::Speed(millionths) => self.speed_millionths = Some(millionths),
@@ -190,7 +183,7 @@ impl Keeper {
             KeeperInput::Offer(manifest, redundancy) => self.offer(manifest, redundancy, out),
             KeeperInput::Use(data_set, in_use) => {
                 if let Some(set) = self.sets.get_mut(&data_set)
-                    && set.holding.set_in_use(in_use)
+                    && set.replicas.set_in_use(in_use)
                 {
                     self.keep_up(out);
                     self.announce(out);
@@ -242,11 +235,10 @@ impl Keeper {
         let mut changes = Vec::new();
         self.members.tick(self.now, &mut changes);
         self.changed(changes, out);
-        let sets = self.sets.values_mut();
-        sets.for_each(|s| s.holding.expire(self.now));
+        self.transfers.downloads.expire(self.now);
         self.free_dropped(out);
         self.keep_up(out);
-        self.give_all(out);
+        self.upload_all(out);
         if self.dirty || self.now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {
             self.announce(out);
         }
@@ -269,7 +261,7 @@ impl Keeper {
             // Hearsay is not passed on: it would go round for ever.
             rendering: self.is_recent(self.rendering_at),
             suspects: Arc::new(self.members.silent().cloned().collect()),
-            fetching: u32::try_from(self.on_their_way()).unwrap_or(u32::MAX),
+            fetching: u32::try_from(self.transfers.downloads.count()).unwrap_or(u32::MAX),
             last_frame: self.last_frame,
             speed_millionths: self.speed_millionths,
         }
@@ -287,7 +279,7 @@ impl Keeper {
             out.push(KeeperOutput::Send(peer.clone(), set.opening(self.now)));
             let residency = KeeperMessage::Residency {
                 data_set,
-                announcement: Arc::new(set.holding.announcement().clone()),
+                announcement: Arc::new(set.replicas.announcement().clone()),
             };
             out.push(KeeperOutput::Send(peer.clone(), residency));
         }
@@ -337,9 +329,8 @@ impl Keeper {
             KeeperMessage::BrickRefused {
                 data_set, brick, ..
             } => {
-                if let Some(set) = self.sets.get_mut(&data_set) {
-                    set.holding.refused(brick, &from, self.now);
-                }
+                let downloads = &mut self.transfers.downloads;
+                downloads.refused((data_set, brick), &from, self.now);
             }
         }
     }
@@ -362,11 +353,11 @@ impl Keeper {
                     brick,
                     bytes,
                 };
-                self.giving.ask(&from, request)
+                self.transfers.uploads.ask(&from, request)
             }
         };
         match asked {
-            Ok(()) => self.give_all(out),
+            Ok(()) => self.upload_all(out),
             Err(why) => {
                 let refused = KeeperMessage::BrickRefused {
                     data_set,
@@ -378,14 +369,15 @@ impl Keeper {
         }
     }
 
-    /// Gives as many bricks as may be on their way. Who leaves hands over what it has at full speed.
-    fn give_all(&mut self, out: &mut Vec<KeeperOutput>) {
+    /// Uploads as many bricks as may be on their way. Who leaves hands over what it has at full speed.
+    fn upload_all(&mut self, out: &mut Vec<KeeperOutput>) {
         let beside_frames = self.is_rendering() && !self.is_leaving();
-        while let Some((to, request)) = self.giving.next(self.now, beside_frames) {
+        let uploads = &mut self.transfers.uploads;
+        while let Some((to, request)) = uploads.next(self.now, beside_frames) {
             let Request {
                 data_set, brick, ..
             } = request;
-            out.push(KeeperOutput::Give(to, data_set, brick));
+            out.push(KeeperOutput::Upload(to, data_set, brick));
         }
     }
 
@@ -422,12 +414,13 @@ impl Keeper {
     /// asked for before.
     fn started_again(&mut self, peer: &PeerId, memory_bytes: u64, out: &mut Vec<KeeperOutput>) {
         let is_suspect = self.members.health(peer) == Some(Health::Suspect);
+        self.transfers.downloads.forget(peer);
         for set in self.sets.values_mut() {
-            set.holding.forget(peer);
-            let room = set.room_in(memory_bytes);
-            set.holding.expect(peer, room, self.now);
+            set.replicas.forget(peer);
+            let capacity = set.capacity_in(memory_bytes);
+            set.replicas.expect(peer, capacity, self.now);
             if is_suspect {
-                set.holding.suspect(peer);
+                set.replicas.suspect(peer);
             }
         }
         self.early.remove(peer);
@@ -447,22 +440,25 @@ impl Keeper {
             match change {
                 Change::Joined(peer) => self.joined(&peer),
                 Change::Recovered(peer) => self.sets.values_mut().for_each(|s| {
-                    s.holding.trust(&peer);
+                    s.replicas.trust(&peer);
                 }),
                 Change::Suspected(peer) => {
+                    // What was asked of it is asked elsewhere.
+                    self.transfers.downloads.unreachable(&peer);
                     let sets = self.sets.values_mut();
-                    sets.for_each(|s| s.holding.suspect(&peer));
+                    sets.for_each(|s| s.replicas.suspect(&peer));
                     out.push(KeeperOutput::GoOnWithout(peer));
                 }
                 Change::Gone(peer) | Change::Left(peer) => {
+                    self.transfers.downloads.forget(&peer);
                     let sets = self.sets.values_mut();
-                    sets.for_each(|s| s.holding.forget(&peer));
+                    sets.for_each(|s| s.replicas.forget(&peer));
                     self.early.remove(&peer);
                     out.push(KeeperOutput::GoOnWithout(peer));
                 }
             }
         }
-        self.fetch_all(out);
+        self.download_all(out);
     }
 
     fn joined(&mut self, peer: &PeerId) {
@@ -470,13 +466,13 @@ impl Keeper {
             return;
         };
         for (data_set, set) in &mut self.sets {
-            let room = set.room_in(member.hello.memory_bytes);
-            set.holding.expect(peer, room, self.now);
+            let capacity = set.capacity_in(member.hello.memory_bytes);
+            set.replicas.expect(peer, capacity, self.now);
             let said = self.early.get_mut(peer).and_then(|e| e.remove(data_set));
             if let Some(announcement) = said {
                 // Who leaves waits for the others to say that they know.
                 self.dirty |= announcement.leaving;
-                set.holding.heard(peer, announcement, self.now);
+                set.replicas.heard(peer, announcement, self.now);
             }
         }
     }
@@ -485,7 +481,7 @@ impl Keeper {
         if !self.is_leaving() {
             self.leaving = Leaving::HandingOver { unused };
             let sets = self.sets.values_mut();
-            sets.for_each(|s| s.holding.leave());
+            sets.for_each(|s| s.replicas.leave());
             self.announce(out);
         }
         self.go_if_handed_over(out);
@@ -495,7 +491,7 @@ impl Keeper {
     fn go_if_handed_over(&mut self, out: &mut Vec<KeeperOutput>) {
         if let Leaving::HandingOver { unused } = self.leaving {
             let done =
-                |s: &DataSet| s.holding.is_handed_over() || !unused && !s.holding.is_in_use();
+                |s: &DataSet| s.replicas.is_handed_over() || !unused && !s.replicas.is_in_use();
             if !self.sets.values().all(done) {
                 return;
             }

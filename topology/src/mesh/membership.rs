@@ -12,7 +12,7 @@
 //! Why not `foca` (SWIM): a frame is given to peers of which each pair hears each other, so every peer's own
 //! view is needed, not an agreed one.
 
-use crate::base::peer::PeerId;
+use crate::base::{backoff::Backoff, peer::PeerId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -204,11 +204,8 @@ impl<R> Membership<R> {
             if now.saturating_sub(standing.late_until) >= self.patience.gone {
                 standing.lates = 0;
             }
-            let penalty = self
-                .patience
-                .late
-                .saturating_mul(1 << standing.lates.min(16));
-            standing.late_until = now.saturating_add(penalty.min(self.patience.gone));
+            let penalties = Backoff::new(self.patience.late, self.patience.gone);
+            standing.late_until = now.saturating_add(penalties.micros(standing.lates));
             standing.lates += 1;
             self.judge(peer, now, changes);
         }

@@ -9,7 +9,7 @@ use brickmesh_topology::{
     PeerId,
     frame::{
         compositing::{self, Arrived, Partial},
-        frame_requests::{FrameId, FrameMessage},
+        frame_requests::{Complaint, FrameId, FrameMessage},
     },
 };
 use std::sync::Arc;
@@ -94,7 +94,11 @@ fn say(
     messages: impl IntoIterator<Item = FrameMessage>,
 ) {
     for message in messages {
-        if let FrameMessage::Refused { why, .. } = &message {
+        if let FrameMessage::Complaint {
+            what: Complaint::Refused(why),
+            ..
+        } = &message
+        {
             return env.oracle.broken(&format!("a partial was refused: {why}"));
         }
         env.send(me, requester, Note::Reply(frame, message));

@@ -15,11 +15,11 @@ use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     data::brick_set::BrickSet,
     mesh::{
-        holding::Origin,
         keeper::{
-            GiveResult, Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult,
-            TICK_MICROS,
+            Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, TICK_MICROS,
+            UploadResult,
         },
+        replicas::Origin,
     },
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -231,7 +231,7 @@ impl Machine {
                     let is_true = is_true || origin == Origin::Source;
                     self.rendering.load(env, brick, is_true);
                 }
-                KeeperOutput::Give(to, data_set, brick) => self.give(env, &to, data_set, brick),
+                KeeperOutput::Upload(to, data_set, brick) => self.give(env, &to, data_set, brick),
                 other => self.carry_out(env, other),
             }
         }
@@ -305,13 +305,13 @@ impl Machine {
         let who = env.who(to);
         let result = if env.try_send(self.me, who, note) {
             env.later(BRICK_MICROS, self.me, Event::Written(self.me, who, brick));
-            GiveResult::Queued
+            UploadResult::Queued
         } else {
-            GiveResult::NotSent
+            UploadResult::NotSent
         };
         self.keep(
             env,
-            KeeperInput::Gave(to.clone(), data_set, brick, result),
+            KeeperInput::Uploaded(to.clone(), data_set, brick, result),
             true,
         );
     }
@@ -319,7 +319,7 @@ impl Machine {
     /// A brick that was given is on its way.
     fn written(&mut self, env: &mut Environment, to: Who, brick: BrickIndex) {
         let to = env.name(to).clone();
-        let gave = KeeperInput::Gave(to, self.data_set, brick, GiveResult::Written);
+        let gave = KeeperInput::Uploaded(to, self.data_set, brick, UploadResult::Written);
         self.keep(env, gave, true);
     }
 }

@@ -123,8 +123,8 @@ fn reply_mark(message: &FrameMessage, mark: impl Fn(u64, u64) -> u64) -> u64 {
         FrameMessage::Given { jobs, .. } => mark(40, jobs.len() as u64),
         FrameMessage::Lacking { jobs, .. } => mark(46, jobs.len() as u64),
         FrameMessage::Failed { .. } => mark(42, 0),
-        FrameMessage::Diverged { .. } | FrameMessage::Refused { .. } => mark(43, 0),
-        FrameMessage::Unreachable { .. } => mark(44, 0),
+        FrameMessage::Busy => mark(43, 0),
+        FrameMessage::Complaint { .. } => mark(44, 0),
         FrameMessage::Tile { .. } | FrameMessage::BadTile => mark(41, 0),
     }
 }
@@ -137,7 +137,7 @@ fn keeper_mark(message: &KeeperMessage) -> u64 {
         KeeperMessage::NeedManifest { .. } => 3,
         KeeperMessage::Residency { announcement, .. } => {
             let held = u64::from(announcement.held.len());
-            4 | held << 8 | u64::from(announcement.pledged.len()) << 32
+            4 | held << 8 | u64::from(announcement.assigned.len()) << 32
         }
         KeeperMessage::BrickRequest { brick, .. } => 5 | u64::from(brick.0) << 8,
         KeeperMessage::BrickRefused { brick, .. } => 7 | u64::from(brick.0) << 8,

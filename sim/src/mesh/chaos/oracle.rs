@@ -20,10 +20,7 @@ use crate::mesh::report::FrameReport;
 use brickmesh_topology::{
     BrickIndex,
     data::brick_set::BrickSet,
-    frame::{
-        frame_requests::{FrameEnd, FrameId},
-        participants::WAIT_MICROS_MAX,
-    },
+    frame::frame_requests::{FrameEnd, FrameId, participants::WAIT_MICROS_MAX},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

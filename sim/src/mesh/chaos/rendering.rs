@@ -18,7 +18,7 @@ use brickmesh_topology::{
     data::brick_set::BrickSet,
     frame::{
         compositing::{FrameKey, Part, Partial},
-        frame_requests::{FrameMessage, Named},
+        frame_requests::{Complaint, FrameMessage, Named},
         image::named::Names,
         outgoing::Run,
         worker::{FrameWorker, WorkerOutput, inputs::FrameInputs},
@@ -330,8 +330,10 @@ fn send_runs(
     let peer = &frame.plan.peers[compositor];
     let to = env.who(peer);
     if !env.try_send(me, to, Note::Partial(Arc::new(partial))) {
-        let peer = peer.clone();
-        let unreachable = FrameMessage::Unreachable { peer };
+        let unreachable = FrameMessage::Complaint {
+            about: peer.clone(),
+            what: Complaint::Unreachable,
+        };
         let requester = env.who(&key.0);
         env.send(me, requester, Note::Reply(key.1, unreachable));
     }

@@ -11,8 +11,8 @@ use brickmesh_topology::{
     Digest, PeerId,
     balance::{frame_plan::Earlier, roster::Candidate},
     frame::frame_requests::{
-        AttemptInputs, EndedFrame, FrameEnd, FrameId, FrameMessage, FrameOrder, FrameRequests,
-        FramesInput, FramesOutput,
+        AttemptInputs, Complaint, EndedFrame, FrameEnd, FrameId, FrameMessage, FrameOrder,
+        FrameRequests, FramesInput, FramesOutput,
     },
 };
 use std::{
@@ -150,7 +150,11 @@ impl Viewer {
                 (frame, FrameMessage::Tile { tile, plan })
             }
             Note::Reply(frame, message) => {
-                if let FrameMessage::Diverged { .. } = message {
+                if let FrameMessage::Complaint {
+                    what: Complaint::AnotherPlan,
+                    ..
+                } = message
+                {
                     env.oracle.broken("a machine followed another plan");
                 }
                 (frame, message)

@@ -1,11 +1,11 @@
 //! What peers say about a frame, and why its tiles do not come though all jobs are said to be done: then
 //! their compositors are asked.
 
-use super::{FrameId, FrameMessage, FrameOrder, FrameRequests, FramesOutput, Why, asked::Run};
-use crate::{
-    base::{digest::Digest, peer::PeerId},
-    frame::{blame::Blame, frame_tracker::FrameInput},
+use super::{
+    Complaint, FrameId, FrameMessage, FrameOrder, FrameRequests, FramesOutput, Why, asked::Run,
+    attempt::AttemptInput, blame::Blame, participants::BUSY_MAX,
 };
+use crate::base::{digest::Digest, peer::PeerId};
 use std::sync::Arc;
 
 /// How long compositors may take to say what they lack, microseconds.
@@ -22,19 +22,19 @@ impl FrameRequests {
     ) {
         match message {
             FrameMessage::Tile { tile, plan } => {
-                let input = FrameInput::Tile { tile, plan, from };
+                let input = AttemptInput::Tile { tile, plan, from };
                 if self.apply(frame, input, Why::AnotherPlan, out) {
                     out.push(FramesOutput::Take(frame));
                 }
                 self.end_if_whole(frame, out);
             }
             FrameMessage::BadTile => {
-                self.apply(frame, FrameInput::PeerFailed(from), Why::BadTile, out);
+                self.apply(frame, AttemptInput::Failed(from), Why::BadTile, out);
             }
             FrameMessage::JobsDone { plan, jobs } => self.jobs_done(&from, frame, plan, jobs, out),
             FrameMessage::Given { plan, jobs, by } => {
                 for job in jobs {
-                    let given = FrameInput::Given {
+                    let given = AttemptInput::Given {
                         job,
                         plan,
                         from: from.clone(),
@@ -54,17 +54,21 @@ impl FrameRequests {
             FrameMessage::Lacking { plan, jobs } => self.lacking(&from, frame, plan, &jobs, out),
             FrameMessage::Failed { why } => {
                 let why = Why::Said(from.clone(), why);
-                self.apply(frame, FrameInput::PeerFailed(from), why, out);
+                self.apply(frame, AttemptInput::Failed(from), why, out);
             }
-            FrameMessage::Diverged { peer } => {
-                self.complained(&from, &peer, frame, Why::AnotherPlan, out);
+            FrameMessage::Busy => {
+                let asked = self.frames.get(&frame.number);
+                let is_fault = asked.is_some_and(|a| a.busy >= BUSY_MAX);
+                let why = Why::Busy(from.clone());
+                let input = if is_fault {
+                    AttemptInput::Failed(from)
+                } else {
+                    AttemptInput::Busy(from)
+                };
+                self.apply(frame, input, why, out);
             }
-            FrameMessage::Refused { peer, why } => {
-                let why = Why::Refused(peer.clone(), why);
-                self.complained(&from, &peer, frame, why, out);
-            }
-            FrameMessage::Unreachable { peer } => {
-                self.complained(&from, &peer, frame, Why::Unreachable, out);
+            FrameMessage::Complaint { about, what } => {
+                self.complained(&from, about, frame, what, out);
             }
         }
     }
@@ -81,14 +85,14 @@ impl FrameRequests {
         // No job can have taken longer than the frame so far.
         let most = asked.map_or(0, |a| self.now - a.since);
         for (job, micros) in jobs {
-            let done = FrameInput::Job {
+            let done = AttemptInput::Job {
                 job,
                 plan,
                 from: from.clone(),
             };
             if self.apply(frame, done, Why::AnotherPlan, out)
                 && let Some(run) = self.run(frame)
-                && let Some(by) = run.plan.index_of(from)
+                && let Some(by) = run.plan().index_of(from)
             {
                 run.measured.insert(job, (by, micros.min(most)));
             }
@@ -100,17 +104,18 @@ impl FrameRequests {
     fn complained(
         &mut self,
         from: &PeerId,
-        about: &PeerId,
+        about: PeerId,
         frame: FrameId,
-        why: Why,
+        what: Complaint,
         out: &mut Vec<FramesOutput>,
     ) {
-        let takes_part = |r: &mut Run| r.plan.index_of(from).is_some();
+        let takes_part = |r: &mut Run| r.plan().index_of(from).is_some();
         if self.run(frame).is_some_and(takes_part)
             && let Some(asked) = self.frames.get_mut(&frame.number)
         {
-            let failed = asked.without.blame(from, about).clone();
-            self.apply(frame, FrameInput::PeerFailed(failed), why, out);
+            let failed = asked.without.blame(from, &about).clone();
+            let why = Why::Complaint(about, what);
+            self.apply(frame, AttemptInput::Failed(failed), why, out);
         }
     }
 
@@ -118,7 +123,7 @@ impl FrameRequests {
         self.sent.remove(peer);
         let frames = self.frames.iter().map(|(&number, a)| a.frame(number));
         for frame in frames.collect::<Vec<_>>() {
-            let lost = FrameInput::PeerLost(peer.clone());
+            let lost = AttemptInput::Lost(peer.clone());
             self.apply(frame, lost, Why::Lost, out);
         }
     }
@@ -130,7 +135,7 @@ impl FrameRequests {
         let Some(run) = self.run(frame) else {
             return false;
         };
-        let asked = run.tracker.awaited_compositors();
+        let asked = run.attempt.awaited_compositors();
         if asked.is_empty() {
             return false;
         }
@@ -159,12 +164,12 @@ impl FrameRequests {
         let Some(run) = self.run(frame) else {
             return;
         };
-        if plan != run.plan.digest {
-            let failed = FrameInput::PeerFailed(from.clone());
+        if plan != run.plan().digest {
+            let failed = AttemptInput::Failed(from.clone());
             self.apply(frame, failed, Why::AnotherPlan, out);
             return;
         }
-        let lacks = run.tracker.owners(jobs);
+        let lacks = run.attempt.owners(jobs);
         let is_over = run.blame.as_mut().is_some_and(|blame| {
             blame.answered(from, lacks);
             blame.is_over()
@@ -179,8 +184,8 @@ impl FrameRequests {
         if let Some(run) = self.run(frame)
             && let Some(blame) = run.blame.take()
         {
-            let fault = blame.at_fault(&run.tracker.awaited_compositors());
-            self.apply(frame, FrameInput::AtFault(fault), Why::TilesMissing, out);
+            let fault = blame.at_fault(&run.attempt.awaited_compositors());
+            self.apply(frame, AttemptInput::AtFault(fault), Why::TilesMissing, out);
         }
     }
 }

@@ -1,12 +1,14 @@
 //! A frame that was asked for and has not ended, and the attempt at it that is under way.
 
-use super::{AttemptInputs, FrameId, FramesOutput, Named, Why};
+use super::{
+    AttemptInputs, FrameId, FramesOutput, Named, Why, attempt::Attempt, blame::Blame,
+    participants::LeftOut,
+};
 use crate::{
     balance::{
         cost_table::CostTable, frame_plan::FramePlan, prediction::Prediction, roster::Roster,
     },
     base::{digest::Digest, peer::PeerId},
-    frame::{blame::Blame, frame_tracker::FrameTracker, participants::LeftOut},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +25,10 @@ pub(super) struct Asked {
     pub(super) attempt: u32,
     /// Attempts that failed, but by the loss of a peer.
     pub(super) failed: u32,
+    /// How often the attempt was repeated, or had more time, since the last one that failed.
+    pub(super) prolonged: u32,
+    /// How often somebody had no room for it.
+    pub(super) busy: u32,
     /// What the last of them still awaited, and why it failed.
     pub(super) last_failure: Option<(usize, Why)>,
     /// When it is looked at again, unless something happens before.
@@ -51,8 +57,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) inputs: AttemptInputs,
-    pub(super) plan: Arc<FramePlan>,
-    pub(super) tracker: FrameTracker,
+    pub(super) attempt: Attempt,
     /// Who rendered each job, as index of the plan, and the time it took there.
     pub(super) measured: BTreeMap<u32, (usize, u64)>,
     /// The time that it has.
@@ -70,6 +75,8 @@ impl Asked {
             without: LeftOut::default(),
             attempt: 0,
             failed: 0,
+            prolonged: 0,
+            busy: 0,
             last_failure: None,
             due: None,
             rests_until: 0,
@@ -103,14 +110,17 @@ impl Asked {
 }
 
 impl Run {
-    pub(super) fn new(inputs: AttemptInputs, plan: Arc<FramePlan>, tracker: FrameTracker) -> Self {
+    pub(super) fn new(inputs: AttemptInputs, attempt: Attempt) -> Self {
         Self {
             inputs,
-            plan,
-            tracker,
+            attempt,
             measured: BTreeMap::new(),
             micros: 0,
             blame: None,
         }
+    }
+
+    pub(super) fn plan(&self) -> &FramePlan {
+        self.attempt.plan()
     }
 }

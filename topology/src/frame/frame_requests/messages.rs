@@ -160,23 +160,26 @@ pub enum FrameMessage {
         /// Why, for people.
         why: String,
     },
-    /// The sender got a part of another plan than its own.
-    Diverged {
-        /// Who followed that.
-        peer: PeerId,
+    /// The sender has no room for the frame now.
+    Busy,
+    /// The sender cannot work with another peer.
+    Complaint {
+        /// The peer.
+        about: PeerId,
+        /// Why.
+        what: Complaint,
     },
-    /// The sender got pixels that cannot be blended.
-    Refused {
-        /// From whom.
-        peer: PeerId,
-        /// What was wrong with them, for people.
-        why: String,
-    },
-    /// The sender cannot reach a compositor.
-    Unreachable {
-        /// The compositor.
-        peer: PeerId,
-    },
+}
+
+/// Why a peer cannot work with another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Complaint {
+    /// It followed another plan.
+    AnotherPlan,
+    /// It sent pixels that cannot be combined; what was wrong with them, for people.
+    Refused(String),
+    /// It cannot be reached, and composites.
+    Unreachable,
 }
 
 /// What the frames are told.
@@ -273,12 +276,12 @@ pub enum Why {
     Lost,
     /// A tile was no picture of its size.
     BadTile,
-    /// A peer followed another plan than the requester, or than another peer.
+    /// A peer followed another plan than the requester.
     AnotherPlan,
-    /// A peer sent pixels that cannot be blended.
-    Refused(PeerId, String),
-    /// A peer cannot be reached by another.
-    Unreachable,
+    /// A peer has no room for the frame.
+    Busy(PeerId),
+    /// A peer complained of this one.
+    Complaint(PeerId, Complaint),
     /// All jobs are said to be done, and tiles are missing.
     TilesMissing,
     /// A peer said so.
@@ -294,10 +297,17 @@ impl fmt::Display for Why {
             Self::Lost => f.write_str("a peer was lost"),
             Self::BadTile => f.write_str("a tile of a wrong length, or not finite"),
             Self::AnotherPlan => f.write_str("a peer followed another plan"),
-            Self::Refused(peer, why) => {
-                write!(f, "pixels of {} cannot be blended: {why}", peer.short())
+            Self::Busy(peer) => write!(f, "{} has no room for it now", peer.short()),
+            Self::Complaint(peer, what) => {
+                let peer = peer.short();
+                match what {
+                    Complaint::AnotherPlan => write!(f, "{peer} followed another plan"),
+                    Complaint::Refused(why) => {
+                        write!(f, "pixels of {peer} cannot be blended: {why}")
+                    }
+                    Complaint::Unreachable => write!(f, "{peer} cannot be reached by another peer"),
+                }
             }
-            Self::Unreachable => f.write_str("a peer cannot be reached by another"),
             Self::TilesMissing => {
                 f.write_str("tiles are missing though all jobs are said to be done")
             }

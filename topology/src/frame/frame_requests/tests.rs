@@ -5,12 +5,17 @@ use crate::{
         job_tree::{JobTree, Leaf},
     },
     data::{brick_grid::BrickIndex, brick_set::BrickSet, voxel_box::VoxelBox},
-    frame::frame_tracker::ATTEMPTS_MAX,
+    frame::frame_requests::attempt::ATTEMPTS_MAX,
     picture::{camera::PixelRect, tiles::Tile},
 };
 use proptest::prelude::*;
 
 const MS: u64 = 1_000;
+
+fn complaint(about: PeerId) -> FrameMessage {
+    let what = Complaint::Unreachable;
+    FrameMessage::Complaint { about, what }
+}
 
 /// Frames of peer `me` of one data set, each of two jobs and a tile.
 struct Asking {
@@ -415,13 +420,40 @@ fn compositors_are_asked_why_tiles_do_not_come() {
 fn a_complaint_is_believed_once() {
     let mut mesh = three();
     mesh.ask(0);
-    let about = |name| FrameMessage::Unreachable { peer: id(name) };
+    let about = |name| complaint(id(name));
     let stranger = mesh.says("x", frame(0, 0), about("b"));
     assert_eq!(stranger, []);
     let out = mesh.says("c", frame(0, 0), about("a"));
     assert_eq!(without(&out), Some(vec!["a"]));
     let out = mesh.says("c", frame(0, 1), about("b"));
     assert_eq!(without(&out), Some(vec!["c"]), "who complains of all");
+}
+
+#[test]
+fn who_has_no_room_is_done_without_or_asked_again_and_is_not_at_fault() {
+    let late = |o: &FramesOutput| matches!(o, FramesOutput::Late(_));
+    let mut mesh = three();
+    mesh.ask(0);
+    let out = mesh.says("a", frame(0, 0), FrameMessage::Busy);
+    assert_eq!(without(&out), Some(vec!["a"]));
+    assert!(!out.iter().any(late));
+    assert!(!said_to(&out, "b").is_empty(), "at once");
+    // Nobody else holds the bricks: it is asked again, less and less often, and at last it has failed.
+    let mut mesh = Asking::new(&[candidate("a", [0, 1])]);
+    let mut out = mesh.ask(0);
+    let (since, mut attempt, mut failed) = (mesh.now, 0, 0);
+    while ended(&out).is_none() {
+        out = mesh.says("a", frame(0, attempt), FrameMessage::Busy);
+        failed += u32::from(out.iter().any(late));
+        attempt += 1;
+        let begins = |o: &&FrameOrder| matches!(o, FrameOrder::Begin(_));
+        while ended(&out).is_none() && !said_to(&out, "a").iter().any(begins) {
+            out = mesh.wake(&out);
+        }
+    }
+    assert_eq!(attempt, BUSY_MAX + ATTEMPTS_MAX);
+    assert_eq!(failed, ATTEMPTS_MAX - 1, "the last time it is given up");
+    assert!(mesh.now - since > 9_000 * MS);
 }
 
 #[test]
@@ -582,7 +614,7 @@ proptest! {
                 0 => mesh.tile(from, of),
                 1 => mesh.done(from, of, job),
                 2 => mesh.step(FramesInput::Lost(peer)),
-                3 => mesh.says(from, of, FrameMessage::Unreachable { peer }),
+                3 => mesh.says(from, of, complaint(peer)),
                 4 => mesh.says(from, of, FrameMessage::Lacking { plan, jobs: vec![job] }),
                 _ => mesh.says(from, of, FrameMessage::Given { plan, jobs: vec![job], by: peer }),
             };

@@ -17,7 +17,7 @@ impl Keeper {
         let dropped = self.dropping.drain(..);
         out.extend(dropped.map(|(_, data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
         for (&data_set, set) in &mut self.sets {
-            set.holding
+            set.replicas
                 .device_lost(|brick| copies.contains(&(data_set, brick)));
         }
         self.device_changed(out);
@@ -33,8 +33,9 @@ impl Keeper {
         let hello = Arc::make_mut(&mut self.hello);
         hello.device = device;
         hello.memory_bytes = memory_bytes;
+        self.transfers.downloads.device_is_back();
         let sets = self.sets.values_mut();
-        sets.for_each(|s| s.holding.device_is_back());
+        sets.for_each(|s| s.replicas.memory_was_freed());
         self.device_changed(out);
     }
 
@@ -46,7 +47,8 @@ impl Keeper {
         out: &mut Vec<KeeperOutput>,
     ) {
         if let Some(set) = self.sets.get_mut(&data_set) {
-            set.holding.given_up(brick);
+            self.transfers.downloads.end((data_set, brick));
+            set.replicas.given_up(brick);
             out.push(KeeperOutput::Dropped(data_set, brick));
             self.device_changed(out);
         }

@@ -1,12 +1,12 @@
 //! What keepers say to each other, are told, and want done.
 
-use super::GiveResult;
+use super::UploadResult;
 use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
-        holding::{Announcement, Origin},
         membership::{Change, Heartbeat},
+        replicas::{Announcement, Origin},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -123,8 +123,8 @@ pub enum KeeperInput {
     Brick(PeerId, Digest, BrickIndex),
     /// A request for a brick could not be sent.
     NotAsked(Digest, BrickIndex),
-    /// What became of a [`KeeperOutput::Give`].
-    Gave(PeerId, Digest, BrickIndex, GiveResult),
+    /// What became of a [`KeeperOutput::Upload`].
+    Uploaded(PeerId, Digest, BrickIndex, UploadResult),
     /// This peer was asked for its part of a frame, or is at one still: bricks are to keep out of its way.
     Rendering,
     /// A roster names this speed for this peer, millionths.
@@ -187,9 +187,9 @@ pub enum KeeperOutput {
     Unload(Digest, BrickIndex),
     /// Forget the host copy of a brick.
     Dropped(Digest, BrickIndex),
-    /// Give a brick to a peer that asked for it, or refuse it; then say [`KeeperInput::Gave`], and where
-    /// that is [`GiveResult::Queued`], once more when it is written.
-    Give(PeerId, Digest, BrickIndex),
+    /// Give a brick to a peer that asked for it, or refuse it; then say [`KeeperInput::Uploaded`], and where
+    /// that is [`UploadResult::Queued`], once more when it is written.
+    Upload(PeerId, Digest, BrickIndex),
     /// A data set is known now.
     Opened(Arc<Manifest>),
     /// A data set is not held any more.

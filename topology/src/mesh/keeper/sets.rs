@@ -10,8 +10,8 @@ use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_grid::BrickIndex, brick_set::BrickSet, manifest::Manifest},
     mesh::{
-        holding::{Announcement, Holding, Origin},
         membership::Health,
+        replicas::{Announcement, Origin, Replicas},
     },
 };
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl DataSet {
     fn new(local: &PeerId, manifest: Arc<Manifest>, redundancy: u32) -> Self {
         let (grid, name) = (*manifest.grid(), manifest.digest());
         Self {
-            holding: Holding::new(local.clone(), grid, redundancy, 0, name),
+            replicas: Replicas::new(local.clone(), grid, redundancy, 0, name),
             manifest,
             new_until: 0,
         }
@@ -34,22 +34,22 @@ impl DataSet {
     pub(super) fn opening(&self, now: u64) -> KeeperMessage {
         KeeperMessage::Open {
             manifest: Arc::clone(&self.manifest),
-            redundancy: self.holding.redundancy(),
+            redundancy: self.replicas.redundancy(),
             // Where all copies are there, the first placement is over.
-            is_new: now < self.new_until && self.holding.safety().endangered > 0,
+            is_new: now < self.new_until && self.replicas.safety().endangered > 0,
         }
     }
 
     /// How many of its bricks fit into so many bytes.
-    pub(super) fn room_in(&self, bytes: u64) -> u32 {
+    pub(super) fn capacity_in(&self, bytes: u64) -> u32 {
         let brick = self.manifest.largest_brick_bytes().max(1);
         u32::try_from(bytes / brick).unwrap_or(u32::MAX)
     }
 
     /// Bytes that its bricks take here, or will.
     fn bytes(&self) -> u64 {
-        let own = self.holding.announcement();
-        let bricks = own.held.len().max(own.pledged.len());
+        let own = self.replicas.announcement();
+        let bricks = own.held.len().max(own.assigned.len());
         u64::from(bricks) * self.manifest.largest_brick_bytes()
     }
 }
@@ -65,8 +65,8 @@ impl Keeper {
         let is_new = !self.sets.contains_key(&data_set);
         self.open(manifest, redundancy, is_new, out);
         if let Some(set) = self.sets.get_mut(&data_set) {
-            set.holding.has_source();
-            set.holding.set_in_use(true);
+            set.replicas.has_source();
+            set.replicas.set_in_use(true);
             let opening = set.opening(self.now);
             self.send_all(&opening, out);
         }
@@ -84,7 +84,7 @@ impl Keeper {
     ) -> bool {
         let data_set = manifest.digest();
         if let Some(known) = self.sets.get_mut(&data_set) {
-            known.holding.raise_redundancy(redundancy);
+            known.replicas.raise_redundancy(redundancy);
             return false;
         }
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
@@ -93,23 +93,23 @@ impl Keeper {
         if is_new {
             set.new_until = self.now.saturating_add(NEW_MICROS);
         } else {
-            set.holding.comes_late(self.now);
+            set.replicas.comes_late(self.now);
         }
         if self.is_leaving() {
-            set.holding.leave();
+            set.replicas.leave();
         }
         for (peer, member, health) in self.members.all() {
-            let room = set.room_in(member.hello.memory_bytes);
-            set.holding.expect(peer, room, self.now);
+            let capacity = set.capacity_in(member.hello.memory_bytes);
+            set.replicas.expect(peer, capacity, self.now);
             if health == Health::Suspect {
-                set.holding.suspect(peer);
+                set.replicas.suspect(peer);
             }
         }
         let members = &self.members;
         let known = |peer: &PeerId| members.health(peer).is_some();
         for (peer, of_peer) in self.early.iter_mut().filter(|(p, _)| known(p)) {
             if let Some(announcement) = of_peer.remove(&data_set) {
-                set.holding.heard(peer, announcement, self.now);
+                set.replicas.heard(peer, announcement, self.now);
             }
         }
         self.sets.insert(data_set, set);
@@ -133,7 +133,7 @@ impl Keeper {
             if self.order.len() < count_max && bytes <= bytes_max {
                 return;
             }
-            let unused = |d: &&Digest| self.sets.get(d).is_some_and(|s| !s.holding.is_in_use());
+            let unused = |d: &&Digest| self.sets.get(d).is_some_and(|s| !s.replicas.is_in_use());
             let least = self.order.iter().find(unused).or(self.order.first());
             let Some(&least) = least else {
                 return;
@@ -147,31 +147,32 @@ impl Keeper {
             return;
         };
         self.order.retain(|d| *d != data_set);
+        self.transfers.downloads.close(data_set);
         let bricks = set.manifest.grid().brick_count();
         let nothing = KeeperMessage::Residency {
             data_set,
             announcement: Arc::new(Announcement::expected(bricks, 0)),
         };
         self.send_all(&nothing, out);
-        let held = set.holding.announcement().held.iter();
+        let held = set.replicas.announcement().held.iter();
         out.extend(held.map(|brick| KeeperOutput::Unload(data_set, brick)));
         out.push(KeeperOutput::Closed(data_set));
         let others = self.sets.values_mut();
-        others.for_each(|s| s.holding.memory_was_freed());
+        others.for_each(|s| s.replicas.memory_was_freed());
     }
 
     /// Where memory is short for what somebody needs, closes what nobody needs and takes memory here;
     /// and of what is needed, too, more copies than are wanted are not held.
     fn make_room(&mut self, out: &mut Vec<KeeperOutput>) {
         let sets = self.sets.iter();
-        let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.holding.is_in_use());
+        let (used, unused): (Vec<_>, Vec<_>) = sets.partition(|(_, s)| s.replicas.is_in_use());
         let short: Vec<_> = (used.iter())
-            .filter(|(_, s)| s.holding.is_short_of_room())
+            .filter(|(_, s)| s.replicas.is_short_of_room())
             .collect();
         let is_short = !short.is_empty();
-        // Where all of it is pledged, no other data set need give anything up.
+        // Where all of it is assigned, no other data set need give anything up.
         let endangered: Vec<Digest> = (short.iter())
-            .filter(|(_, s)| s.holding.is_short_of_pledges())
+            .filter(|(_, s)| s.replicas.is_short_of_copies())
             .map(|(d, _)| **d)
             .collect();
         let used: Vec<Digest> = used.iter().map(|(d, _)| **d).collect();
@@ -183,8 +184,8 @@ impl Keeper {
         for (data_set, set) in &mut self.sets {
             let is_other = |d: &Digest| d != data_set;
             // Until the other one is not needed any more: it would be short again.
-            let goes_on = set.holding.is_pressed() && used.iter().any(is_other);
-            set.holding
+            let goes_on = set.replicas.is_pressed() && used.iter().any(is_other);
+            set.replicas
                 .set_pressed(goes_on || endangered.iter().any(is_other));
         }
     }
@@ -202,11 +203,13 @@ impl Keeper {
             let of_others: u64 = of_others.map(|(_, bytes)| bytes).sum();
             let others = all.saturating_sub(set.bytes());
             let taken = others.saturating_add(of_others);
-            let room = set.room_in(self.hello.memory_bytes.saturating_sub(taken));
-            set.holding.set_room(room);
-            self.dirty |= set.holding.keep_up(self.now);
-            for brick in set.holding.droppable(self.now) {
-                set.holding.dropped(brick);
+            let capacity = set.capacity_in(self.hello.memory_bytes.saturating_sub(taken));
+            set.replicas.set_capacity(capacity);
+            let downloads = &self.transfers.downloads;
+            let is_open = |brick| downloads.is_open((data_set, brick));
+            self.dirty |= set.replicas.keep_up(self.now, is_open);
+            for brick in set.replicas.droppable(self.now) {
+                set.replicas.dropped(brick);
                 dropped.push((data_set, brick));
                 unfreed.push((data_set, set.manifest.largest_brick_bytes()));
             }
@@ -220,7 +223,7 @@ impl Keeper {
         }
         self.keep_dropped(out);
         self.make_room(out);
-        self.fetch_all(out);
+        self.download_all(out);
     }
 
     /// Bricks of a data set that were dropped and are in memory still.
@@ -237,75 +240,50 @@ impl Keeper {
             .collect()
     }
 
-    /// Bricks on their way to this peer.
-    pub(super) fn on_their_way(&self) -> usize {
-        self.sets.values().map(|s| s.holding.on_their_way()).sum()
-    }
-
-    fn may_fetch(&self) -> bool {
-        let rendering = self.is_rendering();
-        (self.pace).may_begin(self.now, self.on_their_way(), rendering)
-    }
-
-    /// Starts as many fetches as may be under way, of that data set first of which a brick is the most
-    /// urgent.
-    pub(super) fn fetch_all(&mut self, out: &mut Vec<KeeperOutput>) {
-        if !self.may_fetch() {
-            return;
-        }
-        let mut sets = self.order.clone();
-        if sets.len() > 1 {
-            let urgency = |d: &Digest| self.sets.get(d).and_then(|s| s.holding.most_urgent());
-            sets.sort_by_cached_key(|d| urgency(d).map_or((true, None), |u| (false, Some(u))));
-        }
-        for data_set in sets {
-            self.fetch(data_set, out);
-        }
+    /// Begins as many downloads as may be under way, the most urgent first, of all data sets.
+    pub(super) fn download_all(&mut self, out: &mut Vec<KeeperOutput>) {
+        let is_rendering = self.is_rendering();
+        let sets: Vec<_> = (self.sets.iter())
+            .map(|(&d, set)| (d, &set.replicas, self.unfreed_of(d)))
+            .collect();
+        let begun = self.transfers.begin(self.now, is_rendering, &sets);
+        out.extend(
+            begun
+                .into_iter()
+                .map(|((data_set, brick), origin)| match origin {
+                    Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
+                    Origin::Peer(from) => {
+                        KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
+                    }
+                }),
+        );
     }
 
     /// A brick has come; false where nobody waits for it.
     pub(super) fn arrived(&mut self, data_set: Digest, brick: BrickIndex, from: &PeerId) -> bool {
         let unfreed = self.unfreed_of(data_set);
-        let set = self.sets.get_mut(&data_set);
-        let took = set.and_then(|s| s.holding.arrived(brick, from, self.now, unfreed));
-        if let Some(took) = took {
-            self.pace.came(self.now, took);
-        }
-        took.is_some()
+        self.sets.get(&data_set).is_some_and(|set| {
+            let name = (data_set, brick);
+            (self.transfers).arrived(name, from, self.now, &set.replicas, unfreed)
+        })
     }
 
-    /// Holds again what was dropped and is still in memory, where it is pledged again, or whoever went on
+    /// Holds again what was dropped and is still in memory, where it is assigned again, or whoever went on
     /// holding it is gone.
     fn keep_dropped(&mut self, out: &mut Vec<KeeperOutput>) {
         let sets = &self.sets;
         let is_wanted = |d: &mut (u64, Digest, BrickIndex)| {
-            let holding = sets.get(&d.1).map(|s| &s.holding);
-            holding.is_some_and(|h| h.announcement().pledged.contains(d.2) || h.is_missed(d.2))
+            let holding = sets.get(&d.1).map(|s| &s.replicas);
+            holding.is_some_and(|h| h.announcement().assigned.contains(d.2) || h.is_missed(d.2))
         };
         let again: Vec<_> = self.dropping.extract_if(.., is_wanted).collect();
         for (_, data_set, brick) in again {
             if let Some(set) = self.sets.get_mut(&data_set) {
-                set.holding.kept(brick);
+                self.transfers.downloads.end((data_set, brick));
+                set.replicas.kept(brick);
                 out.push(KeeperOutput::Roster(data_set));
                 self.dirty = true;
             }
-        }
-    }
-
-    fn fetch(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
-        let unfreed = self.unfreed_of(data_set);
-        while self.may_fetch() {
-            let set = self.sets.get_mut(&data_set);
-            let next = set.and_then(|s| s.holding.next_fetch(self.now, unfreed));
-            let Some((brick, origin)) = next else {
-                return;
-            };
-            out.push(match origin {
-                Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
-                Origin::Peer(from) => {
-                    KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
-                }
-            });
         }
     }
 
@@ -325,19 +303,24 @@ impl Keeper {
         };
         match result {
             LoadResult::Done => {
-                if let Some(took) = set.holding.loaded(brick, self.now) {
-                    self.pace.came(self.now, took);
-                }
+                self.transfers.loaded((data_set, brick), self.now);
+                set.replicas.loaded(brick);
                 out.push(KeeperOutput::Roster(data_set));
             }
-            LoadResult::NoRoom => set.holding.does_not_fit(brick),
-            LoadResult::Failed => set.holding.failed(brick, self.now),
+            LoadResult::NoRoom => {
+                self.transfers.downloads.end((data_set, brick));
+                set.replicas.does_not_fit(brick);
+            }
+            LoadResult::Failed => {
+                let downloads = &mut self.transfers.downloads;
+                downloads.failed((data_set, brick), self.now);
+            }
         }
         self.dirty = true;
-        if set.holding.announcement().settled {
+        if set.replicas.announcement().settled {
             self.announce(out);
         }
-        self.fetch_all(out);
+        self.download_all(out);
     }
 
     /// Frees what was dropped a while ago and is not held again (`keep_dropped`).
@@ -347,12 +330,12 @@ impl Keeper {
         let due: Vec<_> = self.dropping.extract_if(.., |d| d.0 <= now).collect();
         for (data_set, set) in &mut self.sets {
             if due.iter().any(|(_, of, _)| of != data_set) {
-                set.holding.memory_was_freed();
+                set.replicas.memory_was_freed();
             }
         }
         for (_, data_set, brick) in due {
             let set = self.sets.get(&data_set);
-            if set.is_none_or(|s| !s.holding.announcement().held.contains(brick)) {
+            if set.is_none_or(|s| !s.replicas.announcement().held.contains(brick)) {
                 out.push(KeeperOutput::Unload(data_set, brick));
                 out.push(KeeperOutput::Dropped(data_set, brick));
             }
@@ -367,7 +350,7 @@ impl Keeper {
         self.dirty = false;
         self.announced_at = self.now;
         for (&data_set, set) in &self.sets {
-            let announcement = Arc::new(set.holding.announcement().clone());
+            let announcement = Arc::new(set.replicas.announcement().clone());
             let residency = KeeperMessage::Residency {
                 data_set,
                 announcement,
@@ -398,11 +381,11 @@ impl Keeper {
             self.keep_early(from, data_set, announcement);
             return;
         };
-        let before = set.holding.others().get(&from);
+        let before = set.replicas.others().get(&from);
         let news = before.is_none_or(|b| b.held != announcement.held);
         // Who leaves waits for the others to say that they know.
         self.dirty |= announcement.leaving && before.is_none_or(|b| !b.leaving);
-        if !set.holding.heard(&from, announcement, self.now) {
+        if !set.replicas.heard(&from, announcement, self.now) {
             let why = "a residency that does not fit the data set";
             out.push(KeeperOutput::Dropping(from, why));
             return;
@@ -410,14 +393,14 @@ impl Keeper {
         if news {
             out.push(KeeperOutput::Roster(data_set));
         }
-        self.fetch_all(out);
+        self.download_all(out);
     }
 
     /// Keeps an announcement for when its data set or its peer is known.
     fn keep_early(&mut self, from: PeerId, data_set: Digest, announcement: Arc<Announcement>) {
         let words = |s: &BrickSet| s.words().len();
         let is_small =
-            words(&announcement.held).max(words(&announcement.pledged)) <= EARLY_WORDS_MAX;
+            words(&announcement.held).max(words(&announcement.assigned)) <= EARLY_WORDS_MAX;
         let of_peer = self.early.entry(from).or_default();
         let has_place = of_peer.len() < DATA_SETS_MAX || of_peer.contains_key(&data_set);
         if is_small && has_place {
@@ -462,7 +445,7 @@ impl Keeper {
                 entry,
             }
         };
-        let entries = set.holding.roster(is_known).into_iter();
+        let entries = set.replicas.roster(is_known).into_iter();
         Some((&set.manifest, entries.map(candidate).collect()))
     }
 
@@ -481,7 +464,7 @@ impl Keeper {
     }
 
     /// The data sets that are open, with what is known of their bricks.
-    pub fn data_sets(&self) -> impl Iterator<Item = (&Arc<Manifest>, &Holding)> {
-        self.sets.values().map(|s| (&s.manifest, &s.holding))
+    pub fn data_sets(&self) -> impl Iterator<Item = (&Arc<Manifest>, &Replicas)> {
+        self.sets.values().map(|s| (&s.manifest, &s.replicas))
     }
 }

@@ -1,7 +1,8 @@
 mod drops;
 mod restarts;
 
-use super::{pace::FETCHES_MAX, *};
+use super::*;
+use crate::mesh::transfers::DOWNLOADS_MAX;
 use crate::{
     base::seeded::Seeded,
     data::{
@@ -54,7 +55,7 @@ fn manifest(voxel: u8) -> Arc<Manifest> {
 
 impl Mesh {
     /// Peers with memory for so many bricks, all connected.
-    fn new(rooms: &[u64]) -> Self {
+    fn new(capacities: &[u64]) -> Self {
         let mut mesh = Self {
             keepers: Vec::new(),
             queue: BTreeMap::new(),
@@ -68,16 +69,16 @@ impl Mesh {
             in_memory: Vec::new(),
             not_fitting: 0,
         };
-        rooms.iter().for_each(|&room| mesh.join(room));
+        capacities.iter().for_each(|&capacity| mesh.join(capacity));
         mesh
     }
 
-    fn join(&mut self, room: u64) {
+    fn join(&mut self, capacity: u64) {
         let new = self.keepers.len();
         let hello = Hello {
             name: format!("host {new}"),
             device: "cpu".to_owned(),
-            memory_bytes: room * manifest(1).largest_brick_bytes(),
+            memory_bytes: capacity * manifest(1).largest_brick_bytes(),
             version: String::new(),
         };
         self.keepers.push(Some(Keeper::new(name(new), hello, 1)));
@@ -133,8 +134,9 @@ impl Mesh {
             KeeperOutput::Unload(data_set, brick) => {
                 self.in_memory[n].remove(&(data_set, brick));
             }
-            KeeperOutput::Give(to, data_set, brick) => {
-                let gave = KeeperInput::Gave(to.clone(), data_set, brick, GiveResult::Written);
+            KeeperOutput::Upload(to, data_set, brick) => {
+                let gave =
+                    KeeperInput::Uploaded(to.clone(), data_set, brick, UploadResult::Written);
                 self.push(LATENCY / 2, n, gave);
                 let to = index(&to);
                 self.got[to] += 1;
@@ -181,7 +183,7 @@ impl Mesh {
         self.keepers[n].as_ref().unwrap()
     }
 
-    fn holding(&self, n: usize, data_set: Digest) -> &Holding {
+    fn replicas(&self, n: usize, data_set: Digest) -> &Replicas {
         let all = self.keeper(n).data_sets();
         let mut of = all.filter(|(m, _)| m.digest() == data_set);
         of.next().unwrap().1
@@ -194,7 +196,7 @@ impl Mesh {
     }
 
     fn held(&self, n: usize, data_set: Digest) -> u32 {
-        self.holding(n, data_set).announcement().held.len()
+        self.replicas(n, data_set).announcement().held.len()
     }
 
     /// Copies of all bricks.
@@ -220,14 +222,14 @@ fn four(loss_percent: u64) -> (Mesh, Digest) {
 fn whatever_message_is_lost_all_copies_are_made_and_made_again() {
     let (mut mesh, data) = four(10);
     for n in 0..4 {
-        assert_eq!(mesh.holding(n, data).safety().endangered, 0, "peer {n}");
-        assert!(mesh.holding(n, data).announcement().settled, "peer {n}");
+        assert_eq!(mesh.replicas(n, data).safety().endangered, 0, "peer {n}");
+        assert!(mesh.replicas(n, data).announcement().settled, "peer {n}");
     }
     mesh.kill(2);
     mesh.run(SECOND / 2);
     assert_eq!(mesh.speaking(0, data), 3);
     mesh.run(60 * SECOND);
-    assert_eq!(mesh.holding(3, data).safety().endangered, 0);
+    assert_eq!(mesh.replicas(3, data).safety().endangered, 0);
 }
 
 #[test]
@@ -240,7 +242,7 @@ fn a_newcomer_gets_its_share_and_nobody_else_anything() {
     assert_eq!(mesh.got[..4], before);
     assert_eq!(mesh.held(4, data), 10, "54 / 5");
     // It may have begun to fetch before it knew of all others.
-    assert!((10..=10 + FETCHES_MAX).contains(&mesh.got[4]));
+    assert!((10..=10 + DOWNLOADS_MAX).contains(&mesh.got[4]));
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn a_newcomer_right_after_the_first_placement_takes_its_share_too() {
     let data = manifest(1);
     mesh.input(0, KeeperInput::Offer(Arc::clone(&data), 2));
     mesh.run(SECOND);
-    assert_eq!(mesh.holding(1, data.digest()).safety().endangered, 0);
+    assert_eq!(mesh.replicas(1, data.digest()).safety().endangered, 0);
     mesh.join(27);
     mesh.run(20 * SECOND);
     assert_eq!(
@@ -269,7 +271,7 @@ fn two_that_leave_at_once_leave_nothing_behind() {
     assert!(mesh.keepers[2].is_some(), "nobody has heard of it yet");
     mesh.run(90 * SECOND);
     assert!(mesh.keepers[2].is_none() && mesh.keepers[3].is_none());
-    let safety = mesh.holding(1, data).safety();
+    let safety = mesh.replicas(1, data).safety();
     assert_eq!((safety.missing, safety.endangered), (0, 0));
 }
 
@@ -311,7 +313,11 @@ fn what_nobody_needs_makes_room_for_what_somebody_needs() {
     assert_eq!(mesh.held(1, first.digest()), 27);
     mesh.input(0, KeeperInput::Offer(Arc::clone(&second), 2));
     mesh.run(5 * SECOND);
-    assert_eq!(mesh.held(1, second.digest()), 0, "both are needed: no room");
+    assert_eq!(
+        mesh.held(1, second.digest()),
+        0,
+        "both are needed: no capacity"
+    );
     mesh.input(0, KeeperInput::Use(first.digest(), false));
     mesh.run(5 * SECOND);
     assert_eq!(mesh.held(1, second.digest()), 27);
@@ -348,7 +354,7 @@ fn copies_beyond_those_that_are_wanted_make_room_for_another_data_set() {
     mesh.run(60 * SECOND);
     assert_eq!(mesh.copies(second.digest()), 27, "it goes on like that");
     for (manifest, copies) in [(&first, 2), (&second, 1)] {
-        let safety = mesh.holding(2, manifest.digest()).safety();
+        let safety = mesh.replicas(2, manifest.digest()).safety();
         assert_eq!(safety.copies_min, copies);
     }
 }
@@ -481,9 +487,9 @@ fn strangers_are_not_believed_and_nothing_of_another_grid() {
         data_set: data,
         announcement: Announcement::expected(bricks, 9).into(),
     };
-    let before = mesh.holding(0, data).others().len();
+    let before = mesh.replicas(0, data).others().len();
     mesh.input(0, KeeperInput::Said(name(9), residency(27)));
-    assert_eq!(mesh.holding(0, data).others().len(), before);
+    assert_eq!(mesh.replicas(0, data).others().len(), before);
     let mut out = Vec::new();
     let wrong = KeeperInput::Said(name(1), residency(28));
     mesh.keepers[0]
@@ -513,28 +519,31 @@ fn a_brick_that_does_not_fit_or_is_damaged_is_not_announced() {
             &mut out,
         );
     }
-    let held = mesh.holding(0, data.digest()).announcement().clone();
+    let held = mesh.replicas(0, data.digest()).announcement().clone();
     assert_eq!(held.held.iter().collect::<Vec<_>>(), loads[..1]);
-    assert_eq!(held.room, 1, "the device is full");
+    assert_eq!(held.capacity, 1, "the device is full");
     // It is tried again once another data set has given memory back.
-    for (of, room) in [(data.digest(), 1), (manifest(2).digest(), 27)] {
+    for (of, capacity) in [(data.digest(), 1), (manifest(2).digest(), 27)] {
         let keeper = mesh.keepers[0].as_mut().unwrap();
         keeper.dropping.push((1, of, loads[2]));
         mesh.run(SECOND);
-        assert_eq!(mesh.holding(0, data.digest()).announcement().room, room);
+        assert_eq!(
+            mesh.replicas(0, data.digest()).announcement().capacity,
+            capacity
+        );
     }
 }
 
 #[test]
 fn a_lost_device_is_announced_at_once_and_what_it_held_comes_back() {
     let (mut mesh, data) = four(0);
-    let before = mesh.holding(2, data).announcement().held.clone();
+    let before = mesh.replicas(2, data).announcement().held.clone();
     let copies = before.iter().take(3).map(|b| (data, b)).collect();
     mesh.got.fill(0);
     let why = "lost".to_owned();
     mesh.input(2, KeeperInput::DeviceLost { why, copies });
     mesh.run(LATENCY);
-    let seen = |mesh: &Mesh| mesh.holding(0, data).others()[&name(2)].held.clone();
+    let seen = |mesh: &Mesh| mesh.replicas(0, data).others()[&name(2)].held.clone();
     let device = |mesh: &Mesh| mesh.keeper(0).hello_of(&name(2)).unwrap().device.clone();
     assert!(seen(&mesh).is_empty());
     assert_eq!(device(&mesh), "lost");
@@ -567,7 +576,7 @@ fn a_device_with_less_memory_in_place_of_a_lost_one_holds_less() {
     mesh.run(60 * SECOND);
     assert_eq!(mesh.held(2, data), 4);
     assert_eq!(
-        mesh.holding(0, data).safety().endangered,
+        mesh.replicas(0, data).safety().endangered,
         0,
         "others hold more"
     );
@@ -576,19 +585,19 @@ fn a_device_with_less_memory_in_place_of_a_lost_one_holds_less() {
 #[test]
 fn a_brick_that_was_given_up_is_held_elsewhere() {
     let (mut mesh, data) = four(0);
-    let before = mesh.holding(2, data).announcement().held.clone();
+    let before = mesh.replicas(2, data).announcement().held.clone();
     let brick = before.iter().next().unwrap();
     mesh.input(2, KeeperInput::GaveUp(data, brick));
     mesh.run(LATENCY);
-    let seen = mesh.holding(0, data).others()[&name(2)].clone();
-    assert!(!seen.held.contains(brick) && !seen.pledged.contains(brick));
+    let seen = mesh.replicas(0, data).others()[&name(2)].clone();
+    assert!(!seen.held.contains(brick) && !seen.assigned.contains(brick));
     assert_eq!(
-        (seen.held.len(), seen.room),
+        (seen.held.len(), seen.capacity),
         (before.len() - 1, before.len() - 1)
     );
     mesh.run(60 * SECOND);
     assert_eq!(mesh.held(2, data), before.len() - 1);
-    assert_eq!(mesh.holding(0, data).safety().endangered, 0);
+    assert_eq!(mesh.replicas(0, data).safety().endangered, 0);
 }
 
 #[test]

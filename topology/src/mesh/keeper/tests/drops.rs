@@ -19,7 +19,7 @@ fn what_was_dropped_is_held_again_if_those_who_went_on_holding_it_are_silent() {
         .map(|d| d.2)
         .collect();
     assert!(!dropped.is_empty());
-    let holds = |mesh: &Mesh, b| mesh.holding(who, data).announcement().held.contains(b);
+    let holds = |mesh: &Mesh, b| mesh.replicas(who, data).announcement().held.contains(b);
     assert!(dropped.iter().all(|&b| !holds(&mesh, b)));
     // Power off, unnoticed: until they are missed, what they hold counts.
     for other in (0..3).filter(|&n| n != who) {

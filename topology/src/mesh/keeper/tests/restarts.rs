@@ -28,9 +28,9 @@ fn one_that_was_started_again_is_asked_again() {
         };
         out.iter().filter(request).count()
     };
-    assert_eq!(asked(0, 1), FETCHES_MAX);
+    assert_eq!(asked(0, 1), DOWNLOADS_MAX);
     assert_eq!(asked(TICK_MICROS, 1), 0, "none has come");
-    assert_eq!(asked(2 * TICK_MICROS, 2), FETCHES_MAX);
+    assert_eq!(asked(2 * TICK_MICROS, 2), DOWNLOADS_MAX);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn says(mesh: &Mesh, data: Digest, count: u64) -> [KeeperMessage; 2] {
         hello: Arc::new(mesh.keeper(3).hello().clone()),
         vitals: Arc::default(),
     };
-    let announcement = Arc::new(mesh.holding(3, data).announcement().clone());
+    let announcement = Arc::new(mesh.replicas(3, data).announcement().clone());
     let residency = KeeperMessage::Residency {
         data_set: data,
         announcement,

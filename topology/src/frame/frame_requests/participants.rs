@@ -4,15 +4,25 @@
 
 use crate::{
     balance::roster::{Candidate, RosterEntry},
-    base::peer::PeerId,
+    base::{
+        backoff::Backoff,
+        conflicts::{Tie, without_conflicts},
+        peer::PeerId,
+    },
     data::brick_set::BrickSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// First rest of a frame that failed twice, see [`rest_micros`]. All rests of a frame together outlast the
-/// time after which everybody has said again what it holds: who refuses a frame because the requester
-/// thinks that it holds more is known to hold less before the frame is given up.
-const REST_MICROS: u64 = 400_000;
+/// Rests of a frame that failed twice or more often, see [`rest_micros`]. All rests of a frame together
+/// outlast the time after which everybody has said again what it holds: who refuses a frame because the
+/// requester thinks that it holds more is known to hold less before the frame is given up.
+const RESTS: Backoff = Backoff::new(400_000, 6_400_000);
+/// Rests of a frame for which somebody has no room.
+const BUSY_RESTS: Backoff = Backoff::new(200_000, 1_600_000);
+/// How often a frame is asked for again because somebody has no room; then that counts as a failure.
+pub(super) const BUSY_MAX: u32 = 8;
+/// How often the time of an attempt is doubled.
+const DOUBLINGS_MAX: u32 = 8;
 /// An attempt's time, besides what its schedule expects, where costs were measured.
 const ATTEMPT_MICROS: u64 = 750_000;
 /// The same where nothing was measured yet, so that nobody knows what to expect.
@@ -65,7 +75,7 @@ pub fn attempt_micros(
     } else {
         ATTEMPT_UNKNOWN_MICROS + MAKESPANS_UNKNOWN * (own + ahead)
     };
-    once << doublings.min(8)
+    Backoff::new(once, once << DOUBLINGS_MAX).micros(doublings)
 }
 
 /// How long a frame rests before it is asked for again, after `failed` attempts in which somebody
@@ -73,10 +83,14 @@ pub fn attempt_micros(
 /// that takes its time, as connections that are just made anew.
 #[must_use]
 pub fn rest_micros(failed: u32) -> u64 {
-    match failed {
-        0 | 1 => 0,
-        _ => REST_MICROS << (failed - 2).min(4),
-    }
+    failed.checked_sub(2).map_or(0, |n| RESTS.micros(n))
+}
+
+/// How long a frame rests for which somebody has had no room `busy` times before, microseconds. The first
+/// time it does not: others may do it.
+#[must_use]
+pub fn busy_rest_micros(busy: u32) -> u64 {
+    busy.checked_sub(1).map_or(0, |n| BUSY_RESTS.micros(n))
 }
 
 /// The peers of a frame's next attempt, among `candidates`: without those that failed, and such
@@ -122,34 +136,15 @@ fn all_bricks<'a>(entries: impl IntoIterator<Item = &'a RosterEntry>) -> BrickSe
 
 /// Leaves out peers, those of the most broken pairs first, until all hear each other.
 fn hearing_each_other(peers: Vec<&Candidate>) -> (Vec<&Candidate>, Vec<&Candidate>) {
-    let mut deaf = Vec::new();
-    if peers.iter().all(|c| c.suspects.is_empty()) {
-        return (peers, deaf);
-    }
     let index: BTreeMap<&PeerId, usize> = peers.iter().map(|c| &c.entry.peer).zip(0..).collect();
-    // By peer: those that it does not hear, or that do not hear it.
-    let mut broken = vec![BTreeSet::new(); peers.len()];
-    for (a, candidate) in peers.iter().enumerate() {
-        for &b in candidate.suspects.iter().filter_map(|s| index.get(s)) {
-            broken[a].insert(b);
-            broken[b].insert(a);
-        }
-    }
-    let mut stays = vec![true; peers.len()];
-    loop {
-        let staying = (0..peers.len()).filter(|&p| stays[p]);
-        let worst = staying.max_by_key(|&p| broken[p].len());
-        let Some(worst) = worst.filter(|&p| !broken[p].is_empty()) else {
-            break;
-        };
-        stays[worst] = false;
-        deaf.push(peers[worst]);
-        for other in std::mem::take(&mut broken[worst]) {
-            broken[other].remove(&worst);
-        }
-    }
-    let staying = peers.into_iter().zip(stays).filter(|(_, stays)| *stays);
-    (staying.map(|(p, _)| p).collect(), deaf)
+    let broken = peers.iter().enumerate().flat_map(|(a, candidate)| {
+        let others = candidate.suspects.iter().filter_map(|s| index.get(s));
+        others.map(move |&b| (a.min(b), a.max(b)))
+    });
+    let deaf = without_conflicts(broken.collect(), |_| false, Tie::One);
+    let staying = (0..peers.len()).filter(|at| !deaf.contains(at));
+    let staying = staying.map(|at| peers[at]).collect();
+    (staying, deaf.into_iter().map(|at| peers[at]).collect())
 }
 
 /// The one among `left_out` that holds the most bricks besides those that are `held`, if any.
@@ -165,7 +160,7 @@ mod tests {
     use crate::{
         balance::schedule::SPEED_ONE,
         data::brick_grid::BrickIndex,
-        frame::frame_tracker::ATTEMPTS_MAX,
+        frame::frame_requests::attempt::ATTEMPTS_MAX,
         mesh::keeper::{ANNOUNCE_MICROS, TICK_MICROS},
     };
     use std::sync::Arc;

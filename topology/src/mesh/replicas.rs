@@ -1,31 +1,28 @@
-//! What a peer holds of one data set, what it knows that others hold, and which brick it gets
-//! from whom.
+//! The replicas of one data set's bricks, as one peer knows them: what it holds, what others hold, and what
+//! it should hold.
 //!
 //! A pure state machine; times are microseconds of any clock that goes on. What the peer should hold
-//! follows from everybody's announcements (`upkeep`); what is scheduled is only what is announced
-//! to be held. When it works out anew what that is, is in `pledging`, what it drops in `drops`, and what
-//! is on its way in `fetches`.
+//! follows from everybody's announcements (`assignment`); what is scheduled is only what is announced
+//! to be held. When it works out anew what that is, is in `own_assignment`, what it drops in `drops`.
 //!
-//! Invariants: bricks on their way come only as far as there is room beside those held. A brick that
-//! the peer should not hold any more stays until others hold enough copies.
+//! Invariant: a brick that the peer should not hold any more stays until others hold enough copies.
+//! Not here: bricks on their way (`transfers`).
 
 mod drops;
-mod fetches;
-mod pledging;
+mod own_assignment;
 
 use crate::{
     balance::{roster::RosterEntry, schedule::SPEED_ONE},
-    base::{digest::Digest, peer::PeerId, seeded::mixed},
+    base::{digest::Digest, peer::PeerId},
     data::{
         brick_grid::{BrickGrid, BrickIndex},
         brick_set::BrickSet,
     },
     mesh::{
+        assignment::{FirstPlacement, Safety, name_hash},
         membership::MEMBERS_MAX,
-        upkeep::{FirstPlacement, Safety, name_hash},
     },
 };
-use fetches::Fetches;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,9 +38,9 @@ pub struct Announcement {
     /// The bricks in its device memory.
     pub held: BrickSet,
     /// The bricks that it holds or will.
-    pub pledged: BrickSet,
+    pub assigned: BrickSet,
     /// Bricks that it has room for.
-    pub room: u32,
+    pub capacity: u32,
     /// Whether it can read every brick from its own disk or source.
     pub source: bool,
     /// Whether it holds all that it should.
@@ -61,12 +58,12 @@ impl Announcement {
     /// What is known of a peer that has said nothing of the data set yet, but how much room it
     /// has.
     #[must_use]
-    pub fn expected(brick_count: u32, room: u32) -> Self {
+    pub fn expected(brick_count: u32, capacity: u32) -> Self {
         let none = BrickSet::new(brick_count);
         Self {
             held: none.clone(),
-            pledged: none,
-            room,
+            assigned: none,
+            capacity,
             source: false,
             settled: false,
             in_use: false,
@@ -79,14 +76,14 @@ impl Announcement {
     #[must_use]
     pub fn is_valid(&self, brick_count: u32) -> bool {
         self.held.is_valid(brick_count)
-            && self.pledged.is_valid(brick_count)
+            && self.assigned.is_valid(brick_count)
             && self.leavers.len() <= MEMBERS_MAX
     }
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Holding {
+pub struct Replicas {
     local: PeerId,
     local_hash: u64,
     grid: BrickGrid,
@@ -96,34 +93,21 @@ pub struct Holding {
     others: BTreeMap<PeerId, Arc<Announcement>>,
     /// Those of the others that are silent or late.
     suspects: BTreeSet<PeerId>,
-    fetches: Fetches,
-    /// Since when bricks that are held are not pledged any more.
-    unpledged: BTreeMap<BrickIndex, u64>,
+    /// Since when bricks that are held are not assigned any more.
+    unassigned: BTreeMap<BrickIndex, u64>,
     /// Bricks whose voxels this peer has in host memory, to load them again.
     copies: BrickSet,
     /// The device has no room for more.
-    room_max: u32,
+    capacity_max: u32,
     /// Memory here is short for another data set.
     pressed: bool,
-    /// Something that decides about the pledge has changed since it was worked out.
+    /// Something that decides about the assignment has changed since it was worked out.
     outdated: bool,
     /// This peer came into a mesh that had the data set: when it learned last of another one that has
     /// room.
     met_at: Option<u64>,
-    /// When it was worked out last, while copies are wanting that nobody has pledged.
+    /// When it was worked out last, while copies are wanting that nobody has assigned.
     wanting_since: Option<u64>,
-}
-
-/// How urgent a brick is to be fetched; less is more urgent. What did not come keeps nothing else
-/// waiting, in whichever data set; else the scarcest is first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Urgency {
-    /// How often it was tried in vain, and what it would be asked of gave nothing.
-    in_vain: u32,
-    /// Others who stay and hold it.
-    others: u32,
-    /// How often it was begun.
-    attempts: u32,
 }
 
 /// Where a brick is to come from.
@@ -135,24 +119,29 @@ pub enum Origin {
     Peer(PeerId),
 }
 
-impl Holding {
+impl Replicas {
     /// Nothing is held yet; `room` is in bricks, `name` the data set's.
     #[must_use]
-    pub fn new(local: PeerId, grid: BrickGrid, redundancy: u32, room: u32, name: Digest) -> Self {
+    pub fn new(
+        local: PeerId,
+        grid: BrickGrid,
+        redundancy: u32,
+        capacity: u32,
+        name: Digest,
+    ) -> Self {
         let bytes = name.as_bytes().iter().take(8);
         Self {
             local_hash: name_hash(&local),
             local,
             redundancy: redundancy.clamp(1, REDUNDANCY_MAX),
             first: FirstPlacement::new(grid, bytes.fold(0, |s, &b| s << 8 | u64::from(b))),
-            own: Announcement::expected(grid.brick_count(), room),
+            own: Announcement::expected(grid.brick_count(), capacity),
             copies: BrickSet::new(grid.brick_count()),
             grid,
             others: BTreeMap::new(),
             suspects: BTreeSet::new(),
-            fetches: Fetches::default(),
-            unpledged: BTreeMap::new(),
-            room_max: u32::MAX,
+            unassigned: BTreeMap::new(),
+            capacity_max: u32::MAX,
             pressed: false,
             outdated: true,
             met_at: None,
@@ -209,19 +198,19 @@ impl Holding {
         self.own.in_use || self.others.values().any(|a| a.in_use)
     }
 
-    /// Whether this peer could pledge more bricks if it had more room.
+    /// Whether this peer could take more bricks if it had more room.
     #[must_use]
     pub fn is_short_of_room(&self) -> bool {
-        let (room, pledged) = (self.own.room, self.own.pledged.len());
-        room < self.grid.brick_count() && pledged >= room
+        let (capacity, assigned) = (self.own.capacity, self.own.assigned.len());
+        capacity < self.grid.brick_count() && assigned >= capacity
     }
 
-    /// Whether there is a brick that fewer peers have pledged than should.
+    /// Whether there is a brick that fewer peers have assigned than should.
     #[must_use]
-    pub fn is_short_of_pledges(&self) -> bool {
+    pub fn is_short_of_copies(&self) -> bool {
         let staying = self.of_others().chain([&self.own]).filter(|a| !a.leaving);
-        let pledged = staying.map(|a| &a.pledged);
-        Safety::of(self.grid.brick_count(), pledged, self.redundancy).endangered > 0
+        let assigned = staying.map(|a| &a.assigned);
+        Safety::of(self.grid.brick_count(), assigned, self.redundancy).endangered > 0
     }
 
     /// Whether memory here is short for another data set: then no copies are held beyond those that
@@ -239,21 +228,15 @@ impl Holding {
 
     /// Other data sets gave memory back: what did not fit may fit now.
     pub fn memory_was_freed(&mut self) {
-        self.outdated |= self.room_max != u32::MAX;
-        self.room_max = u32::MAX;
-    }
-
-    /// There is a device again, maybe another one.
-    pub fn device_is_back(&mut self) {
-        self.fetches.device_is_back();
-        self.memory_was_freed();
+        self.outdated |= self.capacity_max != u32::MAX;
+        self.capacity_max = u32::MAX;
     }
 
     /// This peer has room for so many bricks.
-    pub fn set_room(&mut self, room: u32) {
-        let room = room.min(self.room_max);
-        self.outdated |= room != self.own.room;
-        self.own.room = room;
+    pub fn set_capacity(&mut self, capacity: u32) {
+        let capacity = capacity.min(self.capacity_max);
+        self.outdated |= capacity != self.own.capacity;
+        self.own.capacity = capacity;
     }
 
     /// This peer is about to leave: it needs nothing and takes no more, and others make up for
@@ -271,7 +254,7 @@ impl Holding {
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
         let staying = || announced(&self.others).filter(|(_, a)| !a.leaving);
-        if staying().all(|(_, a)| a.room == 0) {
+        if staying().all(|(_, a)| a.capacity == 0) {
             return true;
         }
         let relied_on: Vec<&Announcement> = staying()
@@ -302,7 +285,7 @@ impl Holding {
             return false;
         }
         fn decides(a: &Announcement) -> (&BrickSet, u32, bool, bool) {
-            (&a.pledged, a.room, a.leaving, a.in_use)
+            (&a.assigned, a.capacity, a.leaving, a.in_use)
         }
         let before = self.others.get(peer);
         if before.is_none_or(|b| decides(b) != decides(&announcement)) {
@@ -317,7 +300,7 @@ impl Holding {
             // Back again, and not about to leave.
             self.own.leavers.remove(peer);
         }
-        if before.is_none() && announcement.room > 0 {
+        if before.is_none() && announcement.capacity > 0 {
             self.met_at = self.met_at.map(|_| now);
         }
         self.others.insert(peer.clone(), announcement);
@@ -325,31 +308,23 @@ impl Holding {
     }
 
     /// A peer is there that has said nothing of the data set yet.
-    pub fn expect(&mut self, peer: &PeerId, room: u32, now: u64) {
+    pub fn expect(&mut self, peer: &PeerId, capacity: u32, now: u64) {
         if !self.others.contains_key(peer) {
-            let expected = Announcement::expected(self.grid.brick_count(), room);
+            let expected = Announcement::expected(self.grid.brick_count(), capacity);
             self.heard(peer, expected, now);
         }
     }
 
-    /// Forgets a peer that is gone: what was asked of it is asked elsewhere.
+    /// Forgets a peer that is gone.
     pub fn forget(&mut self, peer: &PeerId) {
         self.outdated |= self.others.remove(peer).is_some();
         self.suspects.remove(peer);
         self.own.leavers.remove(peer);
-        self.fetches.forget(peer);
     }
 
-    /// What was asked of a peer will not come: the connection is broken.
-    pub fn unreachable(&mut self, peer: &PeerId) {
-        self.fetches.unreachable(peer);
-    }
-
-    /// A peer is silent or late: what was asked of it is asked elsewhere, and it is asked for
-    /// nothing that others have. Its copies still count.
+    /// A peer is silent or late: it is asked for nothing that others have. Its copies still count.
     pub fn suspect(&mut self, peer: &PeerId) {
         self.suspects.insert(peer.clone());
-        self.unreachable(peer);
     }
 
     /// The suspicion has ended.
@@ -357,11 +332,11 @@ impl Holding {
         self.suspects.remove(peer);
     }
 
-    /// Looks whether all is held that is pledged and that anybody could give. Returns whether that
+    /// Looks whether all is held that is assigned and that anybody could give. Returns whether that
     /// is news.
     fn settle(&mut self) -> bool {
         let missing = |b: &BrickIndex| !self.own.held.contains(*b) && self.can_be_had(*b);
-        let settled = !self.own.pledged.iter().any(|b| missing(&b));
+        let settled = !self.own.assigned.iter().any(|b| missing(&b));
         std::mem::replace(&mut self.own.settled, settled) != settled
     }
 
@@ -372,7 +347,7 @@ impl Holding {
     }
 
     /// Others who stay and hold a brick.
-    fn others_hold(&self, brick: BrickIndex) -> u32 {
+    pub(super) fn others_hold(&self, brick: BrickIndex) -> u32 {
         let holds = |a: &&Announcement| !a.leaving && a.held.contains(brick);
         let holders = self.of_others().filter(holds).count();
         u32::try_from(holders).unwrap_or(u32::MAX)
@@ -385,15 +360,14 @@ impl Holding {
         self.settle();
     }
 
-    /// A brick that was dropped and is pledged again is still in memory: it is held again.
+    /// A brick that was dropped and is assigned again is still in memory: it is held again.
     pub fn kept(&mut self, brick: BrickIndex) {
-        self.fetches.end(brick);
         self.own.held.insert(brick);
         self.settle();
     }
 
     /// The device is lost, with all that was on it. Of what was held, `has_copy` says what is in
-    /// host memory still; all that is pledged is got again.
+    /// host memory still; all that is assigned is got again.
     pub fn device_lost(&mut self, has_copy: impl Fn(BrickIndex) -> bool) {
         let held = std::mem::replace(&mut self.own.held, BrickSet::new(self.grid.brick_count()));
         for brick in held.iter().filter(|&b| has_copy(b)) {
@@ -408,136 +382,59 @@ impl Holding {
         self.does_not_fit(brick);
     }
 
-    /// Bricks on their way to this peer.
-    #[must_use]
-    pub fn on_their_way(&self) -> usize {
-        self.fetches.count()
+    /// Assigned bricks that are not here, of those that `is_open` names.
+    pub(super) fn missing(
+        &self,
+        is_open: impl Fn(BrickIndex) -> bool,
+    ) -> impl Iterator<Item = BrickIndex> {
+        let missing = move |b: &BrickIndex| !self.own.held.contains(*b) && is_open(*b);
+        self.own.assigned.iter().filter(missing)
     }
 
-    /// How urgent the most urgent brick is that is to be fetched and could be had; `None`: there is
-    /// none.
-    #[must_use]
-    pub fn most_urgent(&self) -> Option<Urgency> {
-        let could_be_had = self.missing().filter(|b| self.can_be_had(*b));
-        could_be_had.map(|b| self.urgency(b)).min()
+    /// Whether a brick is to be held and is not.
+    pub(super) fn is_wanted(&self, brick: BrickIndex) -> bool {
+        self.own.assigned.contains(brick) && !self.own.held.contains(brick)
     }
 
-    fn urgency(&self, brick: BrickIndex) -> Urgency {
-        // Looking for the origin takes a while, and mostly nothing has failed.
-        let origin = (self.fetches.any_failed()).then(|| self.origin(brick));
-        let in_vain = origin
-            .flatten()
-            .map_or(0, |origin| self.fetches.failures_of(&origin));
-        let attempts = self.fetches.attempts(brick);
-        Urgency {
-            // It may come at the second attempt.
-            in_vain: in_vain.saturating_add(attempts.saturating_sub(1)),
-            others: self.others_hold(brick),
-            attempts,
-        }
+    /// Whether a brick can be had at this peer itself: from its source, or from host memory.
+    pub(super) fn is_here(&self, brick: BrickIndex) -> bool {
+        self.own.source || self.copies.contains(brick)
     }
 
-    /// Pledged bricks that are neither here nor on their way.
-    fn missing(&self) -> impl Iterator<Item = BrickIndex> {
-        let open = |b: &BrickIndex| !self.own.held.contains(*b) && self.fetches.is_open(*b);
-        self.own.pledged.iter().filter(open)
-    }
-
-    /// The next brick to get and where from, the most urgent first; it counts as on its way from now
-    /// on. `unfreed`: bricks that were dropped and are still in memory.
-    pub fn next_fetch(&mut self, now: u64, unfreed: usize) -> Option<(BrickIndex, Origin)> {
-        if !self.has_room(unfreed) {
-            return None;
-        }
-        let mut missing: Vec<BrickIndex> = self.missing().collect();
-        // In an order of its own, so that peers that lack the same begin with others.
-        let own = self.local_hash;
-        missing.sort_by_cached_key(|&b| (self.urgency(b), mixed(own ^ u64::from(b.0))));
-        let (brick, origin) = missing
-            .into_iter()
-            .find_map(|b| self.origin(b).map(|o| (b, o)))?;
-        self.fetches.begin(brick, &origin, now);
-        Some((brick, origin))
-    }
-
-    /// Where a brick is to come from next.
-    fn origin(&self, brick: BrickIndex) -> Option<Origin> {
-        let is_here = self.own.source || self.copies.contains(brick);
-        if is_here && self.fetches.comes_from_here(brick) {
-            return Some(Origin::Source);
-        }
-        let from = self.giver(brick).map(|p| Origin::Peer(p.clone()));
-        from.or(is_here.then_some(Origin::Source))
-    }
-
-    /// The other peer to be asked for a brick next.
-    fn giver(&self, brick: BrickIndex) -> Option<&PeerId> {
+    /// The other peers that could give a brick; where there are such, those that are well.
+    pub(super) fn givers(&self, brick: BrickIndex) -> Vec<&PeerId> {
         let gives = |a: &Announcement| a.source || a.held.contains(brick);
         let holders = announced(&self.others).filter(|(_, a)| gives(a));
         let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
         let is_well = |p: &&PeerId| !self.suspects.contains(*p);
         let well: Vec<&PeerId> = holders.iter().copied().filter(is_well).collect();
-        let asked = if well.is_empty() { holders } else { well };
-        self.fetches.whom(brick, asked)
+        if well.is_empty() { holders } else { well }
     }
 
-    /// How many microseconds a brick took that is awaited from this peer, 0 where it comes too late
-    /// and is wanted still; `None`: it is neither. From then on it is being loaded.
-    pub fn arrived(
-        &mut self,
-        brick: BrickIndex,
-        peer: &PeerId,
-        now: u64,
-        unfreed: usize,
-    ) -> Option<u64> {
-        let is_wanted = self.own.pledged.contains(brick) && !self.own.held.contains(brick);
-        let has_place = self.fetches.is_on_its_way(brick) || self.has_room(unfreed);
-        (self.fetches).arrived(brick, peer, now, is_wanted && has_place)
+    /// Whether there is room for one brick more than are held; `besides`: bricks that are on their way, or
+    /// were dropped and are still in memory.
+    pub(super) fn has_room(&self, besides: usize) -> bool {
+        self.own.held.len() as usize + besides < self.own.capacity as usize
     }
 
-    /// Whether there is room for one brick more than are held, on their way, or dropped and in memory
-    /// still.
-    fn has_room(&self, unfreed: usize) -> bool {
-        let taken = self.own.held.len() as usize + self.fetches.count() + unfreed;
-        taken < self.own.room as usize
-    }
-
-    /// A peer does not give a brick: it is asked for elsewhere, if it was awaited from that one.
-    pub fn refused(&mut self, brick: BrickIndex, peer: &PeerId, now: u64) {
-        self.fetches.refused(brick, peer, now);
-    }
-
-    /// The brick did not come, or was damaged: pause, then ask elsewhere.
-    pub fn failed(&mut self, brick: BrickIndex, now: u64) {
-        self.fetches.failed(brick, now);
-    }
-
-    /// The brick is in device memory; returns how many microseconds it took to read here, if it was.
-    pub fn loaded(&mut self, brick: BrickIndex, now: u64) -> Option<u64> {
-        let took = self.fetches.loaded(brick, now);
+    /// The brick is in device memory.
+    pub fn loaded(&mut self, brick: BrickIndex) {
         self.own.held.insert(brick);
         // Of several that were loaded at a time, one that does not fit may be heard of first.
-        if self.own.held.len() > self.room_max {
-            self.room_max = self.own.held.len();
-            self.set_room(self.room_max);
+        if self.own.held.len() > self.capacity_max {
+            self.capacity_max = self.own.held.len();
+            self.set_capacity(self.capacity_max);
         }
         self.settle();
-        took
     }
 
     /// The device has no room for the brick: this peer has less room than it thought.
     pub fn does_not_fit(&mut self, brick: BrickIndex) {
-        self.fetches.end(brick);
-        self.room_max = self.own.held.len();
-        self.set_room(self.room_max);
-        self.own.pledged.remove(brick);
+        self.capacity_max = self.own.held.len();
+        self.set_capacity(self.capacity_max);
+        self.own.assigned.remove(brick);
         self.outdated = true;
         self.settle();
-    }
-
-    /// Ends fetches and pauses whose time is over.
-    pub fn expire(&mut self, now: u64) {
-        self.fetches.expire(now);
     }
 
     /// This peer, and all others that take part, with what they hold; speeds are not known here.

@@ -1,11 +1,12 @@
 mod stuck;
 
 use super::{
-    drops::{STUCK_MICROS, UNPLEDGED_MICROS},
-    fetches::{FETCH_MICROS, REFUSED_MICROS},
-    pledging::{MEETING_MICROS, WANTING_MICROS},
+    drops::{STUCK_MICROS, UNASSIGNED_MICROS},
+    own_assignment::{MEETING_MICROS, WANTING_MICROS},
     *,
 };
+use crate::mesh::transfers::{BrickName, DOWNLOAD_MICROS, Downloads, REFUSED_MICROS, Urgency};
+use std::ops::{Deref, DerefMut};
 
 const MS: u64 = 1_000;
 
@@ -17,29 +18,131 @@ fn grid() -> BrickGrid {
     BrickGrid::new([32; 3], 8).unwrap()
 }
 
-fn holding(n: usize, room: u32) -> Holding {
-    Holding::new(peer(n), grid(), 2, room, Digest::of(b"data"))
+/// What a peer knows of a data set, and what is on its way to it.
+#[derive(Clone)]
+struct Peer {
+    replicas: Replicas,
+    downloads: Downloads,
+}
+
+impl Deref for Peer {
+    type Target = Replicas;
+
+    fn deref(&self) -> &Replicas {
+        &self.replicas
+    }
+}
+
+impl DerefMut for Peer {
+    fn deref_mut(&mut self) -> &mut Replicas {
+        &mut self.replicas
+    }
+}
+
+fn name(brick: BrickIndex) -> BrickName {
+    (Digest::of(b"data"), brick)
+}
+
+impl Peer {
+    fn keep_up(&mut self, now: u64) -> bool {
+        let downloads = &self.downloads;
+        self.replicas.keep_up(now, |b| downloads.is_open(name(b)))
+    }
+
+    fn take_back(&mut self, now: u64) -> bool {
+        let downloads = &self.downloads;
+        self.replicas.take_back(now, |b| downloads.is_open(name(b)))
+    }
+
+    fn has_place(&self, unfreed: usize) -> bool {
+        self.has_room(self.downloads.count() + unfreed)
+    }
+
+    fn queue(&self) -> Vec<BrickName> {
+        let all = [(Digest::of(b"data"), &self.replicas)];
+        self.downloads.queue(all.into_iter())
+    }
+
+    fn most_urgent(&self) -> Option<Urgency> {
+        let first = self.queue().first().copied();
+        first.map(|n| self.downloads.urgency(n, &self.replicas))
+    }
+
+    /// The next brick to get, which is on its way from now on.
+    fn next_download(&mut self, now: u64, unfreed: usize) -> Option<(BrickIndex, Origin)> {
+        let mut queue = self.queue().into_iter().filter(|_| self.has_place(unfreed));
+        let origin = |n| self.downloads.origin(n, &self.replicas).map(|o| (n, o));
+        let (next, origin) = queue.find_map(origin)?;
+        self.downloads.begin(next, &origin, now);
+        Some((next.1, origin))
+    }
+
+    fn arrived(
+        &mut self,
+        brick: BrickIndex,
+        from: &PeerId,
+        now: u64,
+        unfreed: usize,
+    ) -> Option<u64> {
+        let (is_wanted, has_place) = (self.is_wanted(brick), self.has_place(unfreed));
+        (self.downloads).arrived(name(brick), from, now, is_wanted, has_place)
+    }
+
+    fn loaded(&mut self, brick: BrickIndex, now: u64) -> Option<u64> {
+        self.replicas.loaded(brick);
+        self.downloads.loaded(name(brick), now)
+    }
+
+    fn failed(&mut self, brick: BrickIndex, now: u64) {
+        self.downloads.failed(name(brick), now);
+    }
+
+    fn does_not_fit(&mut self, brick: BrickIndex) {
+        self.downloads.end(name(brick));
+        self.replicas.does_not_fit(brick);
+    }
+
+    fn expire(&mut self, now: u64) {
+        self.downloads.expire(now);
+    }
+
+    fn suspect(&mut self, peer: &PeerId) {
+        self.replicas.suspect(peer);
+        self.downloads.unreachable(peer);
+    }
+
+    fn forget(&mut self, peer: &PeerId) {
+        self.replicas.forget(peer);
+        self.downloads.forget(peer);
+    }
+}
+
+fn holding(n: usize, capacity: u32) -> Peer {
+    Peer {
+        replicas: Replicas::new(peer(n), grid(), 2, capacity, Digest::of(b"data")),
+        downloads: Downloads::new(&peer(n)),
+    }
 }
 
 /// What one who holds every brick says.
 fn of_one_with_all() -> Announcement {
     Announcement {
         held: BrickSet::all(64),
-        pledged: BrickSet::all(64),
+        assigned: BrickSet::all(64),
         ..Announcement::expected(64, 64)
     }
 }
 
 /// Peers that hear each other's announcements and get bricks at once.
 struct Mesh {
-    peers: Vec<Holding>,
+    peers: Vec<Peer>,
     moved: usize,
     now: u64,
 }
 
 impl Mesh {
-    fn new(rooms: &[u32]) -> Self {
-        let mut peers: Vec<Holding> = (0..).zip(rooms).map(|(n, &r)| holding(n, r)).collect();
+    fn new(capacities: &[u32]) -> Self {
+        let mut peers: Vec<Peer> = (0..).zip(capacities).map(|(n, &r)| holding(n, r)).collect();
         peers[0].has_source();
         peers[0].set_in_use(true);
         Self {
@@ -74,7 +177,7 @@ impl Mesh {
                     self.peers[n].dropped(brick);
                     quiet = false;
                 }
-                while let Some((brick, origin)) = self.peers[n].next_fetch(self.now, 0) {
+                while let Some((brick, origin)) = self.peers[n].next_download(self.now, 0) {
                     if let Origin::Peer(from) = origin {
                         self.moved += 1;
                         assert!(self.peers[n].arrived(brick, &from, self.now, 0).is_some());
@@ -90,7 +193,7 @@ impl Mesh {
         panic!("the mesh does not settle");
     }
 
-    fn remove(&mut self, n: usize) -> Holding {
+    fn remove(&mut self, n: usize) -> Peer {
         let gone = self.peers.remove(n);
         self.peers.iter_mut().for_each(|p| p.forget(&gone.local));
         gone
@@ -167,41 +270,41 @@ fn a_refused_or_late_brick_is_asked_for_elsewhere() {
     assert!(!a.keep_up(0), "nobody needs it");
     a.set_in_use(true);
     assert!(a.keep_up(0));
-    let (brick, Origin::Peer(first)) = a.next_fetch(0, 0).unwrap() else {
+    let (brick, Origin::Peer(first)) = a.next_download(0, 0).unwrap() else {
         panic!("no source")
     };
-    assert!(a.next_fetch(0, 0).is_some());
+    assert!(a.next_download(0, 0).is_some());
     assert!(a.arrived(brick, &PeerId::new("stranger"), 0, 0).is_none());
     assert!(a.arrived(brick, &first, 0, 0).is_some());
     a.failed(brick, 0);
     a.expire(REFUSED_MICROS);
     let mut again = Vec::new();
-    while let Some((b, Origin::Peer(from))) = a.next_fetch(REFUSED_MICROS, 0) {
+    while let Some((b, Origin::Peer(from))) = a.next_download(REFUSED_MICROS, 0) {
         again.push((b, from));
     }
     let (_, second) = again.iter().find(|(b, _)| *b == brick).unwrap();
     assert_ne!(*second, first);
     // Whoever is asked and gone, or silent for too long, is not waited for.
     a.forget(second);
-    while a.next_fetch(REFUSED_MICROS, 0).is_some() {}
-    a.expire(REFUSED_MICROS + FETCH_MICROS);
-    assert_eq!(a.fetches.len(), 1, "asked for again, it may take longer");
-    a.expire(REFUSED_MICROS + 4 * FETCH_MICROS);
-    assert_eq!(a.fetches.len(), 0);
+    while a.next_download(REFUSED_MICROS, 0).is_some() {}
+    a.expire(REFUSED_MICROS + DOWNLOAD_MICROS);
+    assert_eq!(a.downloads.len(), 1, "asked for again, it may take longer");
+    a.expire(REFUSED_MICROS + 4 * DOWNLOAD_MICROS);
+    assert_eq!(a.downloads.len(), 0);
 }
 
 #[test]
-fn a_fetch_tells_how_long_it_took() {
+fn a_download_tells_how_long_it_took() {
     let mut a = holding(0, 64);
     a.has_source();
     a.set_in_use(true);
     assert!(a.keep_up(0));
-    let (brick, _) = a.next_fetch(MS, 0).unwrap();
+    let (brick, _) = a.next_download(MS, 0).unwrap();
     assert_eq!(a.loaded(brick, 11 * MS), Some(10 * MS), "read here");
     let (mut b, of_a) = (holding(1, 64), a.announcement().clone());
     assert!(b.heard(&peer(0), of_a, 0));
     assert!(b.keep_up(0));
-    let (brick, _) = b.next_fetch(MS, 0).unwrap();
+    let (brick, _) = b.next_download(MS, 0).unwrap();
     assert_eq!(b.arrived(brick, &peer(0), 4 * MS, 0), Some(3 * MS));
     assert_eq!(b.loaded(brick, 9 * MS), None, "it was not read here");
 }
@@ -215,18 +318,22 @@ fn what_comes_late_is_taken_and_what_does_not_come_keeps_nothing_else_waiting() 
     };
     assert!(a.heard(&peer(1), all, 0));
     assert!(a.keep_up(0));
-    let (first, _) = a.next_fetch(0, 0).unwrap();
-    a.expire(FETCH_MICROS);
-    let (second, _) = a.next_fetch(FETCH_MICROS, 0).unwrap();
+    let (first, _) = a.next_download(0, 0).unwrap();
+    a.expire(DOWNLOAD_MICROS);
+    let (second, _) = a.next_download(DOWNLOAD_MICROS, 0).unwrap();
     assert_ne!(second, first, "it is the last to be tried again");
-    assert_eq!(a.arrived(first, &peer(2), FETCH_MICROS, 0), None);
-    assert_eq!(a.arrived(first, &peer(1), FETCH_MICROS, 0), Some(0));
-    assert_eq!(a.arrived(first, &peer(1), FETCH_MICROS, 0), None, "twice");
-    a.loaded(first, FETCH_MICROS);
+    assert_eq!(a.arrived(first, &peer(2), DOWNLOAD_MICROS, 0), None);
+    assert_eq!(a.arrived(first, &peer(1), DOWNLOAD_MICROS, 0), Some(0));
+    assert_eq!(
+        a.arrived(first, &peer(1), DOWNLOAD_MICROS, 0),
+        None,
+        "twice"
+    );
+    a.loaded(first, DOWNLOAD_MICROS);
     // Where there is no room for it any more, it is not taken.
-    a.expire(2 * FETCH_MICROS);
-    a.set_room(1);
-    assert_eq!(a.arrived(second, &peer(1), 2 * FETCH_MICROS, 0), None);
+    a.expire(2 * DOWNLOAD_MICROS);
+    a.set_capacity(1);
+    assert_eq!(a.arrived(second, &peer(1), 2 * DOWNLOAD_MICROS, 0), None);
 }
 
 #[test]
@@ -244,14 +351,14 @@ fn the_scarcest_keeps_its_place_where_it_was_not_for_the_brick_that_it_did_not_c
     assert!(a.heard(&peer(1), all, 0));
     assert!(a.heard(&peer(2), of_all_but_x, 0));
     assert!(a.keep_up(0));
-    a.own.pledged = BrickSet::all(64);
-    assert_eq!(a.next_fetch(0, 0).unwrap().0, x);
+    a.own.assigned = BrickSet::all(64);
+    assert_eq!(a.next_download(0, 0).unwrap().0, x);
     a.suspect(&peer(1));
     a.trust(&peer(1));
-    assert_eq!(a.next_fetch(0, 0).unwrap().0, x);
+    assert_eq!(a.next_download(0, 0).unwrap().0, x);
     // Who does not give it is asked for it after what others give.
-    a.expire(FETCH_MICROS);
-    assert_ne!(a.next_fetch(FETCH_MICROS, 0).unwrap().0, x);
+    a.expire(DOWNLOAD_MICROS);
+    assert_ne!(a.next_download(DOWNLOAD_MICROS, 0).unwrap().0, x);
 }
 
 #[test]
@@ -261,11 +368,11 @@ fn what_cannot_be_read_here_is_asked_for_elsewhere_and_now_and_then_read() {
     a.set_in_use(true);
     assert!(a.heard(&peer(1), of_one_with_all(), 0));
     assert!(a.keep_up(0));
-    let (brick, origin) = a.next_fetch(0, 0).unwrap();
+    let (brick, origin) = a.next_download(0, 0).unwrap();
     assert_eq!(origin, Origin::Source);
     let urgency = a.most_urgent().unwrap();
     a.failed(brick, 0);
-    let next: Vec<_> = std::iter::from_fn(|| a.next_fetch(0, 0)).collect();
+    let next: Vec<_> = std::iter::from_fn(|| a.next_download(0, 0)).collect();
     let is_read = |(b, o): &(BrickIndex, Origin)| {
         assert_eq!(*o == Origin::Source, b.0.is_multiple_of(8), "{b:?}");
         *o == Origin::Source
@@ -277,12 +384,12 @@ fn what_cannot_be_read_here_is_asked_for_elsewhere_and_now_and_then_read() {
     alone.has_source();
     alone.set_in_use(true);
     assert!(alone.keep_up(0));
-    let (brick, _) = alone.next_fetch(0, 0).unwrap();
+    let (brick, _) = alone.next_download(0, 0).unwrap();
     let before = alone.most_urgent().unwrap();
     alone.failed(brick, 0);
-    assert_eq!(alone.next_fetch(0, 0).unwrap().1, Origin::Source);
+    assert_eq!(alone.next_download(0, 0).unwrap().1, Origin::Source);
     assert!(alone.most_urgent().unwrap() > urgency.max(before));
-    alone.device_is_back();
+    alone.downloads.device_is_back();
     assert_eq!(alone.most_urgent().unwrap(), before);
 }
 
@@ -295,22 +402,22 @@ fn a_refusal_that_comes_late_ends_nothing_that_another_was_asked_for() {
     }
     a.set_in_use(true);
     assert!(a.keep_up(0));
-    a.own.pledged = BrickSet::new(64);
+    a.own.assigned = BrickSet::new(64);
     let brick = BrickIndex(5);
-    a.own.pledged.insert(brick);
-    let (_, Origin::Peer(first)) = a.next_fetch(0, 0).unwrap() else {
+    a.own.assigned.insert(brick);
+    let (_, Origin::Peer(first)) = a.next_download(0, 0).unwrap() else {
         panic!("no source")
     };
-    a.expire(FETCH_MICROS);
-    let (_, Origin::Peer(second)) = a.next_fetch(FETCH_MICROS, 0).unwrap() else {
+    a.expire(DOWNLOAD_MICROS);
+    let (_, Origin::Peer(second)) = a.next_download(DOWNLOAD_MICROS, 0).unwrap() else {
         panic!("no source")
     };
     assert_ne!(first, second);
-    a.refused(brick, &first, FETCH_MICROS);
-    assert_eq!(a.on_their_way(), 1);
-    assert_eq!(a.arrived(brick, &first, FETCH_MICROS, 0), None);
-    a.refused(brick, &second, FETCH_MICROS);
-    assert_eq!(a.on_their_way(), 0);
+    a.downloads.refused(name(brick), &first, DOWNLOAD_MICROS);
+    assert_eq!(a.downloads.count(), 1);
+    assert_eq!(a.arrived(brick, &first, DOWNLOAD_MICROS, 0), None);
+    a.downloads.refused(name(brick), &second, DOWNLOAD_MICROS);
+    assert_eq!(a.downloads.count(), 0);
 }
 
 #[test]
@@ -322,13 +429,16 @@ fn what_comes_late_and_waits_to_be_asked_for_again_has_no_place_of_its_own() {
     };
     assert!(a.heard(&peer(1), all, 0));
     assert!(a.keep_up(0));
-    let [(held, _), (late, _)] = [a.next_fetch(0, 0).unwrap(), a.next_fetch(0, 0).unwrap()];
+    let [(held, _), (late, _)] = [
+        a.next_download(0, 0).unwrap(),
+        a.next_download(0, 0).unwrap(),
+    ];
     assert!(a.arrived(held, &peer(1), 0, 0).is_some());
     a.loaded(held, 0);
-    a.expire(FETCH_MICROS);
-    assert_eq!(a.next_fetch(FETCH_MICROS, 0).unwrap().0, late);
-    a.failed(late, FETCH_MICROS);
-    let come = |mut a: Holding, unfreed| a.arrived(late, &peer(1), FETCH_MICROS, unfreed);
+    a.expire(DOWNLOAD_MICROS);
+    assert_eq!(a.next_download(DOWNLOAD_MICROS, 0).unwrap().0, late);
+    a.failed(late, DOWNLOAD_MICROS);
+    let come = |mut a: Peer, unfreed| a.arrived(late, &peer(1), DOWNLOAD_MICROS, unfreed);
     assert_eq!(come(a.clone(), 0), Some(0));
     assert_eq!(come(a, 1), None, "a brick that was dropped takes its place");
 }
@@ -339,19 +449,19 @@ fn a_device_that_is_full_holds_less_and_says_so() {
     a.has_source();
     a.set_in_use(true);
     a.keep_up(0);
-    let (first, _) = a.next_fetch(0, 0).unwrap();
+    let (first, _) = a.next_download(0, 0).unwrap();
     a.loaded(first, 0);
-    let (second, _) = a.next_fetch(0, 0).unwrap();
+    let (second, _) = a.next_download(0, 0).unwrap();
     a.does_not_fit(second);
     a.keep_up(0);
-    assert_eq!(a.announcement().room, 1);
+    assert_eq!(a.announcement().capacity, 1);
     assert!(a.announcement().settled);
-    assert!(a.next_fetch(0, 0).is_none());
+    assert!(a.next_download(0, 0).is_none());
     a.memory_was_freed();
-    a.set_room(64);
+    a.set_capacity(64);
     assert!(a.keep_up(0));
-    assert!(a.next_fetch(0, 63).is_none(), "not freed yet");
-    assert!(a.next_fetch(0, 62).is_some());
+    assert!(a.next_download(0, 63).is_none(), "not freed yet");
+    assert!(a.next_download(0, 62).is_some());
 }
 
 #[test]
@@ -361,14 +471,14 @@ fn a_brick_that_does_not_fit_may_be_heard_of_before_those_that_do() {
     a.set_in_use(true);
     a.keep_up(0);
     let under_way: Vec<BrickIndex> =
-        std::iter::from_fn(|| a.next_fetch(0, 0).map(|(b, _)| b)).collect();
+        std::iter::from_fn(|| a.next_download(0, 0).map(|(b, _)| b)).collect();
     a.does_not_fit(under_way[3]);
     for &brick in &under_way[..3] {
         a.loaded(brick, 0);
     }
     a.keep_up(0);
     let says = a.announcement();
-    assert_eq!((says.held.len(), says.room), (3, 3));
+    assert_eq!((says.held.len(), says.capacity), (3, 3));
 }
 
 #[test]
@@ -492,17 +602,17 @@ fn a_suspect_is_asked_for_what_nobody_else_has_alone() {
         assert!(a.heard(&peer(n), all.clone(), 0));
     }
     a.keep_up(0);
-    let pledged = a.announcement().pledged.len() as usize;
-    assert!(pledged > 0);
-    while a.next_fetch(0, 0).is_some() {}
+    let assigned = a.announcement().assigned.len() as usize;
+    assert!(assigned > 0);
+    while a.next_download(0, 0).is_some() {}
     a.suspect(&peer(1));
-    let asked = |a: &Holding| a.fetches.asked().cloned().collect::<Vec<_>>();
+    let asked = |a: &Peer| a.downloads.asked().cloned().collect::<Vec<_>>();
     assert!(asked(&a).iter().all(|p| *p == peer(2)));
-    while a.next_fetch(0, 0).is_some() {}
-    assert_eq!(asked(&a), vec![peer(2); pledged]);
+    while a.next_download(0, 0).is_some() {}
+    assert_eq!(asked(&a), vec![peer(2); assigned]);
     a.forget(&peer(2));
-    while a.next_fetch(0, 0).is_some() {}
-    assert_eq!(asked(&a), vec![peer(1); pledged]);
+    while a.next_download(0, 0).is_some() {}
+    assert_eq!(asked(&a), vec![peer(1); assigned]);
 }
 
 #[test]
@@ -516,7 +626,7 @@ fn a_brick_that_nobody_holds_is_not_waited_for() {
     assert!(a.heard(&peer(1), half.clone(), 0));
     a.keep_up(0);
     assert!(!a.announcement().settled);
-    while let Some((brick, Origin::Peer(from))) = a.next_fetch(0, 0) {
+    while let Some((brick, Origin::Peer(from))) = a.next_download(0, 0) {
         assert!(a.arrived(brick, &from, 0, 0).is_some());
         a.loaded(brick, 0);
     }
@@ -539,7 +649,7 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
     while !a.announcement().settled {
         now += REFUSED_MICROS;
         a.expire(now);
-        while let Some((brick, Origin::Peer(from))) = a.next_fetch(now, 0) {
+        while let Some((brick, Origin::Peer(from))) = a.next_download(now, 0) {
             *asked.entry(from.clone()).or_default() += 1;
             if from == peer(1) {
                 // Damaged.
@@ -547,7 +657,7 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
                 a.failed(brick, now);
             } else if from == peer(2) {
                 // It never comes.
-                now += FETCH_MICROS << 5;
+                now += DOWNLOAD_MICROS << 5;
                 a.expire(now);
             } else {
                 assert!(a.arrived(brick, &from, now, 0).is_some());
@@ -559,7 +669,7 @@ fn whoever_gives_damaged_bricks_or_none_is_asked_after_the_others() {
     assert!(asked[&peer(3)] >= 30);
     // One that went and came is tried as if nothing had been.
     a.forget(&peer(1));
-    assert_eq!(a.fetches.failures_of(&Origin::Peer(peer(1))), 0);
+    assert_eq!(a.downloads.failures_of(&peer(1)), 0);
 }
 
 #[test]
@@ -573,26 +683,26 @@ fn a_newcomer_that_meets_the_others_one_by_one_takes_no_more_than_its_share() {
         now += MEETING_MICROS - 1;
         assert!(newcomer.heard(&p.local, p.announcement().clone(), now));
         newcomer.keep_up(now);
-        assert!(newcomer.announcement().pledged.is_empty());
+        assert!(newcomer.announcement().assigned.is_empty());
     }
     assert!(newcomer.keep_up(now + MEETING_MICROS));
-    assert_eq!(newcomer.announcement().pledged.len(), 128 / 5);
+    assert_eq!(newcomer.announcement().assigned.len(), 128 / 5);
 }
 
 #[test]
 fn peers_that_give_a_brick_up_at_once_do_not_lose_it() {
     let brick = BrickIndex(7);
-    let with = |pledged: bool| {
+    let with = |assigned: bool| {
         let mut a = Announcement::expected(64, 8);
         a.held.insert(brick);
-        if pledged {
-            a.pledged.insert(brick);
+        if assigned {
+            a.assigned.insert(brick);
         }
         a
     };
-    let mut peers: Vec<Holding> = (0..3).map(|n| holding(n, 8)).collect();
+    let mut peers: Vec<Peer> = (0..3).map(|n| holding(n, 8)).collect();
     for (n, p) in peers.iter_mut().enumerate() {
-        // Each has given it up, and knows of the others only that they hold and pledge it.
+        // Each has given it up, and knows of the others only that they hold it and that it is assigned to them.
         p.own = with(false);
         for other in (0..3).filter(|&o| o != n) {
             assert!(p.heard(&peer(other), with(true), 0));
@@ -621,7 +731,7 @@ fn peers_that_give_a_brick_up_at_once_do_not_lose_it() {
 
 #[test]
 fn full_peers_do_not_wait_for_each_other_for_ever() {
-    // It holds 0 and 1, pledges 2 and 3, has room for two; others took over 0 once, 1 twice of
+    // It holds 0 and 1, is assigned 2 and 3, has room for two; others took over 0 once, 1 twice of
     // thrice.
     let mut a = holding(0, 2);
     let set = |bricks: &[u32]| {
@@ -632,24 +742,24 @@ fn full_peers_do_not_wait_for_each_other_for_ever() {
         set
     };
     a.redundancy = 3;
-    (a.own.held, a.own.pledged) = (set(&[0, 1]), set(&[2, 3]));
+    (a.own.held, a.own.assigned) = (set(&[0, 1]), set(&[2, 3]));
     for (n, held) in [(1, &[1, 2][..]), (2, &[1, 2]), (3, &[2])] {
         let other = Announcement {
             held: set(held),
-            pledged: set(&[0, 1, 2]),
+            assigned: set(&[0, 1, 2]),
             ..Announcement::expected(64, 3)
         };
         assert!(a.heard(&peer(n), other, 0));
     }
     assert_eq!(a.droppable(0), []);
     // 3 cannot be had, so one place is enough; nobody else holds 0.
-    assert_eq!(a.droppable(UNPLEDGED_MICROS), [BrickIndex(1)]);
+    assert_eq!(a.droppable(UNASSIGNED_MICROS), [BrickIndex(1)]);
     a.dropped(BrickIndex(1));
-    assert_eq!(a.droppable(2 * UNPLEDGED_MICROS), []);
-    a.own.room = 4;
+    assert_eq!(a.droppable(2 * UNASSIGNED_MICROS), []);
+    a.own.capacity = 4;
     a.own.held.insert(BrickIndex(1));
     assert_eq!(
-        a.droppable(3 * UNPLEDGED_MICROS),
+        a.droppable(3 * UNASSIGNED_MICROS),
         [],
         "there is room for all"
     );

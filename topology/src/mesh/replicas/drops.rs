@@ -1,33 +1,33 @@
 //! Which bricks a peer that should not hold them any more may drop, and when; and which it goes on holding
 //! because nobody can take them over.
 
-use super::{Announcement, Holding, announced};
+use super::{Announcement, Replicas, announced};
 use crate::{base::peer::PeerId, data::brick_grid::BrickIndex};
 use std::cmp::Reverse;
 
-/// How long a brick that is not pledged any more is held yet: longer than a peer stays in the mesh
+/// How long a brick that is not assigned any more is held yet: longer than a peer stays in the mesh
 /// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
 /// holding it has said so after this peer decided, and two that decide at once hear of each other.
-pub(super) const UNPLEDGED_MICROS: u64 = 10_000_000;
-/// After how long a brick that is not pledged any more is pledged again if nobody can take it over:
+pub(super) const UNASSIGNED_MICROS: u64 = 10_000_000;
+/// After how long a brick that is not assigned any more is assigned again if nobody can take it over:
 /// longer than it takes a peer that is about to drop something to have the room.
 pub(super) const STUCK_MICROS: u64 = 20_000_000;
 
-impl Holding {
-    /// The bricks that may be dropped now: not pledged any more for some time, and held by as many
-    /// others who will go on holding them as there should be, at least one. Where pledged bricks
+impl Replicas {
+    /// The bricks that may be dropped now: not assigned any more for some time, and held by as many
+    /// others who will go on holding them as there should be, at least one. Where assigned bricks
     /// wait for the room that they take, one other is enough: full peers that wait for each other to
     /// take over what they give up would wait for ever.
     #[must_use]
     pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
         let own = &self.own;
-        let is_spare = |b: &BrickIndex| own.held.contains(*b) && !own.pledged.contains(*b);
-        self.unpledged.retain(|b, _| is_spare(b));
+        let is_spare = |b: &BrickIndex| own.held.contains(*b) && !own.assigned.contains(*b);
+        self.unassigned.retain(|b, _| is_spare(b));
         for brick in own.held.iter().filter(is_spare) {
-            self.unpledged.entry(brick).or_insert(now);
+            self.unassigned.entry(brick).or_insert(now);
         }
-        let due = self.unpledged.iter();
-        let due = due.filter(|(_, since)| now.saturating_sub(**since) >= UNPLEDGED_MICROS);
+        let due = self.unassigned.iter();
+        let due = due.filter(|(_, since)| now.saturating_sub(**since) >= UNASSIGNED_MICROS);
         let (enough, mut scarce): (Vec<_>, Vec<_>) = due
             .map(|(&b, _)| (self.kept_elsewhere(b), b))
             .partition(|((holding, wanted), _)| holding >= wanted);
@@ -48,23 +48,23 @@ impl Holding {
     /// who is silent may be dead.
     fn kept_elsewhere(&self, brick: BrickIndex) -> (usize, usize) {
         let stay = announced(&self.others).filter(|(_, a)| !a.leaving);
-        let pledging: Vec<_> = stay.filter(|(_, a)| a.pledged.contains(brick)).collect();
+        let assigned: Vec<_> = stay.filter(|(_, a)| a.assigned.contains(brick)).collect();
         let holds = |(p, a): &&(&PeerId, &Announcement)| {
             a.held.contains(brick) && !self.suspects.contains(*p)
         };
-        let holding = pledging.iter().filter(holds).count();
-        let wanted = pledging.len().min(self.redundancy as usize).max(1);
+        let holding = assigned.iter().filter(holds).count();
+        let wanted = assigned.len().min(self.redundancy as usize).max(1);
         (holding, wanted)
     }
 
-    /// Pledges again what is held here and nobody can take over, in place of what there is no room for.
-    /// Full peers, each of which pledges what another one holds, would wait for each other's place for
+    /// Takes back what is held here and nobody can take over, in place of what there is no room for.
+    /// Full peers, each of which is assigned what another one holds, would wait for each other's place for
     /// ever; each goes on holding what it has. Returns whether there was any.
-    pub(super) fn take_back(&mut self, now: u64) -> bool {
+    pub(super) fn take_back(&mut self, now: u64, is_open: impl Fn(BrickIndex) -> bool) -> bool {
         if self.own.leaving {
             return false;
         }
-        let stuck = self.unpledged.iter();
+        let stuck = self.unassigned.iter();
         let stuck = stuck.filter(|(_, since)| now.saturating_sub(**since) >= STUCK_MICROS);
         let stuck: Vec<BrickIndex> = stuck
             .map(|(&b, _)| b)
@@ -73,38 +73,38 @@ impl Holding {
         if stuck.is_empty() {
             return false;
         }
-        let mut places: Vec<BrickIndex> = self.missing().collect();
+        let mut places: Vec<BrickIndex> = self.missing(is_open).collect();
         places.sort_by_cached_key(|&b| {
-            let pledged = self.of_others().filter(|a| !a.leaving);
-            let pledged = pledged.filter(|a| a.pledged.contains(b)).count();
-            (Reverse(pledged), b)
+            let assigned = self.of_others().filter(|a| !a.leaving);
+            let assigned = assigned.filter(|a| a.assigned.contains(b)).count();
+            (Reverse(assigned), b)
         });
         places.truncate(self.lacking_room());
         let pairs: Vec<_> = stuck.into_iter().zip(places).collect();
         for &(back, instead) in &pairs {
-            self.own.pledged.remove(instead);
-            self.own.pledged.insert(back);
+            self.own.assigned.remove(instead);
+            self.own.assigned.insert(back);
         }
         !pairs.is_empty()
     }
 
-    /// Whether a brick that is held here and not pledged is held by nobody who pledges it, and those
-    /// who do are full. Of several that hold it, the first by name goes on.
+    /// Whether a brick that is held here and not assigned is held by nobody to whom it is, and those
+    /// are full. Of several that hold it, the first by name goes on.
     fn cannot_be_taken_over(&self, brick: BrickIndex) -> bool {
         let own = &self.own;
         let mut stay = announced(&self.others).filter(|(_, a)| !a.leaving);
         let goes_on = |(peer, a): (&PeerId, &Announcement)| {
             let holds = a.held.contains(brick);
-            let takes_over = a.pledged.contains(brick) && (holds || a.held.len() < a.room);
+            let takes_over = a.assigned.contains(brick) && (holds || a.held.len() < a.capacity);
             takes_over || holds && *peer < self.local
         };
-        own.held.contains(brick) && !own.pledged.contains(brick) && !stay.any(goes_on)
+        own.held.contains(brick) && !own.assigned.contains(brick) && !stay.any(goes_on)
     }
 
-    /// Bricks that are pledged, could be had, and do not fit beside those that are held.
+    /// Bricks that are assigned, could be had, and do not fit beside those that are held.
     fn lacking_room(&self) -> usize {
         let lacks = |b: &BrickIndex| !self.own.held.contains(*b) && self.can_be_had(*b);
-        let wanted = self.own.pledged.iter().filter(lacks).count();
-        (self.own.held.len() as usize + wanted).saturating_sub(self.own.room as usize)
+        let wanted = self.own.assigned.iter().filter(lacks).count();
+        (self.own.held.len() as usize + wanted).saturating_sub(self.own.capacity as usize)
     }
 }

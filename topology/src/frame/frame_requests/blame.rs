@@ -9,12 +9,15 @@
 //! contradict each other at least one is; this peer never is, it knows what it does.
 //! Not here: when to ask, and how long to wait for answers.
 
-use crate::base::peer::PeerId;
+use crate::base::{
+    conflicts::{Tie, without_conflicts},
+    peer::PeerId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module. Of one attempt at a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blame {
+pub(super) struct Blame {
     local: PeerId,
     asked: BTreeSet<PeerId>,
     /// By compositor: whose parts it lacks.
@@ -24,7 +27,7 @@ pub struct Blame {
 impl Blame {
     /// The requester `local` asks these compositors.
     #[must_use]
-    pub fn new(local: PeerId, asked: BTreeSet<PeerId>) -> Self {
+    pub(super) fn new(local: PeerId, asked: BTreeSet<PeerId>) -> Self {
         Self {
             local,
             asked,
@@ -32,15 +35,9 @@ impl Blame {
         }
     }
 
-    /// Whom it asks.
-    #[must_use]
-    pub fn asked(&self) -> &BTreeSet<PeerId> {
-        &self.asked
-    }
-
     /// A compositor says whose parts it lacks. Who is not asked is not listened to; who says so
     /// twice is believed the last time.
-    pub fn answered(&mut self, compositor: &PeerId, lacks: BTreeSet<PeerId>) {
+    pub(super) fn answered(&mut self, compositor: &PeerId, lacks: BTreeSet<PeerId>) {
         if self.asked.contains(compositor) {
             self.lacks.insert(compositor.clone(), lacks);
         }
@@ -48,7 +45,7 @@ impl Blame {
 
     /// Whether everybody has named somebody, so that there is nothing to wait for.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         let named = |c| self.lacks.get(c).is_some_and(|lacks| !lacks.is_empty());
         self.asked.iter().all(named)
     }
@@ -56,7 +53,7 @@ impl Blame {
     /// Who is at fault, of what was said until now, for the tiles that these compositors have
     /// still not sent.
     #[must_use]
-    pub fn at_fault(&self, compositors: &BTreeSet<PeerId>) -> BTreeSet<PeerId> {
+    pub(super) fn at_fault(&self, compositors: &BTreeSet<PeerId>) -> BTreeSet<PeerId> {
         let mut fault = BTreeSet::new();
         let mut quarrels: BTreeSet<(&PeerId, &PeerId)> = BTreeSet::new();
         for compositor in compositors {
@@ -69,27 +66,12 @@ impl Blame {
                 fault.insert(compositor.clone());
             }
         }
-        loop {
-            quarrels.retain(|(c, r)| c != r && !fault.contains(*c) && !fault.contains(*r));
-            let worst = self.in_most_quarrels(&quarrels);
-            if worst.is_empty() {
-                return fault;
-            }
-            fault.extend(worst);
-        }
-    }
-
-    /// The peers in the most quarrels; of a quarrel between two both. Where this peer is in one, it
-    /// is the other's.
-    fn in_most_quarrels(&self, quarrels: &BTreeSet<(&PeerId, &PeerId)>) -> BTreeSet<PeerId> {
-        let mut counts: BTreeMap<&PeerId, usize> = BTreeMap::new();
-        for peer in quarrels.iter().flat_map(|&(c, r)| [c, r]) {
-            *counts.entry(peer).or_default() += 1;
-        }
-        counts.remove(&self.local);
-        let most = counts.values().copied().max();
-        let worst = counts.into_iter().filter(|(_, n)| Some(*n) == most);
-        worst.map(|(peer, _)| peer.clone()).collect()
+        quarrels.retain(|(c, r)| c != r && !fault.contains(*c) && !fault.contains(*r));
+        let is_this = |peer: &PeerId| *peer == self.local;
+        let more = without_conflicts(quarrels, is_this, Tie::All);
+        let more: Vec<PeerId> = more.into_iter().cloned().collect();
+        fault.extend(more);
+        fault
     }
 }
 

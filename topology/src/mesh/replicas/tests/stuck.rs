@@ -5,19 +5,19 @@ use super::*;
 const SECOND: u64 = 1_000_000;
 
 /// Peers with room for one copy of each brick together, each of which gave up a brick that the one
-/// before it pledges since, as peers do that did not know the same.
-fn ring(rooms: &[u32]) -> (Mesh, Vec<BrickIndex>) {
-    let mut mesh = Mesh::new(rooms);
+/// before it is assigned since, as peers do that did not know the same.
+fn ring(capacities: &[u32]) -> (Mesh, Vec<BrickIndex>) {
+    let mut mesh = Mesh::new(capacities);
     mesh.settle();
-    let held = |p: &Holding| p.announcement().held.clone();
+    let held = |p: &Peer| p.announcement().held.clone();
     let all = mesh.peers.iter().map(|p| held(p).len());
     assert_eq!(all.sum::<u32>(), 64);
-    let first = |p: &Holding| held(p).iter().next().unwrap();
+    let first = |p: &Peer| held(p).iter().next().unwrap();
     let bricks: Vec<BrickIndex> = mesh.peers.iter().map(first).collect();
-    for n in 0..rooms.len() {
+    for n in 0..capacities.len() {
         let own = &mut mesh.peers[n].own;
-        assert!(own.pledged.remove(bricks[n]));
-        assert!(own.pledged.insert(bricks[(n + 1) % bricks.len()]));
+        assert!(own.assigned.remove(bricks[n]));
+        assert!(own.assigned.insert(bricks[(n + 1) % bricks.len()]));
     }
     mesh.moved = 0;
     (mesh, bricks)
@@ -33,9 +33,9 @@ fn run(mesh: &mut Mesh, micros: u64) {
 }
 
 #[test]
-fn full_peers_that_pledge_each_others_bricks_go_on_holding_their_own() {
-    for rooms in [&[32, 32][..], &[20, 22, 22], &[16; 4]] {
-        let (mut mesh, bricks) = ring(rooms);
+fn full_peers_that_are_assigned_each_others_bricks_go_on_holding_their_own() {
+    for capacities in [&[32, 32][..], &[20, 22, 22], &[16; 4]] {
+        let (mut mesh, bricks) = ring(capacities);
         run(&mut mesh, STUCK_MICROS - SECOND);
         assert!(
             mesh.peers.iter().all(|p| !p.announcement().settled),
@@ -46,7 +46,7 @@ fn full_peers_that_pledge_each_others_bricks_go_on_holding_their_own() {
         for _ in 0..2 {
             for (p, &own) in mesh.peers.iter().zip(&bricks) {
                 let says = p.announcement();
-                assert!(says.settled && says.pledged == says.held);
+                assert!(says.settled && says.assigned == says.held);
                 assert!(says.held.contains(own));
             }
             run(&mut mesh, 5 * STUCK_MICROS);
@@ -61,12 +61,12 @@ fn where_one_goes_on_first_the_others_do_not_lose_what_it_gave_up() {
     run(&mut mesh, STUCK_MICROS - SECOND);
     // The others have waited for a shorter time.
     for p in &mut mesh.peers[1..] {
-        p.unpledged.values_mut().for_each(|s| *s += 10 * SECOND);
+        p.unassigned.values_mut().for_each(|s| *s += 10 * SECOND);
     }
     run(&mut mesh, 20 * SECOND);
     for (p, &own) in mesh.peers.iter().zip(&bricks) {
         let says = p.announcement();
-        assert!(says.settled && says.pledged == says.held);
+        assert!(says.settled && says.assigned == says.held);
         assert!(says.held.contains(own));
     }
     assert_eq!(mesh.moved, 0);
@@ -80,11 +80,11 @@ fn what_somebody_can_take_over_is_waited_for() {
     let given_up = says.held.iter().next().unwrap();
     let other = mesh.peers[1].announcement().held.iter().next().unwrap();
     let own = &mut mesh.peers[0].own;
-    own.pledged.remove(given_up);
-    own.pledged.insert(other);
+    own.assigned.remove(given_up);
+    own.assigned.insert(other);
     let mut taker = mesh.peers[1].announcement().clone();
-    taker.pledged.insert(given_up);
-    taker.room += 1;
+    taker.assigned.insert(given_up);
+    taker.capacity += 1;
     let a = &mut mesh.peers[0];
     let mut goes_on = |taker: &Announcement, now: u64| {
         assert!(a.heard(&peer(1), taker.clone(), now));
@@ -93,10 +93,10 @@ fn what_somebody_can_take_over_is_waited_for() {
     };
     assert!(!goes_on(&taker, 0));
     assert!(!goes_on(&taker, 2 * STUCK_MICROS), "it has room");
-    taker.room -= 1;
+    taker.capacity -= 1;
     assert!(goes_on(&taker, 2 * STUCK_MICROS), "it has none any more");
     let own = mesh.peers[0].announcement();
-    assert!(own.pledged.contains(given_up) && !own.pledged.contains(other));
+    assert!(own.assigned.contains(given_up) && !own.assigned.contains(other));
 }
 
 #[test]
@@ -107,21 +107,21 @@ fn what_another_one_has_in_memory_is_not_taken_before_it_drops_it() {
         let mut a = holding(0, 64);
         a.redundancy = 1;
         a.set_in_use(true);
-        a.own.pledged = BrickSet::all(64);
+        a.own.assigned = BrickSet::all(64);
         let mut other = Announcement::expected(64, 64);
         for b in 32..64 {
-            a.own.pledged.remove(BrickIndex(b));
-            other.pledged.insert(BrickIndex(b));
+            a.own.assigned.remove(BrickIndex(b));
+            other.assigned.insert(BrickIndex(b));
         }
-        a.own.pledged.remove(brick);
-        other.held = other.pledged.clone();
+        a.own.assigned.remove(brick);
+        other.held = other.assigned.clone();
         other.held.insert(brick);
         assert!(a.heard(&peer(1), other.clone(), 0));
         a.keep_up(0);
-        assert!(!a.announcement().pledged.contains(brick), "it has it");
+        assert!(!a.announcement().assigned.contains(brick), "it has it");
         other.held.remove(brick);
         assert!(a.heard(&peer(1), other, SECOND));
-        taken += u32::from(a.keep_up(SECOND) && a.announcement().pledged.contains(brick));
+        taken += u32::from(a.keep_up(SECOND) && a.announcement().assigned.contains(brick));
     }
     assert!(taken > 0, "some are better placed here");
 }

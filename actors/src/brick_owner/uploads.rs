@@ -5,7 +5,7 @@ use crate::{bus::Lane, messages::Message};
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture, fut::wrap_future};
 use brickmesh_topology::{
     BrickIndex, Digest, PeerId,
-    mesh::keeper::{GiveResult, KeeperInput, KeeperMessage},
+    mesh::keeper::{KeeperInput, KeeperMessage, UploadResult},
 };
 use tokio::sync::oneshot;
 
@@ -46,7 +46,7 @@ impl BrickOwner {
             }
             sent.is_ok()
         };
-        let gave = move |result| KeeperInput::Gave(to.clone(), data_set, brick, result);
+        let gave = move |result| KeeperInput::Uploaded(to.clone(), data_set, brick, result);
         let sending = wrap_future::<_, Self>(tokio::task::spawn_blocking(send));
         let sending = sending.then(move |sent, owner, ctx| {
             let is_queued = sent.unwrap_or_else(|error| {
@@ -54,15 +54,15 @@ impl BrickOwner {
                 false
             });
             let result = if is_queued {
-                GiveResult::Queued
+                UploadResult::Queued
             } else {
-                GiveResult::NotSent
+                UploadResult::NotSent
             };
             owner.step(gave(result), None, ctx);
             // Nobody sends anything here: it ends when the message is dropped.
             is_written.into_actor(owner).map(move |_, owner, ctx| {
                 if is_queued {
-                    owner.step(gave(GiveResult::Written), None, ctx);
+                    owner.step(gave(UploadResult::Written), None, ctx);
                 }
             })
         });

@@ -1,4 +1,4 @@
-//! Bricks for others: whose turn it is to be given one.
+//! Upload queue: least recently served peer first.
 //!
 //! Each peer is given one at a time, those first that were given one the longest ago. While frames are
 //! under way, one at a time to all peers together, with a pause after it, so that those who make copies
@@ -6,7 +6,7 @@
 //!
 //! Invariant: whoever does not take what it asked for keeps nobody else from theirs for long.
 
-use super::pace::pause_micros;
+use super::rate_limit::pause_micros;
 use crate::{
     base::{digest::Digest, peer::PeerId},
     data::brick_grid::BrickIndex,
@@ -14,7 +14,7 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of bricks that may be on their way from memory or disk into the network's queues.
-const GIVEN_BYTES_MAX: u64 = 128 << 20;
+const UPLOAD_BYTES_MAX: u64 = 128 << 20;
 /// Bricks that a peer may wait for: many times what it fetches at a time, as it asks elsewhere and
 /// again when it has waited for long.
 const REQUESTS_MAX: usize = 128;
@@ -23,15 +23,15 @@ const ALONE_MICROS_MAX: u64 = 10_000_000;
 
 /// A brick that a peer asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) data_set: Digest,
-    pub(super) brick: BrickIndex,
-    pub(super) bytes: u64,
+pub(in crate::mesh) struct Request {
+    pub(in crate::mesh) data_set: Digest,
+    pub(in crate::mesh) brick: BrickIndex,
+    pub(in crate::mesh) bytes: u64,
 }
 
 /// What became of a brick that was to be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GiveResult {
+pub enum UploadResult {
     /// It is in the network's queue.
     Queued,
     /// It was written to the network after that, or its connection broke.
@@ -42,7 +42,7 @@ pub enum GiveResult {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Giving {
+pub(in crate::mesh) struct Uploads {
     peers: BTreeMap<PeerId, Requests>,
     /// How often a brick was given.
     count: u64,
@@ -54,28 +54,32 @@ pub(super) struct Giving {
 #[derive(Clone, Debug, Default)]
 struct Requests {
     waiting: VecDeque<Request>,
-    gifts: Vec<Gift>,
+    uploads: Vec<Upload>,
     /// Which gift of all the last one to it was.
     turn: u64,
 }
 
 /// A brick that is being given.
 #[derive(Clone, Debug)]
-struct Gift {
+struct Upload {
     request: Request,
     since: u64,
     is_queued: bool,
 }
 
-impl Giving {
+impl Uploads {
     /// A peer asks for a brick; once more for the same one is no other request.
     ///
     /// # Errors
     /// Why it is refused.
-    pub(super) fn ask(&mut self, to: &PeerId, request: Request) -> Result<(), &'static str> {
+    pub(in crate::mesh) fn ask(
+        &mut self,
+        to: &PeerId,
+        request: Request,
+    ) -> Result<(), &'static str> {
         let requests = self.peers.entry(to.clone()).or_default();
-        let gifts = requests.gifts.iter().map(|g| &g.request);
-        if gifts.chain(&requests.waiting).any(|r| r.is_for(&request)) {
+        let uploads = requests.uploads.iter().map(|g| &g.request);
+        if uploads.chain(&requests.waiting).any(|r| r.is_for(&request)) {
             return Ok(());
         }
         if requests.waiting.len() >= REQUESTS_MAX {
@@ -86,20 +90,24 @@ impl Giving {
     }
 
     /// The next brick that may be given at `now`, and to whom; it is on its way from then on.
-    pub(super) fn next(&mut self, now: u64, beside_frames: bool) -> Option<(PeerId, Request)> {
+    pub(in crate::mesh) fn next(
+        &mut self,
+        now: u64,
+        beside_frames: bool,
+    ) -> Option<(PeerId, Request)> {
         if beside_frames && !self.is_quiet(now) {
             return None;
         }
         let can = |r: &Requests| {
-            let is_busy = |g: &Gift| beside_frames || !g.is_queued;
-            !r.waiting.is_empty() && !r.gifts.iter().any(is_busy)
+            let is_busy = |g: &Upload| beside_frames || !g.is_queued;
+            !r.waiting.is_empty() && !r.uploads.iter().any(is_busy)
         };
         let peers = self.peers.iter().filter(|(_, r)| can(r));
         let (peer, requests) = peers.min_by_key(|(_, r)| r.turn)?;
         let bytes = requests.waiting.front()?.bytes;
-        let unqueued = self.gifts().filter(|g| !g.is_queued);
+        let unqueued = self.uploads().filter(|g| !g.is_queued);
         let taken: u64 = unqueued.map(|g| g.request.bytes).sum();
-        if taken > 0 && taken.saturating_add(bytes) > GIVEN_BYTES_MAX {
+        if taken > 0 && taken.saturating_add(bytes) > UPLOAD_BYTES_MAX {
             return None;
         }
         let peer = peer.clone();
@@ -107,7 +115,7 @@ impl Giving {
         let request = requests.waiting.pop_front()?;
         self.count += 1;
         requests.turn = self.count;
-        requests.gifts.push(Gift {
+        requests.uploads.push(Upload {
             request,
             since: now,
             is_queued: false,
@@ -115,45 +123,45 @@ impl Giving {
         Some((peer, request))
     }
 
-    fn gifts(&self) -> impl Iterator<Item = &Gift> {
-        self.peers.values().flat_map(|r| &r.gifts)
+    fn uploads(&self) -> impl Iterator<Item = &Upload> {
+        self.peers.values().flat_map(|r| &r.uploads)
     }
 
     /// Whether no brick is on its way that is worth waiting for, nor a pause under way.
     fn is_quiet(&self, now: u64) -> bool {
-        let is_new = |g: &Gift| now.saturating_sub(g.since) < ALONE_MICROS_MAX;
+        let is_new = |g: &Upload| now.saturating_sub(g.since) < ALONE_MICROS_MAX;
         let pauses = self.pause.as_ref().is_some_and(|(_, until)| now < *until);
-        !pauses && !self.gifts().any(is_new)
+        !pauses && !self.uploads().any(is_new)
     }
 
     /// What became of a brick that [`Self::next`] has named.
-    pub(super) fn gave(
+    pub(in crate::mesh) fn gave(
         &mut self,
         to: &PeerId,
         (data_set, brick): (Digest, BrickIndex),
-        result: GiveResult,
+        result: UploadResult,
         now: u64,
     ) {
         let Some(requests) = self.peers.get_mut(to) else {
             return;
         };
-        let is_it = |g: &Gift| (g.request.data_set, g.request.brick) == (data_set, brick);
-        let Some(at) = requests.gifts.iter().position(is_it) else {
+        let is_it = |g: &Upload| (g.request.data_set, g.request.brick) == (data_set, brick);
+        let Some(at) = requests.uploads.iter().position(is_it) else {
             return;
         };
-        if result == GiveResult::Queued {
-            requests.gifts[at].is_queued = true;
+        if result == UploadResult::Queued {
+            requests.uploads[at].is_queued = true;
             return;
         }
-        let took = now.saturating_sub(requests.gifts.remove(at).since);
-        if result == GiveResult::Written && took < ALONE_MICROS_MAX {
+        let took = now.saturating_sub(requests.uploads.remove(at).since);
+        if result == UploadResult::Written && took < ALONE_MICROS_MAX {
             let until = now.saturating_add(pause_micros(took));
             self.pause = Some((to.clone(), until));
         }
     }
 
     /// A peer cannot be reached any more: nothing waits for it.
-    pub(super) fn forget(&mut self, peer: &PeerId) {
+    pub(in crate::mesh) fn forget(&mut self, peer: &PeerId) {
         self.peers.remove(peer);
         self.pause.take_if(|(to, _)| to == peer);
     }
@@ -183,27 +191,27 @@ mod tests {
         }
     }
 
-    fn asked(of: &[(&str, u32)]) -> Giving {
-        let mut giving = Giving::default();
+    fn asked(of: &[(&str, u32)]) -> Uploads {
+        let mut uploads = Uploads::default();
         for &(to, n) in of {
-            giving.ask(&peer(to), request(n)).unwrap();
+            uploads.ask(&peer(to), request(n)).unwrap();
         }
-        giving
+        uploads
     }
 
     /// Who is given which brick now, as far as that goes.
-    fn given(giving: &mut Giving, now: u64, beside_frames: bool) -> Vec<(String, u32)> {
-        let next = || giving.next(now, beside_frames);
+    fn given(uploads: &mut Uploads, now: u64, beside_frames: bool) -> Vec<(String, u32)> {
+        let next = || uploads.next(now, beside_frames);
         let all = std::iter::from_fn(next);
         all.map(|(to, r)| (to.as_str().to_owned(), r.brick.0))
             .collect()
     }
 
-    fn gave(giving: &mut Giving, to: &str, n: u32, result: GiveResult, now: u64) {
+    fn gave(uploads: &mut Uploads, to: &str, n: u32, result: UploadResult, now: u64) {
         let Request {
             data_set, brick, ..
         } = request(n);
-        giving.gave(&peer(to), (data_set, brick), result, now);
+        uploads.gave(&peer(to), (data_set, brick), result, now);
     }
 
     fn pairs(of: &[(&str, u32)]) -> Vec<(String, u32)> {
@@ -212,104 +220,104 @@ mod tests {
 
     #[test]
     fn each_peer_is_given_one_at_a_time_and_none_waits_for_another() {
-        let mut giving = asked(&[("a", 1), ("a", 2), ("a", 3), ("b", 1)]);
-        let first = given(&mut giving, 0, false);
+        let mut uploads = asked(&[("a", 1), ("a", 2), ("a", 3), ("b", 1)]);
+        let first = given(&mut uploads, 0, false);
         assert_eq!(first, pairs(&[("a", 1), ("b", 1)]));
-        gave(&mut giving, "a", 1, GiveResult::Queued, 1);
-        assert_eq!(given(&mut giving, 1, false), pairs(&[("a", 2)]));
-        gave(&mut giving, "a", 2, GiveResult::NotSent, 2);
-        assert_eq!(given(&mut giving, 2, false), pairs(&[("a", 3)]));
+        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        assert_eq!(given(&mut uploads, 1, false), pairs(&[("a", 2)]));
+        gave(&mut uploads, "a", 2, UploadResult::NotSent, 2);
+        assert_eq!(given(&mut uploads, 2, false), pairs(&[("a", 3)]));
     }
 
     #[test]
     fn a_peer_waits_for_so_many_at_most_and_for_each_once() {
-        let mut giving = Giving::default();
+        let mut uploads = Uploads::default();
         let most = u32::try_from(REQUESTS_MAX).unwrap();
         for n in (0..most).chain(0..most) {
-            giving.ask(&peer("a"), request(n)).unwrap();
+            uploads.ask(&peer("a"), request(n)).unwrap();
         }
-        assert!(giving.ask(&peer("a"), request(most)).is_err());
-        assert!(giving.ask(&peer("b"), request(most)).is_ok());
+        assert!(uploads.ask(&peer("a"), request(most)).is_err());
+        assert!(uploads.ask(&peer("b"), request(most)).is_ok());
         // What is being given is not given twice, and may be asked for again after.
         assert_eq!(
-            given(&mut giving, 0, false),
+            given(&mut uploads, 0, false),
             pairs(&[("a", 0), ("b", most)])
         );
-        giving.ask(&peer("b"), request(most)).unwrap();
-        gave(&mut giving, "b", most, GiveResult::Queued, 1);
-        giving.ask(&peer("b"), request(most)).unwrap();
-        assert_eq!(given(&mut giving, 1, false), []);
-        gave(&mut giving, "b", most, GiveResult::Written, 2);
-        giving.ask(&peer("b"), request(most)).unwrap();
-        assert_eq!(given(&mut giving, 2, false), pairs(&[("b", most)]));
+        uploads.ask(&peer("b"), request(most)).unwrap();
+        gave(&mut uploads, "b", most, UploadResult::Queued, 1);
+        uploads.ask(&peer("b"), request(most)).unwrap();
+        assert_eq!(given(&mut uploads, 1, false), []);
+        gave(&mut uploads, "b", most, UploadResult::Written, 2);
+        uploads.ask(&peer("b"), request(most)).unwrap();
+        assert_eq!(given(&mut uploads, 2, false), pairs(&[("b", most)]));
     }
 
     #[test]
     fn so_many_bytes_are_on_their_way_or_one_brick() {
         let large = |n| Request {
-            bytes: GIVEN_BYTES_MAX + 1,
+            bytes: UPLOAD_BYTES_MAX + 1,
             ..request(n)
         };
-        let mut giving = Giving::default();
-        giving.ask(&peer("a"), large(1)).unwrap();
-        giving.ask(&peer("b"), large(2)).unwrap();
-        assert_eq!(given(&mut giving, 0, false), pairs(&[("a", 1)]));
-        gave(&mut giving, "a", 1, GiveResult::Queued, 1);
-        assert_eq!(given(&mut giving, 1, false), pairs(&[("b", 2)]));
+        let mut uploads = Uploads::default();
+        uploads.ask(&peer("a"), large(1)).unwrap();
+        uploads.ask(&peer("b"), large(2)).unwrap();
+        assert_eq!(given(&mut uploads, 0, false), pairs(&[("a", 1)]));
+        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        assert_eq!(given(&mut uploads, 1, false), pairs(&[("b", 2)]));
     }
 
     #[test]
     fn beside_frames_all_peers_together_are_given_a_quarter_of_the_time() {
-        let mut giving = asked(&[("a", 1), ("a", 2), ("b", 1)]);
-        assert_eq!(given(&mut giving, 0, true), pairs(&[("a", 1)]));
-        gave(&mut giving, "a", 1, GiveResult::Queued, 1);
-        assert_eq!(given(&mut giving, MS, true), [], "it is not written");
-        gave(&mut giving, "a", 1, GiveResult::Written, 10 * MS);
-        assert_eq!(given(&mut giving, 40 * MS - 1, true), [], "a pause");
+        let mut uploads = asked(&[("a", 1), ("a", 2), ("b", 1)]);
+        assert_eq!(given(&mut uploads, 0, true), pairs(&[("a", 1)]));
+        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        assert_eq!(given(&mut uploads, MS, true), [], "it is not written");
+        gave(&mut uploads, "a", 1, UploadResult::Written, 10 * MS);
+        assert_eq!(given(&mut uploads, 40 * MS - 1, true), [], "a pause");
         // Who was given one waits for the others.
-        assert_eq!(given(&mut giving, 40 * MS, true), pairs(&[("b", 1)]));
-        gave(&mut giving, "b", 1, GiveResult::NotSent, 50 * MS);
-        assert_eq!(given(&mut giving, 50 * MS, true), pairs(&[("a", 2)]));
+        assert_eq!(given(&mut uploads, 40 * MS, true), pairs(&[("b", 1)]));
+        gave(&mut uploads, "b", 1, UploadResult::NotSent, 50 * MS);
+        assert_eq!(given(&mut uploads, 50 * MS, true), pairs(&[("a", 2)]));
     }
 
     #[test]
     fn without_frames_nothing_pauses() {
-        let mut giving = asked(&[("a", 1), ("a", 2)]);
-        assert_eq!(given(&mut giving, 0, true), pairs(&[("a", 1)]));
-        gave(&mut giving, "a", 1, GiveResult::Written, 10 * MS);
-        assert_eq!(given(&mut giving, 10 * MS, true), []);
-        assert_eq!(given(&mut giving, 10 * MS, false), pairs(&[("a", 2)]));
+        let mut uploads = asked(&[("a", 1), ("a", 2)]);
+        assert_eq!(given(&mut uploads, 0, true), pairs(&[("a", 1)]));
+        gave(&mut uploads, "a", 1, UploadResult::Written, 10 * MS);
+        assert_eq!(given(&mut uploads, 10 * MS, true), []);
+        assert_eq!(given(&mut uploads, 10 * MS, false), pairs(&[("a", 2)]));
     }
 
     #[test]
     fn who_does_not_take_its_brick_keeps_the_others_once_for_so_long() {
-        let mut giving = asked(&[("a", 1), ("a", 2), ("b", 1), ("b", 2)]);
-        assert_eq!(given(&mut giving, 0, true), pairs(&[("a", 1)]));
-        gave(&mut giving, "a", 1, GiveResult::Queued, 1);
-        assert_eq!(given(&mut giving, ALONE_MICROS_MAX - 1, true), []);
+        let mut uploads = asked(&[("a", 1), ("a", 2), ("b", 1), ("b", 2)]);
+        assert_eq!(given(&mut uploads, 0, true), pairs(&[("a", 1)]));
+        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        assert_eq!(given(&mut uploads, ALONE_MICROS_MAX - 1, true), []);
         let mut now = ALONE_MICROS_MAX;
         for n in [1, 2] {
-            assert_eq!(given(&mut giving, now, true), pairs(&[("b", n)]));
-            gave(&mut giving, "b", n, GiveResult::Written, now + MS);
+            assert_eq!(given(&mut uploads, now, true), pairs(&[("b", n)]));
+            gave(&mut uploads, "b", n, UploadResult::Written, now + MS);
             now += 4 * MS;
         }
-        assert_eq!(given(&mut giving, now, true), [], "a has its first yet");
+        assert_eq!(given(&mut uploads, now, true), [], "a has its first yet");
         // It is written at last: what took so long asks for no pause.
-        gave(&mut giving, "a", 1, GiveResult::Written, now);
-        assert_eq!(given(&mut giving, now, true), pairs(&[("a", 2)]));
+        gave(&mut uploads, "a", 1, UploadResult::Written, now);
+        assert_eq!(given(&mut uploads, now, true), pairs(&[("a", 2)]));
     }
 
     #[test]
     fn nobody_waits_for_one_that_is_gone() {
-        let mut giving = asked(&[("a", 1), ("b", 1), ("b", 2)]);
-        assert_eq!(given(&mut giving, 0, true), pairs(&[("a", 1)]));
-        giving.forget(&peer("a"));
-        assert_eq!(given(&mut giving, MS, true), pairs(&[("b", 1)]));
+        let mut uploads = asked(&[("a", 1), ("b", 1), ("b", 2)]);
+        assert_eq!(given(&mut uploads, 0, true), pairs(&[("a", 1)]));
+        uploads.forget(&peer("a"));
+        assert_eq!(given(&mut uploads, MS, true), pairs(&[("b", 1)]));
         // What was not written when the connection broke is told before or after that.
-        gave(&mut giving, "a", 1, GiveResult::Written, MS);
-        gave(&mut giving, "b", 1, GiveResult::Written, 2_000 * MS);
-        giving.forget(&peer("b"));
-        giving.ask(&peer("c"), request(1)).unwrap();
-        assert_eq!(given(&mut giving, 2_000 * MS, true), pairs(&[("c", 1)]));
+        gave(&mut uploads, "a", 1, UploadResult::Written, MS);
+        gave(&mut uploads, "b", 1, UploadResult::Written, 2_000 * MS);
+        uploads.forget(&peer("b"));
+        uploads.ask(&peer("c"), request(1)).unwrap();
+        assert_eq!(given(&mut uploads, 2_000 * MS, true), pairs(&[("c", 1)]));
     }
 }

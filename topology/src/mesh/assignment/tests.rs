@@ -3,7 +3,7 @@ use crate::base::seeded::Seeded;
 use proptest::prelude::*;
 use std::cell::RefCell;
 
-/// A mesh whose peers know each other's pledges after every round.
+/// A mesh whose peers know each other's assignments after every round.
 struct Mesh {
     grid: BrickGrid,
     /// All remember the same, so that what one remembers wrongly is another's.
@@ -17,7 +17,7 @@ struct Mesh {
 }
 
 impl Mesh {
-    fn new(edge: u32, redundancy: u32, rooms: &[u32]) -> Self {
+    fn new(edge: u32, redundancy: u32, capacities: &[u32]) -> Self {
         let grid = BrickGrid::new([8 * edge; 3], 8).unwrap();
         let mut mesh = Self {
             grid,
@@ -28,34 +28,34 @@ impl Mesh {
             moved: 0,
             joined: 0,
         };
-        rooms.iter().for_each(|&room| mesh.join(room));
+        capacities.iter().for_each(|&capacity| mesh.join(capacity));
         mesh
     }
 
-    fn join(&mut self, room: u32) {
+    fn join(&mut self, capacity: u32) {
         let peer = PeerId::new(&format!("peer-{:03}", self.joined));
         self.joined += 1;
         let none = BrickSet::new(self.grid.brick_count());
-        self.peers.push((peer, room, none, false));
+        self.peers.push((peer, capacity, none, false));
     }
 
     fn next(&self, me: usize) -> BrickSet {
-        let member = |(peer, room, pledged, leaving): &'_ (PeerId, u32, BrickSet, bool)| {
-            (peer.clone(), *room, pledged.clone(), *leaving)
+        let member = |(peer, capacity, assigned, leaving): &'_ (PeerId, u32, BrickSet, bool)| {
+            (peer.clone(), *capacity, assigned.clone(), *leaving)
         };
         let owned: Vec<_> = self.peers.iter().map(member).collect();
         let members: Vec<Member<'_>> = owned
             .iter()
-            .map(|(peer, room, pledged, leaving)| Member {
+            .map(|(peer, capacity, assigned, leaving)| Member {
                 peer,
-                room: *room,
-                pledged,
-                held: pledged,
+                capacity: *capacity,
+                assigned,
+                held: assigned,
                 leaving: *leaving,
             })
             .collect();
         let first = &mut self.first.borrow_mut();
-        next_pledge(first, &members, me, self.redundancy, self.pressed)
+        next_assignment(first, &members, me, self.redundancy, self.pressed)
     }
 
     fn take(&mut self, me: usize, next: BrickSet) -> bool {
@@ -85,7 +85,7 @@ impl Mesh {
             if !changed {
                 return round;
             }
-            assert!(round < 9, "pledges do not settle");
+            assert!(round < 9, "assignments do not settle");
         }
         0
     }
@@ -103,7 +103,10 @@ fn where_memory_is_short_for_another_data_set_no_copy_is_kept_beyond_those_wante
         peer.2 = BrickSet::all(27);
     }
     mesh.settle();
-    assert!(mesh.copies().iter().all(|&c| c == 5), "nobody needs room");
+    assert!(
+        mesh.copies().iter().all(|&c| c == 5),
+        "nobody needs capacity"
+    );
     mesh.pressed = true;
     mesh.moved = 0;
     mesh.settle();
@@ -115,11 +118,11 @@ fn where_memory_is_short_for_another_data_set_no_copy_is_kept_beyond_those_wante
 }
 
 #[test]
-fn the_first_pledges_are_the_placement() {
+fn the_first_assignments_are_the_placement() {
     let mut mesh = Mesh::new(4, 2, &[99; 8]);
     assert_eq!(mesh.settle(), 1);
     assert_eq!((mesh.safety().endangered, mesh.moved), (0, 128));
-    // Who decides later, and knows some of the others' pledges, takes its own part.
+    // Who decides later, and knows some of the others' assignments, takes its own part.
     let mut late = Mesh::new(4, 2, &[99; 8]);
     for me in 0..8 {
         let next = late.next(me);
@@ -179,7 +182,7 @@ fn who_leaves_or_dies_is_made_up_for_and_no_more() {
 
 #[test]
 fn spare_copies_give_way_to_bricks_that_have_too_few() {
-    // No room is left anywhere, and one peer pledges only what others pledge too.
+    // No room is left anywhere, and to one peer only what others have too is assigned.
     let mut mesh = Mesh::new(2, 2, &[4, 4, 4, 4]);
     mesh.settle();
     let bricks = mesh.peers[0].2.clone();
@@ -191,9 +194,9 @@ fn spare_copies_give_way_to_bricks_that_have_too_few() {
     assert_eq!(safety.copies_min, 2, "{safety:?}");
 }
 
-/// What peers pledge of eight bricks that all wanted once, by turns; each has said what it pledges and
+/// What peers take of eight bricks that all wanted once, by turns; each has said what is assigned to it and
 /// holds.
-fn pledges(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
+fn assignments(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
     let grid = BrickGrid::new([16; 3], 8).unwrap();
     let mut first = FirstPlacement::new(grid, 7);
     let set = |bricks: &[u32]| {
@@ -208,15 +211,15 @@ fn pledges(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
         .collect();
     let sets: Vec<_> = peers.iter().map(|(p, h, _)| (set(p), set(h))).collect();
     let members: Vec<Member<'_>> = (names.iter().zip(&sets).zip(peers))
-        .map(|((peer, (pledged, held)), &(_, _, room))| Member {
+        .map(|((peer, (assigned, held)), &(_, _, capacity))| Member {
             peer,
-            room,
-            pledged,
+            capacity,
+            assigned,
             held,
             leaving: false,
         })
         .collect();
-    let next = |me| next_pledge(&mut first, &members, me, 1, false);
+    let next = |me| next_assignment(&mut first, &members, me, 1, false);
     let all: Vec<BrickSet> = (0..peers.len()).map(next).collect();
     let numbers = |s: &BrickSet| s.iter().map(|b| b.0).collect();
     all.iter().map(numbers).collect()
@@ -229,7 +232,7 @@ fn a_brick_goes_to_one_that_has_it_in_memory_still() {
         let mut peers = [(&most[..], &most[..], 8); 3];
         let all = [0, 1, 2, 3, 4, 5, 6, 7];
         peers[has].1 = &all;
-        let next = pledges(&peers);
+        let next = assignments(&peers);
         let takers = (0..3).filter(|&n| next[n].contains(&7));
         assert_eq!(takers.collect::<Vec<_>>(), [has]);
     }
@@ -237,12 +240,12 @@ fn a_brick_goes_to_one_that_has_it_in_memory_still() {
 
 #[test]
 fn what_is_not_there_yet_gives_way_first() {
-    // Brick 0 is pledged by all and there at two of three, 7 by nobody.
+    // Brick 0 is assigned by all and there at two of three, 7 by nobody.
     let shares: [&[u32]; 3] = [&[0, 1, 2], &[0, 3, 4], &[0, 5, 6]];
     for lacks in 0..3_usize {
         let mut peers = shares.map(|share| (share, share, 3));
         peers[lacks].1 = &shares[lacks][1..];
-        let next = pledges(&peers);
+        let next = assignments(&peers);
         let takers = (0..3).filter(|&n| next[n].contains(&7));
         assert_eq!(takers.collect::<Vec<_>>(), [lacks]);
         assert!(!next[lacks].contains(&0));
@@ -253,7 +256,7 @@ fn what_is_not_there_yet_gives_way_first() {
 fn of_two_spare_bricks_the_one_that_is_not_there_gives_way() {
     let (all, there) = ([0, 1, 2, 3], [0, 2, 3]);
     let other = [0, 1, 4, 5, 6];
-    let next = pledges(&[(&all, &there, 4), (&other, &other, 5)]);
+    let next = assignments(&[(&all, &there, 4), (&other, &other, 5)]);
     assert_eq!(next, [vec![0, 2, 3, 7], other.to_vec()]);
 }
 
@@ -280,9 +283,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn whoever_comes_and_goes_copies_are_restored_where_there_is_room(
-        rooms in prop::collection::vec(0_u32..80, 2..9), redundancy in 1_u32..4, seed: u64,
+        capacities in prop::collection::vec(0_u32..80, 2..9), redundancy in 1_u32..4, seed: u64,
     ) {
-        let mut mesh = Mesh::new(3, redundancy, &rooms);
+        let mut mesh = Mesh::new(3, redundancy, &capacities);
         mesh.settle();
         let mut draws = Seeded::new(seed);
         for _ in 0..6 {
@@ -299,14 +302,14 @@ proptest! {
             }
             mesh.settle();
             let bricks = mesh.grid.brick_count();
-            for (_, room, pledged, leaving) in &mesh.peers {
-                prop_assert!(*leaving || pledged.len() <= *room);
+            for (_, capacity, assigned, leaving) in &mesh.peers {
+                prop_assert!(*leaving || assigned.len() <= *capacity);
             }
             let staying = mesh.peers.iter().filter(|p| !p.3);
-            let room: u32 = staying.map(|p| p.1.min(bricks)).sum();
+            let capacity: u32 = staying.map(|p| p.1.min(bricks)).sum();
             let safety = mesh.safety();
-            prop_assert!(room < redundancy * bricks || safety.endangered == 0, "{:?}", safety);
-            prop_assert!(room < bricks || safety.missing == 0, "{:?}", safety);
+            prop_assert!(capacity < redundancy * bricks || safety.endangered == 0, "{:?}", safety);
+            prop_assert!(capacity < bricks || safety.missing == 0, "{:?}", safety);
         }
     }
 }

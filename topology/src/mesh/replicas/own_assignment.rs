@@ -1,30 +1,33 @@
 //! When a peer works out anew which bricks are its to hold.
 //!
-//! What follows from everybody's announcements is `upkeep`'s. Here: a newcomer gets to know the mesh
+//! What follows from everybody's announcements is `assignment`'s. Here: a newcomer gets to know the mesh
 //! first, and copies that others should take and do not are taken after a while.
 
-use super::{Announcement, Holding, announced};
+use super::{Announcement, Replicas, announced};
 use crate::{
     base::peer::PeerId,
-    mesh::upkeep::{Member, next_pledge},
+    data::brick_grid::BrickIndex,
+    mesh::assignment::{Member, next_assignment},
 };
 
 /// A newcomer takes its share once it has met nobody new for so long: before, it would think that
 /// more of it is its to take.
 pub(super) const MEETING_MICROS: u64 = 2_000_000;
-/// How long a peer waits at least for others to pledge what is theirs to take, before it takes it
+/// How long a peer waits at least for others to take up what is theirs, before it takes it
 /// itself.
 pub(super) const WANTING_MICROS: u64 = 10_000_000;
 
-impl Holding {
+impl Replicas {
     /// Works out anew what this peer should hold. Returns whether that changed. Of what nobody
     /// needs nothing is taken up, but from one who leaves, or by those that hold some of it.
-    pub fn keep_up(&mut self, now: u64) -> bool {
+    ///
+    /// `is_open`: whether a brick is not on its way to this peer.
+    pub fn keep_up(&mut self, now: u64, is_open: impl Fn(BrickIndex) -> bool) -> bool {
         let wanted = self.is_in_use() || self.others.values().any(|a| a.leaving);
-        if !wanted && self.own.pledged.is_empty() {
+        if !wanted && self.own.assigned.is_empty() {
             return false;
         }
-        let taken_back = self.take_back(now);
+        let taken_back = self.take_back(now, is_open);
         self.outdated |= taken_back;
         let settled = self.settle() | taken_back;
         if self.is_meeting(now) {
@@ -37,12 +40,12 @@ impl Holding {
             return settled;
         }
         // Who would have to take a copy, and does not.
-        let takes_none = |a: &Announcement| !is_patient || !wanted && a.pledged.is_empty();
-        let room = |a: &Announcement| {
+        let takes_none = |a: &Announcement| !is_patient || !wanted && a.assigned.is_empty();
+        let capacity = |a: &Announcement| {
             if takes_none(a) {
-                a.room.min(a.pledged.len())
+                a.capacity.min(a.assigned.len())
             } else {
-                a.room
+                a.capacity
             }
         };
         let mut all: Vec<(&PeerId, &Announcement)> = announced(&self.others).collect();
@@ -52,15 +55,19 @@ impl Holding {
             .iter()
             .map(|&(peer, a)| Member {
                 peer,
-                room: if *peer == self.local { a.room } else { room(a) },
-                pledged: &a.pledged,
+                capacity: if *peer == self.local {
+                    a.capacity
+                } else {
+                    capacity(a)
+                },
+                assigned: &a.assigned,
                 held: &a.held,
                 leaving: a.leaving,
             })
             .collect();
-        let next = next_pledge(&mut self.first, &members, me, self.redundancy, self.pressed);
-        let changed = next != self.own.pledged;
-        self.own.pledged = next;
+        let next = next_assignment(&mut self.first, &members, me, self.redundancy, self.pressed);
+        let changed = next != self.own.assigned;
+        self.own.assigned = next;
         self.wanting_since = self.is_wanting().then_some(now);
         self.settle() | settled | changed
     }
@@ -72,21 +79,21 @@ impl Holding {
 
     fn is_meeting(&self, now: u64) -> bool {
         let met_lately = |at| now.saturating_sub(at) < MEETING_MICROS;
-        self.own.pledged.is_empty() && self.met_at.is_some_and(met_lately)
+        self.own.assigned.is_empty() && self.met_at.is_some_and(met_lately)
     }
 
-    /// How long a peer waits for others to pledge what it thinks is theirs before it takes it
+    /// How long a peer waits for others to take up what it thinks is theirs before it takes it
     /// itself: each peer another time, so that not all do.
     fn patience(&self) -> u64 {
         WANTING_MICROS + self.local_hash % WANTING_MICROS
     }
 
-    /// Whether there is a brick with fewer pledges than wanted, and somebody claims to have room.
+    /// Whether there is a brick that is assigned to fewer peers than wanted, and somebody claims to have room.
     fn is_wanting(&self) -> bool {
-        let has_room = |a: &Announcement| a.pledged.len() < a.room;
+        let has_room = |a: &Announcement| a.assigned.len() < a.capacity;
         if !self.of_others().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
             return false;
         }
-        self.is_short_of_pledges()
+        self.is_short_of_copies()
     }
 }

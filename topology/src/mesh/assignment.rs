@@ -1,16 +1,16 @@
-//! Upkeep of the copies: what a peer should hold as others come, leave and die, so that little
+//! Assignment of the copies: what a peer should hold as others come, leave and die, so that little
 //! moves.
 //!
-//! Each peer says which bricks it pledges to hold; from all pledges each works out its own next
+//! Each peer says which bricks are assigned to it; from all assignments each works out its own next
 //! one. Equal inputs give equal answers on every machine, so peers that know the same take up
 //! different bricks; peers that do not yet cost a spare copy, never a missing one.
 //!
-//! Invariants: a pledge is never above the room. What a peer pledges it goes on pledging, unless
+//! Invariants: an assignment is never above the capacity. What is assigned to a peer stays so, unless
 //! a scarcer brick needs the place, of this data set or of another one. Whatever there is room for has its copies in the end. A newcomer takes its share of the copies and
 //! nobody else moves; when a peer leaves or dies, only bricks below the target are copied.
 //! Not here: when a peer counts as dead (`membership`), which brick is fetched from whom.
 //!
-//! Method: the first pledges are the placement of Frey, Ertl 2011, section 4 ([`place`]); later a brick
+//! Method: the first assignments are the placement of Frey, Ertl 2011, section 4 ([`place`]); later a brick
 //! that needs a copy goes to the peer whose hash with it is highest (Thaler, Ravishankar 1998,
 //! rendezvous hashing), so the choice stays while others change.
 
@@ -24,7 +24,7 @@ use crate::{
 };
 use std::cmp::Reverse;
 
-/// Bricks times copies up to which the first pledges are scattered by swaps: about a fifth of a
+/// Bricks times copies up to which the first assignments are scattered by swaps: about a fifth of a
 /// second, in which a peer does nothing else. Larger placements are dealt only.
 const SWAP_WORK_MAX: u64 = 1 << 21;
 
@@ -34,9 +34,9 @@ pub struct Member<'a> {
     /// Its name.
     pub peer: &'a PeerId,
     /// Bricks of this data set that it has room for.
-    pub room: u32,
+    pub capacity: u32,
     /// Bricks that it holds, or will.
-    pub pledged: &'a BrickSet,
+    pub assigned: &'a BrickSet,
     /// Bricks that it holds.
     pub held: &'a BrickSet,
     /// It is about to go: its copies do not count, and it takes no more.
@@ -44,7 +44,7 @@ pub struct Member<'a> {
 }
 
 /// The first placement of a data set, remembered for the capacities that it was made for: placing is
-/// dear, and is asked for again whenever somebody says what it pledges.
+/// dear, and is asked for again whenever somebody says what is assigned to it.
 #[derive(Clone, Debug)]
 pub struct FirstPlacement {
     grid: BrickGrid,
@@ -81,16 +81,16 @@ impl FirstPlacement {
     }
 }
 
-/// What `members[me]` should pledge to hold, for `redundancy` copies of each brick. `pressed`: its
+/// What `members[me]` should hold, for `redundancy` copies of each brick. `pressed`: its
 /// memory is short for another data set, so it keeps no copy beyond those.
 ///
 /// `members` ascend by peer; `first` is the data set's. O(bricks · members) where there is room; while
-/// somebody has pledged nothing, a placement besides where capacities have changed.
+/// somebody has assigned nothing, a placement besides where capacities have changed.
 ///
 /// # Panics
 /// Where `me` is not an index of `members`.
 #[must_use]
-pub fn next_pledge(
+pub fn next_assignment(
     first: &mut FirstPlacement,
     members: &[Member<'_>],
     me: usize,
@@ -99,47 +99,47 @@ pub fn next_pledge(
 ) -> BrickSet {
     let (own, brick_count) = (members[me], first.grid.brick_count());
     if own.leaving {
-        return own.pledged.clone();
+        return own.assigned.clone();
     }
-    if own.room == 0 {
+    if own.capacity == 0 {
         return BrickSet::new(brick_count);
     }
-    let is_silent = |m: &Member<'_>| m.pledged.is_empty() && m.room > 0 && !m.leaving;
-    // Whoever has not said what it pledges will pledge its part of the first placement, as long as
+    let is_silent = |m: &Member<'_>| m.assigned.is_empty() && m.capacity > 0 && !m.leaving;
+    // Whoever has not said what is assigned to it will take its part of the first placement, as long as
     // all others do: it is not to be made up for.
     if members.iter().any(is_silent)
-        && let Some(part) = first_pledge(first, members, me, redundancy)
+        && let Some(part) = first_assignment(first, members, me, redundancy)
     {
         return part;
     }
-    let mut pledges = Pledges::new(brick_count, members, redundancy, first.seed);
+    let mut assignments = Assignments::new(brick_count, members, redundancy, first.seed);
     if pressed {
-        pledges.give_back(me);
-    } else if own.pledged.is_empty() {
-        pledges.take_share(me);
+        assignments.give_back(me);
+    } else if own.assigned.is_empty() {
+        assignments.take_share(me);
     } else {
-        pledges.shed(me);
+        assignments.shed(me);
     }
-    pledges.mend();
-    pledges.held.swap_remove(me)
+    assignments.mend();
+    assignments.held.swap_remove(me)
 }
 
-/// This peer's part of the first placement, as long as nobody's pledge says otherwise.
-fn first_pledge(
+/// This peer's part of the first placement, as long as nobody's assignment says otherwise.
+fn first_assignment(
     first: &mut FirstPlacement,
     members: &[Member<'_>],
     me: usize,
     redundancy: u32,
 ) -> Option<BrickSet> {
-    let capacities = shares(first.grid.brick_count(), &rooms(members), redundancy);
+    let capacities = shares(first.grid.brick_count(), &capacities(members), redundancy);
     let is_part =
-        |(m, &share): (&Member<'_>, &u32)| m.pledged.is_empty() || m.pledged.len() == share;
+        |(m, &share): (&Member<'_>, &u32)| m.assigned.is_empty() || m.assigned.len() == share;
     if !members.iter().zip(&capacities).all(is_part) {
         // Known without the work of placing.
         return None;
     }
     let placed = first.of(capacities);
-    let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.pledged.is_empty() || m.pledged == part;
+    let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.assigned.is_empty() || m.assigned == part;
     members
         .iter()
         .zip(placed)
@@ -147,19 +147,19 @@ fn first_pledge(
         .then(|| placed[me].clone())
 }
 
-fn rooms(members: &[Member<'_>]) -> Vec<u32> {
-    let room = |m: &Member<'_>| if m.leaving { 0 } else { m.room };
-    members.iter().map(room).collect()
+fn capacities(members: &[Member<'_>]) -> Vec<u32> {
+    let capacity = |m: &Member<'_>| if m.leaving { 0 } else { m.capacity };
+    members.iter().map(capacity).collect()
 }
 
-/// All pledges as they would be if everybody knew what this peer knows.
-struct Pledges<'a> {
+/// All assignments as they would be if everybody knew what this peer knows.
+struct Assignments<'a> {
     held: Vec<BrickSet>,
     /// What each has in memory.
     really: Vec<&'a BrickSet>,
     /// Bricks that each still has room for.
     free: Vec<u32>,
-    rooms: Vec<u32>,
+    capacities: Vec<u32>,
     staying: Vec<bool>,
     /// Hash of each peer's name.
     names: Vec<u64>,
@@ -168,34 +168,38 @@ struct Pledges<'a> {
     seed: u64,
 }
 
-impl<'a> Pledges<'a> {
+impl<'a> Assignments<'a> {
     fn new(brick_count: u32, members: &[Member<'a>], redundancy: u32, seed: u64) -> Self {
-        let rooms = rooms(members);
-        let held: Vec<BrickSet> = members.iter().map(|m| m.pledged.clone()).collect();
-        let free = rooms.iter().zip(&held);
+        let capacities = capacities(members);
+        let held: Vec<BrickSet> = members.iter().map(|m| m.assigned.clone()).collect();
+        let free = capacities.iter().zip(&held);
         let mut copies = vec![0; brick_count as usize];
         for m in members.iter().filter(|m| !m.leaving) {
-            m.pledged.iter().for_each(|b| copies[b.0 as usize] += 1);
+            m.assigned.iter().for_each(|b| copies[b.0 as usize] += 1);
         }
-        let mut pledges = Self {
-            free: free.map(|(room, h)| room.saturating_sub(h.len())).collect(),
+        let mut assignments = Self {
+            free: free
+                .map(|(capacity, h)| capacity.saturating_sub(h.len()))
+                .collect(),
             held,
             really: members.iter().map(|m| m.held).collect(),
-            rooms,
+            capacities,
             staying: members.iter().map(|m| !m.leaving).collect(),
             names: members.iter().map(|m| name_hash(m.peer)).collect(),
             copies,
             redundancy,
             seed,
         };
-        (0..members.len()).for_each(|m| pledges.trim(m));
-        pledges
+        (0..members.len()).for_each(|m| assignments.trim(m));
+        assignments
     }
 
     /// Takes bricks from a peer that has less room than it thought: such as it does not hold yet,
     /// then those of the most copies.
     fn trim(&mut self, member: usize) {
-        let excess = self.held[member].len().saturating_sub(self.rooms[member]);
+        let excess = self.held[member]
+            .len()
+            .saturating_sub(self.capacities[member]);
         if !self.staying[member] || excess == 0 {
             return;
         }
@@ -241,7 +245,7 @@ impl<'a> Pledges<'a> {
         bricks.into_iter().for_each(|b| self.add(b, me));
     }
 
-    /// Takes back what is not held yet of a peer that pledged more than its share, because it did
+    /// Takes back what is not held yet of a peer that assigned more than its share, because it did
     /// not know of all others then; as long as there are enough copies without it.
     fn shed(&mut self, me: usize) {
         let excess = self.held[me].len().saturating_sub(self.share(me));
@@ -255,13 +259,13 @@ impl<'a> Pledges<'a> {
         spare.into_iter().for_each(|b| self.drop_one(b, me));
     }
 
-    /// Gives up the bricks that enough others keep. Of those who pledge one, the ones it belongs to most
+    /// Gives up the bricks that enough others keep. Of those to whom one is assigned, the ones it belongs to most
     /// keep it, so that not all give it up at once.
     fn give_back(&mut self, me: usize) {
         let keepers = |s: &Self, b: BrickIndex| {
-            let pledges = |m: &usize| s.staying[*m] && s.held[*m].contains(b);
+            let assignments = |m: &usize| s.staying[*m] && s.held[*m].contains(b);
             let mine = (s.score(b, me), Reverse(me));
-            let before = (0..s.held.len()).filter(pledges);
+            let before = (0..s.held.len()).filter(assignments);
             let before = before.filter(|&m| (s.score(b, m), Reverse(m)) > mine);
             u32::try_from(before.count()).unwrap_or(u32::MAX)
         };
@@ -275,7 +279,7 @@ impl<'a> Pledges<'a> {
     /// A peer's share of all copies, in bricks.
     fn share(&self, member: usize) -> u32 {
         let brick_count = u32::try_from(self.copies.len()).unwrap_or(u32::MAX);
-        shares(brick_count, &self.rooms, self.redundancy)[member]
+        shares(brick_count, &self.capacities, self.redundancy)[member]
     }
 
     /// Gives every brick below the target to peers that lack it, the scarcest first.
@@ -354,7 +358,7 @@ impl<'a> Pledges<'a> {
             let spare = s.held[m].iter().filter(|&b| s.copies(b) >= enough);
             spare.max_by_key(|&b| (!s.has(m, b), s.copies(b), Reverse(b)))
         };
-        let full = |s: &Self, m: usize| s.rooms[m] > 0;
+        let full = |s: &Self, m: usize| s.capacities[m] > 0;
         let takers = self.takers(brick, full);
         let takers = takers.filter_map(|m| spare_of(self, m).map(|spare| (m, spare)));
         let best = takers.max_by_key(|&(m, spare)| {

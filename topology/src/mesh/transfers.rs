@@ -1,0 +1,112 @@
+//! Bricks on their way, of all data sets, to this peer and from it.
+//!
+//! A pure state machine; times are microseconds of any clock that goes on.
+
+mod downloads;
+mod rate_limit;
+mod uploads;
+
+pub use uploads::UploadResult;
+
+pub(super) use {
+    downloads::{BrickName, Downloads},
+    uploads::{Request, Uploads},
+};
+#[cfg(test)]
+pub(super) use {
+    downloads::{DOWNLOAD_MICROS, REFUSED_MICROS, Urgency},
+    rate_limit::DOWNLOADS_MAX,
+};
+
+use super::replicas::{Origin, Replicas};
+use crate::base::{digest::Digest, peer::PeerId};
+use rate_limit::RateLimit;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Transfers {
+    pub(super) downloads: Downloads,
+    pub(super) uploads: Uploads,
+    limit: RateLimit,
+}
+
+impl Transfers {
+    /// Nothing is on its way to or from peer `local`.
+    pub(super) fn new(local: &PeerId) -> Self {
+        Self {
+            downloads: Downloads::new(local),
+            uploads: Uploads::default(),
+            limit: RateLimit::default(),
+        }
+    }
+
+    /// Begins as many downloads as may be under way, the most urgent first. `sets`: data sets, with what is
+    /// known of their bricks, and how many of these were dropped and are still in memory.
+    pub(super) fn begin(
+        &mut self,
+        now: u64,
+        is_rendering: bool,
+        sets: &[(Digest, &Replicas, usize)],
+    ) -> Vec<(BrickName, Origin)> {
+        let mut begun = Vec::new();
+        if !self.may_begin(now, is_rendering) {
+            return begun;
+        }
+        let has_room = |&&(data_set, replicas, unfreed): &&(Digest, &Replicas, usize)| {
+            replicas.has_room(self.downloads.count_of(data_set) + unfreed)
+        };
+        let all = sets.iter().filter(has_room);
+        let all = all.map(|&(data_set, replicas, _)| (data_set, replicas));
+        for name in self.downloads.queue(all) {
+            if !self.may_begin(now, is_rendering) {
+                break;
+            }
+            let set = sets.iter().find(|s| s.0 == name.0);
+            let Some(&(data_set, replicas, unfreed)) = set else {
+                continue;
+            };
+            if !replicas.has_room(self.downloads.count_of(data_set) + unfreed) {
+                continue;
+            }
+            if let Some(origin) = self.downloads.origin(name, replicas) {
+                self.downloads.begin(name, &origin, now);
+                begun.push((name, origin));
+            }
+        }
+        begun
+    }
+
+    fn may_begin(&self, now: u64, is_rendering: bool) -> bool {
+        self.limit
+            .may_begin(now, self.downloads.count(), is_rendering)
+    }
+
+    /// A brick came from a peer; false where nobody waits for it. `unfreed`: bricks of its data set that
+    /// were dropped and are still in memory.
+    pub(super) fn arrived(
+        &mut self,
+        name: BrickName,
+        from: &PeerId,
+        now: u64,
+        replicas: &Replicas,
+        unfreed: usize,
+    ) -> bool {
+        let has_place = replicas.has_room(self.downloads.count_of(name.0) + unfreed);
+        let is_wanted = replicas.is_wanted(name.1);
+        let took = (self.downloads).arrived(name, from, now, is_wanted, has_place);
+        took.inspect(|&took| self.limit.came(now, took)).is_some()
+    }
+
+    /// A brick is in device memory.
+    pub(super) fn loaded(&mut self, name: BrickName, now: u64) {
+        if let Some(took) = self.downloads.loaded(name, now) {
+            self.limit.came(now, took);
+        }
+    }
+
+    /// The connection to a peer is broken.
+    pub(super) fn unreachable(&mut self, peer: &PeerId) {
+        self.downloads.unreachable(peer);
+        self.uploads.forget(peer);
+    }
+}
