@@ -14,7 +14,7 @@ pub use inputs::{AskStatus, DataSetStatus, LeaveMesh, MeshStatus, OpenSource, Us
 use crate::{
     bus::Lane,
     data_set::BrickSource,
-    inputs::{DeviceNews, Lines, OwnerInput, RequesterInput, SchedulerInput},
+    inputs::{Addresses, DeviceNews, OwnerInput, RequesterInput, SchedulerInput},
     manifest_message::manifest_lane,
     messages::Message,
     outbox::Outbox,
@@ -41,7 +41,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct BrickOwner {
     outbox: Outbox,
-    lines: Lines,
+    addresses: Addresses,
     /// What bricks may take on a device that has as much.
     memory_bytes: u64,
     /// How often the device was lost.
@@ -68,7 +68,7 @@ impl BrickOwner {
     #[must_use]
     pub fn new(
         outbox: Outbox,
-        lines: Lines,
+        addresses: Addresses,
         hello: Hello,
         memory_bytes: u64,
         keep_copies: bool,
@@ -79,7 +79,7 @@ impl BrickOwner {
         Self {
             keeper: Keeper::new(outbox.local().clone(), hello, incarnation),
             outbox,
-            lines,
+            addresses,
             memory_bytes,
             device_generation: 0,
             keep_copies,
@@ -132,7 +132,7 @@ impl BrickOwner {
             KeeperOutput::Closed(data_set) => self.closed(data_set),
             KeeperOutput::GoOnWithout(peer) => {
                 if self
-                    .lines
+                    .addresses
                     .requester
                     .try_send(RequesterInput::Lost(peer))
                     .is_err()
@@ -208,7 +208,7 @@ impl BrickOwner {
             "opened"
         );
         let told = self
-            .lines
+            .addresses
             .scheduler
             .try_send(SchedulerInput::Opened(manifest));
         if told.is_err() {
@@ -221,11 +221,11 @@ impl BrickOwner {
         self.copies.retain(|(d, _), _| *d != data_set);
         self.unreadable.retain(|(d, _), _| *d != data_set);
         let scheduler = self
-            .lines
+            .addresses
             .scheduler
             .try_send(SchedulerInput::Closed(data_set));
         let requester = self
-            .lines
+            .addresses
             .requester
             .try_send(RequesterInput::Closed(data_set));
         if scheduler.is_err() || requester.is_err() {
@@ -237,7 +237,7 @@ impl BrickOwner {
         let Some((manifest, candidates)) = self.keeper.candidates(data_set) else {
             return;
         };
-        let told = self.lines.requester.try_send(RequesterInput::Roster {
+        let told = self.addresses.requester.try_send(RequesterInput::Roster {
             manifest: Arc::clone(manifest),
             candidates,
         });

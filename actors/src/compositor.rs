@@ -149,7 +149,7 @@ impl Handler<CompositorInput> for Compositor {
                     tracing::warn!(peer = from.short(), %error, "a message was dropped");
                 }
             },
-            CompositorInput::TilesDue(key) => {
+            CompositorInput::TilesDue(key, _held) => {
                 self.send_whole(&key);
                 let lacking = self.tiles.lacking(&key);
                 self.reply(&key, lacking);

@@ -82,12 +82,6 @@ impl DeviceSlot {
         self.generation
     }
 
-    /// Whether there is a device.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.device.is_some()
-    }
-
     /// The device.
     ///
     /// # Errors

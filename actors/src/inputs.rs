@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 /// The actors that messages go to.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct Addresses {
     /// This peer.
     pub local: PeerId,
     /// Bricks, residency, other peers.
@@ -35,7 +35,7 @@ pub struct Lines {
     pub raycaster: Recipient<DeviceInput>,
 }
 
-impl Lines {
+impl Addresses {
     /// Hands a message to the actor that it concerns; `held` until it is handled. False where that actor's
     /// mailbox is full, or it has ended.
     #[must_use]
@@ -59,7 +59,7 @@ impl Lines {
                 self.compositor.try_send(partial).is_err()
             }
             Message::TilesDue { frame } => {
-                let due = CompositorInput::TilesDue((from, frame));
+                let due = CompositorInput::TilesDue((from, frame), held);
                 self.compositor.try_send(due).is_err()
             }
             Message::Reply { .. } | Message::Tile { .. } => self
@@ -155,6 +155,8 @@ pub enum SchedulerInput {
         /// The image; or why there is none.
         result: Result<RenderedJob, DeviceError>,
     },
+    /// A message that waited for room was sent, or need not be.
+    Sent,
     /// The device is lost; why, for people.
     DeviceLost(String),
     /// There is a device again.
@@ -168,6 +170,7 @@ pub struct RenderedFrame {
     pub scene: Scene,
     /// Who renders what.
     pub plan: Arc<FramePlan>,
+    is_cancelled: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -178,16 +181,25 @@ impl RenderedFrame {
         Self {
             scene,
             plan,
+            is_cancelled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
     }
 
-    /// Nobody needs the picture any more: the device is to stop at once.
-    pub fn call_off(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+    /// Nobody needs what waits to be sent of this attempt; nor, where the frame `is_over`, its picture: the
+    /// device is to stop at once.
+    pub fn call_off(&self, is_over: bool) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.is_over.fetch_or(is_over, Ordering::Relaxed);
     }
 
-    /// Whether it was called off.
+    /// Whether this attempt was called off.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Whether the frame was.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
@@ -222,10 +234,12 @@ pub enum DeviceInput {
         job: u32,
     },
     /// Send a message about a frame for which there is no room now, and wait for that room: nothing
-    /// more is rendered meanwhile.
+    /// more is rendered meanwhile. Answered by [`SchedulerInput::Sent`].
     Send {
         /// The frame.
         key: FrameKey,
+        /// The attempt, if the message is of no use without it.
+        frame: Option<Arc<RenderedFrame>>,
         /// The addressee.
         to: PeerId,
         /// The message.
@@ -258,8 +272,9 @@ pub enum CompositorInput {
     Encoded(PeerId, Bytes, Room),
     /// A partial from this peer, and what it holds until it is combined.
     Decoded(PeerId, Box<Partial<Pixels>>, Held),
-    /// The requester awaits tiles though all jobs are done: it is to be told what they lack.
-    TilesDue(FrameKey),
+    /// The requester awaits tiles though all jobs are done: it is to be told what they lack; and what
+    /// that holds until then.
+    TilesDue(FrameKey, Held),
 }
 
 /// What the requester is told.

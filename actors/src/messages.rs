@@ -1,4 +1,4 @@
-//! Everything that peers say to each other: the only types on the wire.
+//! Everything that peers say to each other: the messages on the wire, and how they are written.
 //!
 //! Encoding: MessagePack by name, so that fields can be added with `#[serde(default)]` and old
 //! peers still read what new ones write. Pixels and voxels travel as byte strings,
@@ -16,7 +16,7 @@ pub use brickmesh_topology::frame::{
 use crate::plain_text::plain_text;
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
-    BrickIndex, Digest, PixelRect,
+    BrickIndex, Digest, PeerId, PixelRect,
     balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
     frame::image::{PIXEL_BYTES, Packed},
     mesh::keeper::KeeperMessage,
@@ -166,6 +166,11 @@ fn with_plain_texts(mut message: Message) -> Message {
             ..
         }
         | Message::Keeper(KeeperMessage::BrickRefused { why, .. }) => *why = plain_text(why),
+        Message::Reply {
+            reply:
+                FrameMessage::Given { by: peer, .. } | FrameMessage::Complaint { about: peer, .. },
+            ..
+        } => *peer = PeerId::new(&plain_text(peer.as_str())),
         _ => {}
     }
     message
@@ -269,10 +274,7 @@ fn swap_bytes(value: &mut f16) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::{
-        PeerId,
-        mesh::{keeper::Hello, membership::Heartbeat},
-    };
+    use brickmesh_topology::mesh::{keeper::Hello, membership::Heartbeat};
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|b| format!("{b:02x}")).collect()

@@ -8,7 +8,7 @@
 use crate::{
     budget::{Budget, Held},
     bus::{Bus, BusError, Lane},
-    inputs::Lines,
+    inputs::Addresses,
     messages::{Message, encode},
 };
 use brickmesh_topology::PeerId;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub struct Outbox {
     bus: Arc<dyn Bus>,
-    lines: Lines,
+    addresses: Addresses,
     own: Budget,
 }
 
@@ -49,10 +49,10 @@ impl<T> AsRef<[u8]> for Holding<T> {
 impl Outbox {
     /// An outbox onto `bus`, with what is for this peer going to its actors.
     #[must_use]
-    pub fn new(bus: Arc<dyn Bus>, lines: Lines) -> Self {
+    pub fn new(bus: Arc<dyn Bus>, addresses: Addresses) -> Self {
         Self {
             bus,
-            lines,
+            addresses,
             own: Budget::new(OWN_BYTES_MAX),
         }
     }
@@ -138,7 +138,7 @@ impl Outbox {
             0 => Held::default(),
             bytes => self.own.try_take(bytes).map(Held::own).ok_or_else(full)?,
         };
-        let is_taken = self.lines.route(self.local().clone(), message, held);
+        let is_taken = self.addresses.route(self.local().clone(), message, held);
         is_taken.then_some(()).ok_or_else(full)
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     compositor::Compositor,
     device_slot::DeviceSupply,
     device_thread::{DeviceThread, on_thread},
-    inputs::Lines,
+    inputs::Addresses,
     outbox::Outbox,
     raycaster::Raycaster,
     requester::Requester,
@@ -71,7 +71,7 @@ impl Peer {
         // and what is to be freed must be heard.
         let (raycaster, raycaster_inputs) = address::<Raycaster>(0);
         let (compositor, compositor_inputs) = address::<Compositor>(0);
-        let lines = Lines {
+        let addresses = Addresses {
             local: bus.local().clone(),
             owner: owner.clone().recipient(),
             scheduler: scheduler.recipient(),
@@ -79,27 +79,27 @@ impl Peer {
             requester: requester.clone().recipient(),
             raycaster: raycaster.recipient(),
         };
-        let outbox = Outbox::new(bus, lines.clone());
+        let outbox = Outbox::new(bus, addresses.clone());
         let device_thread = {
-            let (outbox, lines) = (outbox.clone(), lines.clone());
+            let (outbox, addresses) = (outbox.clone(), addresses.clone());
             DeviceThread::start(raycaster_inputs, |is_ending| {
-                Raycaster::new(supply, outbox, lines, is_ending)
+                Raycaster::new(supply, outbox, addresses, is_ending)
             })
         };
         {
-            let (outbox, lines) = (outbox.clone(), lines.clone());
-            on_thread(scheduler_inputs, || Scheduler::new(outbox, lines));
+            let (outbox, addresses) = (outbox.clone(), addresses.clone());
+            on_thread(scheduler_inputs, || Scheduler::new(outbox, addresses));
         }
         {
             let outbox = outbox.clone();
             on_thread(compositor_inputs, || Compositor::new(outbox));
         }
-        let asking = Requester::new(outbox.clone(), lines.clone());
+        let asking = Requester::new(outbox.clone(), addresses.clone());
         Context::with_receiver(requester_inputs).run(asking);
         let (memory, copies) = (config.memory_bytes, config.keep_copies);
-        let owning = BrickOwner::new(outbox, lines.clone(), hello, memory, copies);
+        let owning = BrickOwner::new(outbox, addresses.clone(), hello, memory, copies);
         Context::with_receiver(owner_inputs).run(owning);
-        Router::new(events, lines).start();
+        Router::new(events, addresses).start();
         Self {
             owner,
             requester,

@@ -9,7 +9,7 @@
 use crate::{
     bus::Lane,
     device_slot::{DeviceSlot, DeviceSupply},
-    inputs::{DeviceInput, DeviceNews, Lines, OwnerInput, RenderedFrame, SchedulerInput},
+    inputs::{Addresses, DeviceInput, DeviceNews, OwnerInput, RenderedFrame, SchedulerInput},
     messages::{Complaint, FrameKey, FrameMessage, Message},
     outbox::Outbox,
     vital_thread::VitalThread,
@@ -26,8 +26,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a full mailbox of another actor is waited for: what it would miss is the truth about
-/// what this peer holds and renders.
+/// How long a full mailbox of the owner is waited for: what it would miss is the truth about what this
+/// peer holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at a full mailbox.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct Raycaster {
     device: DeviceSlot,
     outbox: Outbox,
-    lines: Lines,
+    addresses: Addresses,
     /// The frame whose scene the device has.
     scene_of: Option<FrameKey>,
     /// Its thread is to end: nothing is rendered or sent any more.
@@ -58,13 +58,13 @@ impl Raycaster {
     pub fn new(
         supply: DeviceSupply,
         outbox: Outbox,
-        lines: Lines,
+        addresses: Addresses,
         is_ending: Arc<AtomicBool>,
     ) -> Self {
         Self {
             device: DeviceSlot::new(supply),
             outbox,
-            lines,
+            addresses,
             scene_of: None,
             is_ending,
             _thread: VitalThread("device"),
@@ -79,7 +79,7 @@ impl Raycaster {
         self.scene_of = None;
         if let Some(info) = self.device.open_if_due() {
             self.tell_owner(DeviceNews::Opened(info));
-            tell(&self.lines.scheduler, SchedulerInput::DeviceOpened);
+            self.tell_scheduler(SchedulerInput::DeviceOpened);
         }
         let loaded = self.device.get()?.load_brick(key, voxels);
         if let Err(error @ DeviceError::Lost { .. }) = &loaded {
@@ -124,8 +124,7 @@ impl Raycaster {
             }
             Err(_) => {}
         }
-        let rendered = SchedulerInput::Rendered { key, job, result };
-        tell(&self.lines.scheduler, rendered);
+        self.tell_scheduler(SchedulerInput::Rendered { key, job, result });
     }
 
     fn try_render(
@@ -153,7 +152,7 @@ impl Raycaster {
         self.scene_of = None;
         self.device.lost();
         let why = error.to_string();
-        tell(&self.lines.scheduler, SchedulerInput::DeviceLost(why));
+        self.tell_scheduler(SchedulerInput::DeviceLost(why));
         self.tell_owner(DeviceNews::Lost {
             generation: self.device.generation(),
             why: error.to_string(),
@@ -161,7 +160,18 @@ impl Raycaster {
     }
 
     fn tell_owner(&self, news: DeviceNews) {
-        tell(&self.lines.owner, OwnerInput::Device(news));
+        let end = Instant::now() + PATIENCE;
+        let told = tell(&self.addresses.owner, OwnerInput::Device(news), || {
+            Instant::now() < end
+        });
+        if !told {
+            tracing::error!("the brick owner does not learn what became of the device");
+        }
+    }
+
+    /// Waits as long as the peer is: the scheduler counts what it has asked for.
+    fn tell_scheduler(&self, input: SchedulerInput) {
+        tell(&self.addresses.scheduler, input, || !self.is_ending());
     }
 
     /// Sends a message about a frame. A compositor that cannot be reached is no failure of this peer's:
@@ -188,25 +198,21 @@ impl Raycaster {
     }
 }
 
-/// Tells another actor, and waits for room in its mailbox.
-fn tell<M>(actor: &Recipient<M>, mut message: M)
+/// Tells another actor, and waits for room in its mailbox while `may_wait`; false: it was not told.
+fn tell<M>(actor: &Recipient<M>, mut message: M, may_wait: impl Fn() -> bool) -> bool
 where
     M: actix::Message + Send + 'static,
     M::Result: Send,
 {
-    let end = Instant::now() + PATIENCE;
     while let Err(error) = actor.try_send(message) {
         match error {
-            SendError::Full(back) if Instant::now() < end => message = back,
-            SendError::Full(_) => {
-                tracing::error!("an actor does not learn what became of the device");
-                return;
-            }
-            // The peer is ending.
-            SendError::Closed(_) => return,
+            SendError::Full(back) if may_wait() => message = back,
+            // Or the peer is ending.
+            _ => return false,
         }
         thread::sleep(PAUSE);
     }
+    true
 }
 
 impl Actor for Raycaster {
@@ -225,8 +231,18 @@ impl Handler<DeviceInput> for Raycaster {
             }
             DeviceInput::Unload(key) => self.unload(key),
             DeviceInput::Render { key, frame, job } => self.render(key, &frame, job),
-            DeviceInput::Send { .. } if self.is_ending() => {}
-            DeviceInput::Send { key, to, message } => self.send(&key, to, message),
+            DeviceInput::Send {
+                key,
+                frame,
+                to,
+                message,
+            } => {
+                let is_cancelled = frame.is_some_and(|f| f.is_cancelled());
+                if !is_cancelled && !self.is_ending() {
+                    self.send(&key, to, message);
+                }
+                self.tell_scheduler(SchedulerInput::Sent);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ pub use frame::{Frame, FrameError, FrameStats, JobStats};
 
 use crate::{
     bus::Lane,
-    inputs::{Lines, OwnerInput, RequesterInput},
+    inputs::{Addresses, OwnerInput, RequesterInput},
     messages::{FrameId, FrameMessage, Message},
     outbox::Outbox,
 };
@@ -60,13 +60,13 @@ pub struct Requester {
     manifests: BTreeMap<Digest, Arc<Manifest>>,
     visible_cells: VisibleCellsCache,
     pending: BTreeMap<u64, Pending>,
-    lines: Lines,
+    addresses: Addresses,
 }
 
 impl Requester {
     /// A requester that asks through `outbox`.
     #[must_use]
-    pub fn new(outbox: Outbox, lines: Lines) -> Self {
+    pub fn new(outbox: Outbox, addresses: Addresses) -> Self {
         Self {
             frames: FrameRequests::new(outbox.local().clone()),
             outbox,
@@ -75,7 +75,7 @@ impl Requester {
             manifests: BTreeMap::new(),
             visible_cells: VisibleCellsCache::default(),
             pending: BTreeMap::new(),
-            lines,
+            addresses,
         }
     }
 
@@ -230,7 +230,7 @@ impl Requester {
     }
 
     fn tell_owner(&self, input: OwnerInput) {
-        if self.lines.owner.try_send(input).is_err() {
+        if self.addresses.owner.try_send(input).is_err() {
             tracing::warn!("the owner's mailbox is full: it does not learn how a frame went");
         }
     }

@@ -4,7 +4,7 @@ use crate::{
     budget::{Budget, Held},
     bus::BusEvent,
     compositor,
-    inputs::{CompositorInput, Lines, OwnerInput, SchedulerInput},
+    inputs::{Addresses, CompositorInput, OwnerInput, SchedulerInput},
     messages::{Message, decode, is_partial},
 };
 use actix::{Actor, AsyncContext, Context, StreamHandler};
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct Router {
     events: Option<mpsc::Receiver<BusEvent>>,
-    lines: Lines,
+    addresses: Addresses,
     /// Partials of others on their way to the compositor.
     partials: Budget,
 }
@@ -25,10 +25,10 @@ pub struct Router {
 impl Router {
     /// A router between a bus's events and the actors of a peer.
     #[must_use]
-    pub fn new(events: mpsc::Receiver<BusEvent>, lines: Lines) -> Self {
+    pub fn new(events: mpsc::Receiver<BusEvent>, addresses: Addresses) -> Self {
         Self {
             events: Some(events),
-            lines,
+            addresses,
             partials: Budget::new(compositor::MESSAGES_MAX),
         }
     }
@@ -40,7 +40,7 @@ impl Router {
                 peer = peer.short(),
                 "a partial that is not written as peers write them was dropped"
             );
-        } else if !self.lines.route(from, message, held) {
+        } else if !self.addresses.route(from, message, held) {
             tracing::warn!(
                 peer = peer.short(),
                 "an actor's mailbox is full: a message was dropped"
@@ -59,7 +59,7 @@ impl Router {
             return;
         };
         let encoded = CompositorInput::Encoded(from, message, room);
-        if self.lines.compositor.try_send(encoded).is_err() {
+        if self.addresses.compositor.try_send(encoded).is_err() {
             tracing::warn!("the compositor has ended");
         }
     }
@@ -70,11 +70,11 @@ impl Router {
         } else {
             OwnerInput::Lost(peer.clone())
         };
-        let mut full = self.lines.owner.try_send(owner).is_err();
+        let mut full = self.addresses.owner.try_send(owner).is_err();
         // The requester hears it from the owner, after the roster without that peer.
         if !connected {
             full |= self
-                .lines
+                .addresses
                 .scheduler
                 .try_send(SchedulerInput::Lost(peer.clone()))
                 .is_err();

@@ -5,7 +5,7 @@
 use crate::{
     budget::Budget,
     bus::Lane,
-    inputs::{CompositorInput, DeviceInput, Lines, OwnerInput, RenderedFrame, SchedulerInput},
+    inputs::{Addresses, CompositorInput, DeviceInput, OwnerInput, RenderedFrame, SchedulerInput},
     messages::{
         FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, Pixels, StealNote,
     },
@@ -16,7 +16,6 @@ use actix::{Actor, AsyncContext, Context, Handler};
 use brickmesh_shaders::{DeviceError, Scene, SubImage};
 use brickmesh_topology::{
     PeerId,
-    balance::frame_plan::FramePlan,
     frame::{
         frame_requests::Named,
         outgoing::Run,
@@ -41,7 +40,7 @@ type Output = WorkerOutput<RenderedFrame, SubImage>;
 #[derive(Debug)]
 pub struct Scheduler {
     outbox: Outbox,
-    lines: Lines,
+    addresses: Addresses,
     expected: Budget,
     inputs: FrameInputs,
     worker: FrameWorker<RenderedFrame, SubImage>,
@@ -52,11 +51,11 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler without data sets.
     #[must_use]
-    pub fn new(outbox: Outbox, lines: Lines) -> Self {
+    pub fn new(outbox: Outbox, addresses: Addresses) -> Self {
         Self {
             worker: FrameWorker::new(outbox.local().clone()),
             outbox,
-            lines,
+            addresses,
             expected: Budget::new(EXPECTED_MAX),
             inputs: FrameInputs::default(),
             clock: Instant::now(),
@@ -86,7 +85,7 @@ impl Scheduler {
                 plan: Arc::clone(&plan),
                 room,
             });
-        if expect.is_none_or(|e| self.lines.compositor.try_send(e).is_err()) {
+        if expect.is_none_or(|e| self.addresses.compositor.try_send(e).is_err()) {
             return self.reply(requester, key.1, FrameMessage::Busy);
         }
         let scene = Scene::new(&manifest, request.view, request.settings);
@@ -102,7 +101,7 @@ impl Scheduler {
 
     fn forget(&self, requester: PeerId, frame: Option<FrameId>) {
         let forget = CompositorInput::Forget { requester, frame };
-        if self.lines.compositor.try_send(forget).is_err() {
+        if self.addresses.compositor.try_send(forget).is_err() {
             tracing::warn!("the compositor has ended");
         }
     }
@@ -114,34 +113,43 @@ impl Scheduler {
     ) {
         let mut out = Vec::new();
         input(&mut self.worker, &mut out);
-        for output in out {
-            self.carry_out(output);
+        loop {
+            for output in out.drain(..) {
+                self.carry_out(output);
+            }
+            if !self.worker.resume(&mut out) {
+                return;
+            }
         }
     }
 
-    fn carry_out(&self, output: Output) {
+    fn carry_out(&mut self, output: Output) {
         match output {
             WorkerOutput::Render { key, frame, job } => {
                 self.tell_device(DeviceInput::Render { key, frame, job });
             }
-            WorkerOutput::CallOff(frame) => frame.call_off(),
+            WorkerOutput::CallOff { frame, is_over } => frame.call_off(is_over),
             WorkerOutput::Runs {
                 key,
                 frame,
                 to,
                 runs,
-            } => self.send_runs(key, &frame.plan, to, runs),
-            WorkerOutput::Tell(key, reply) => {
+            } => self.send_runs(key, frame, to, runs),
+            WorkerOutput::Tell(key, reply @ FrameMessage::JobsDone { .. }) => {
+                let (to, frame) = key.clone();
+                let done = Message::Reply { frame, reply };
+                self.send(key, None, to, Lane::Control, done);
+            }
+            WorkerOutput::Tell((requester, frame), reply) => {
                 if let FrameMessage::Given { jobs, by, .. } = &reply {
                     tracing::debug!(
                         target: "brickmesh::events::job::stolen",
-                        frame_id = key.1.number,
+                        frame_id = frame.number,
                         count = jobs.len(),
                         peer = by.short()
                     );
                 }
-                let (to, frame) = key.clone();
-                self.send(key, to, Lane::Control, Message::Reply { frame, reply });
+                self.reply(&requester, frame, reply);
             }
             WorkerOutput::Steal {
                 key,
@@ -155,7 +163,14 @@ impl Scheduler {
         }
     }
 
-    fn send_runs(&self, key: FrameKey, plan: &FramePlan, to: usize, runs: Vec<Run<SubImage>>) {
+    fn send_runs(
+        &mut self,
+        key: FrameKey,
+        frame: Arc<RenderedFrame>,
+        to: usize,
+        runs: Vec<Run<SubImage>>,
+    ) {
+        let plan = &frame.plan;
         let part = |run: Run<SubImage>| Part {
             tile: run.tile,
             first: run.first,
@@ -167,23 +182,35 @@ impl Scheduler {
             plan: plan.digest,
             parts: runs.into_iter().map(part).collect(),
         };
-        let partial = Message::Partial(Box::new(partial));
-        self.send(key, plan.peers[to].clone(), Lane::Pixels, partial);
+        let (to, partial) = (plan.peers[to].clone(), Message::Partial(Box::new(partial)));
+        self.send(key, Some(frame), to, Lane::Pixels, partial);
     }
 
-    /// Sends a message about a frame; where there is no room for it, the device's thread waits for that:
-    /// it renders no more than can be sent.
-    fn send(&self, key: FrameKey, to: PeerId, lane: Lane, message: Message) {
+    /// Sends a message about a frame; where there is no room for it, or others wait for that, the device's
+    /// thread waits: it renders no more than can be sent.
+    fn send(
+        &mut self,
+        key: FrameKey,
+        frame: Option<Arc<RenderedFrame>>,
+        to: PeerId,
+        lane: Lane,
+        message: Message,
+    ) {
         // What is large in it is shared.
         let again = message.clone();
-        if self.outbox.send(&to, lane, message).is_err() {
-            let message = again;
-            self.tell_device(DeviceInput::Send { key, to, message });
+        if self.worker.is_waiting_for_room() || self.outbox.send(&to, lane, message).is_err() {
+            self.worker.waits_for_room();
+            self.tell_device(DeviceInput::Send {
+                key,
+                frame,
+                to,
+                message: again,
+            });
         }
     }
 
     fn tell_device(&self, input: DeviceInput) {
-        if self.lines.raycaster.try_send(input).is_err() {
+        if self.addresses.raycaster.try_send(input).is_err() {
             // The peer is ending.
             tracing::debug!("the device's thread has ended");
         }
@@ -219,7 +246,13 @@ impl Scheduler {
 
     fn tell_owner(&self) {
         let is_under_way = self.worker.is_under_way(self.now());
-        if is_under_way && self.lines.owner.try_send(OwnerInput::Rendering).is_err() {
+        if is_under_way
+            && self
+                .addresses
+                .owner
+                .try_send(OwnerInput::Rendering)
+                .is_err()
+        {
             tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
         }
     }
@@ -259,6 +292,7 @@ impl Handler<SchedulerInput> for Scheduler {
                     }
                 })
             }
+            SchedulerInput::Sent => self.step(FrameWorker::sent),
             SchedulerInput::DeviceLost(why) => {
                 self.step(|worker, out| worker.device_lost(&why, out));
             }

@@ -226,7 +226,7 @@ const OF_DATA_SETS: [(&str, &str, Of); 9] = [
     ),
     (
         "brickmesh_bricks_pending",
-        "Bricks that this peer assigned and does not hold yet.",
+        "Bricks that are assigned to this peer and that it does not hold yet.",
         |_, own| {
             let missing = own.assigned.iter().filter(|&b| !own.held.contains(b));
             missing.count() as f64

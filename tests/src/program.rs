@@ -1,8 +1,9 @@
 //! The program, as processes.
 
 use std::{
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
     sync::OnceLock,
 };
 
@@ -53,6 +54,61 @@ impl Drop for Running {
     }
 }
 
+/// `brickmesh peer` as a process that ends with the test.
+#[derive(Debug)]
+pub struct PeerProcess {
+    /// The process.
+    pub process: Running,
+    /// What it said until all that it serves was there; how to join it is in the last line.
+    pub lines: Vec<String>,
+}
+
+impl PeerProcess {
+    /// Starts a peer with what `configure` adds to its command, and waits until it can be joined.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn start(configure: impl FnOnce(&mut Command)) -> Self {
+        let mut command = Command::new(brickmesh());
+        command.arg("peer").stdout(Stdio::piped());
+        configure(&mut command);
+        let mut process = Running(command.spawn().expect("it starts"));
+        let mut lines = Vec::new();
+        // Nobody reads what it says later: that must not end it.
+        for line in BufReader::new(process.0.stdout.take().expect("a pipe")).lines() {
+            lines.push(line.expect("a text"));
+            if lines.last().is_some_and(|line| line.contains("--join")) {
+                break;
+            }
+        }
+        Self { process, lines }
+    }
+
+    /// The same on a CPU and any port of loopback, with a key; its log goes to `log`.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    #[must_use]
+    pub fn on_loopback(key: &Path, log: Stdio) -> Self {
+        Self::start(|command| {
+            command.args(["--device", "cpu", "--memory", "64M"]);
+            command.args(["--listen", "127.0.0.1:0", "--key"]).arg(key);
+            command.stderr(log);
+        })
+    }
+
+    /// The rest of the line that begins so.
+    ///
+    /// # Panics
+    /// Where there is none.
+    #[must_use]
+    pub fn said(&self, prefix: &str) -> &str {
+        let mut rests = self.lines.iter().filter_map(|l| l.strip_prefix(prefix));
+        let rest = rests.next();
+        rest.unwrap_or_else(|| panic!("no {prefix:?} in {:?}", self.lines))
+    }
+}
+
 /// Reads a PNG as RGBA.
 ///
 /// # Panics
@@ -60,7 +116,7 @@ impl Drop for Running {
 #[must_use]
 pub fn read_png(path: &Path) -> (u32, u32, Vec<u8>) {
     let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut reader = png::Decoder::new(std::io::BufReader::new(file))
+    let mut reader = png::Decoder::new(BufReader::new(file))
         .read_info()
         .expect("a PNG");
     let mut pixels = vec![0; reader.output_buffer_size().expect("a size")];

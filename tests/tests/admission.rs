@@ -11,13 +11,13 @@ use brickmesh_node::network::{MeshKey, PROTOCOL_VERSION, Refusal};
 use brickmesh_tests::{
     attacker::{FIRST_FLIGHT_BYTES, at, flood, recording_proxy, replay, socket_of},
     network_peer::{Heard, NetworkPeer, SECOND, another_key, config, key, pair, stranger, until},
-    program::{Running, brickmesh},
+    program::{PeerProcess, brickmesh},
 };
 use bytes::Bytes;
 use futures::StreamExt;
 use libp2p::swarm::{DialError, SwarmEvent};
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::Read,
     path::Path,
     process::{Command, Stdio},
     time::Instant,
@@ -187,37 +187,6 @@ async fn a_flood_of_connections_delays_honest_peers_no_longer_than_a_handshake_m
     c.bus.send(&first, Lane::Control, message).unwrap();
 }
 
-/// A peer of its own process on loopback, its lines until it says where it listens and how to
-/// join it, and the address.
-fn start_peer(key: &Path) -> (Running, Vec<String>, String) {
-    let mut command = Command::new(brickmesh());
-    command
-        .args([
-            "peer",
-            "--device",
-            "cpu",
-            "--memory",
-            "64M",
-            "--listen",
-            "127.0.0.1:0",
-            "--key",
-        ])
-        .arg(key)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut peer = Running(command.spawn().unwrap());
-    let mut lines = Vec::new();
-    for line in BufReader::new(peer.0.stdout.take().unwrap()).lines() {
-        lines.push(line.unwrap());
-        if lines.last().is_some_and(|line| line.contains("--join")) {
-            break;
-        }
-    }
-    let said = |line: &String| line.strip_prefix("listening on ").map(str::to_owned);
-    let address = lines.iter().find_map(said).expect("an address");
-    (peer, lines, address)
-}
-
 fn status(key: &Path, address: &str) -> (bool, String) {
     let mut command = Command::new(brickmesh());
     command
@@ -235,7 +204,8 @@ fn the_program_makes_a_key_invites_others_and_says_what_is_wrong_with_theirs() {
         folder.path().join("mesh.key"),
         folder.path().join("other.key"),
     );
-    let (mut peer, lines, address) = start_peer(&right);
+    let mut peer = PeerProcess::on_loopback(&right, Stdio::piped());
+    let (lines, address) = (peer.lines.clone(), peer.said("listening on ").to_owned());
     let all = lines.join("\n");
     let secret = std::fs::read_to_string(&right).unwrap();
     let secret = secret.split_whitespace().nth(1).unwrap();
@@ -254,9 +224,9 @@ fn the_program_makes_a_key_invites_others_and_says_what_is_wrong_with_theirs() {
     assert!(!well && text.contains("another mesh key"), "{text}");
     assert!(text.contains(without_peer), "{text}");
 
-    peer.0.kill().unwrap();
+    peer.process.0.kill().unwrap();
     let mut log = String::new();
-    let mut stderr = peer.0.stderr.take().unwrap();
+    let mut stderr = peer.process.0.stderr.take().unwrap();
     stderr.read_to_string(&mut log).unwrap();
     assert!(
         log.contains("WARN") && log.contains("another mesh key"),

@@ -8,12 +8,11 @@
 
 use brickmesh_tests::{
     compare::compare,
-    program::{Running, brickmesh, read_png},
+    program::{PeerProcess, Running, brickmesh, read_png},
 };
 use std::{
     ffi::OsStr,
     fs,
-    io::{BufRead, BufReader},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -425,50 +424,25 @@ fn what_cannot_be_had_is_said_at_once_and_the_rest_is_shown() {
 
 /// A peer on loopback with a key of its own.
 struct Peer {
-    _process: Running,
+    peer: PeerProcess,
     folder: TempDir,
-    address: String,
 }
 
 impl Peer {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new(brickmesh());
-        command
-            .args([
-                "peer",
-                "--device",
-                "cpu",
-                "--memory",
-                "16M",
-                "--listen",
-                "127.0.0.1:0",
-                "--key",
-            ])
-            .arg(folder.path().join("mesh.key"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut process = Running(command.spawn().unwrap());
-        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
-        let join = lines
-            .map(Result::unwrap)
-            .find(|line| line.contains("--join"));
-        let join = join.unwrap();
-        let address = join
-            .split_whitespace()
-            .skip_while(|w| *w != "--join")
-            .nth(1)
-            .unwrap();
-        Self {
-            _process: process,
-            address: address.to_owned(),
-            folder,
-        }
+        let peer = PeerProcess::on_loopback(&folder.path().join("mesh.key"), Stdio::null());
+        Self { peer, folder }
+    }
+
+    fn address(&self) -> &str {
+        let words = self.peer.lines.last().unwrap().split_whitespace();
+        words.skip_while(|w| *w != "--join").nth(1).unwrap()
     }
 
     /// As `localhost:PORT`.
     fn by_name(&self) -> String {
-        let port = self.address.rsplit('/').next().unwrap();
+        let port = self.address().rsplit('/').next().unwrap();
         format!("localhost:{port}")
     }
 
@@ -536,7 +510,7 @@ fn a_wrong_key_or_an_unknown_name_ends_a_command_as_soon_as_that_is_known() {
     let with = |key: &Path, what: &Path| {
         let args = render(what);
         let args: Vec<&OsStr> = args.iter().map(AsRef::as_ref).collect();
-        in_mesh(key, &peer.address, &args)
+        in_mesh(key, peer.address(), &args)
     };
     let wrong = with(&other.key(), &desk.volume);
     assert_refused(&wrong, &["another mesh key"]);

@@ -5,10 +5,10 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_tests::program::{Running, brickmesh};
+use brickmesh_tests::program::{PeerProcess, Running, brickmesh};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -21,10 +21,8 @@ const FAILED: Duration = Duration::from_secs(60);
 
 /// A peer that its configuration file alone describes.
 struct Peer {
-    process: Running,
+    peer: PeerProcess,
     folder: TempDir,
-    /// What it said until all that it serves was there.
-    lines: Vec<String>,
 }
 
 impl Peer {
@@ -40,33 +38,18 @@ impl Peer {
             verbose = 1
         "#;
         fs::write(folder.path().join("config.toml"), config).unwrap();
-        let mut command = Command::new(brickmesh());
-        command
-            .args(["peer", "--config"])
-            .arg(folder.path().join("config.toml"))
-            .env_remove("RUST_LOG")
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(folder.path().join("log")).unwrap());
-        let mut process = Running(command.spawn().unwrap());
-        let mut lines = Vec::new();
-        // Nobody reads what it says later: that must not end it.
-        for line in BufReader::new(process.0.stdout.take().unwrap()).lines() {
-            lines.push(line.unwrap());
-            if lines.last().is_some_and(|line| line.contains("--join")) {
-                break;
-            }
-        }
-        Self {
-            process,
-            folder,
-            lines,
-        }
+        let peer = PeerProcess::start(|command| {
+            command
+                .arg("--config")
+                .arg(folder.path().join("config.toml"));
+            command.env_remove("RUST_LOG");
+            command.stderr(fs::File::create(folder.path().join("log")).unwrap());
+        });
+        Self { peer, folder }
     }
 
     fn said(&self, prefix: &str) -> &str {
-        let said = |line: &'_ String| line.starts_with(prefix);
-        let line = self.lines.iter().find(|line| said(line));
-        &line.unwrap_or_else(|| panic!("{:?}", self.lines))[prefix.len()..]
+        self.peer.said(prefix)
     }
 
     /// Where metrics are served.
@@ -107,8 +90,8 @@ impl Peer {
 
     /// Ends it politely; returns its exit status.
     fn stop(&mut self) -> Option<i32> {
-        signal(&self.process, "-TERM");
-        ended(&mut self.process)
+        signal(&self.peer.process, "-TERM");
+        ended(&mut self.peer.process)
     }
 }
 

@@ -7,13 +7,13 @@
 )]
 
 use brickmesh_tests::{
-    program::{brickmesh, read_png},
+    program::{Running, brickmesh, read_png},
     skip::skip,
 };
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -23,17 +23,6 @@ const VOLUME: &str = concat!(
 );
 /// How long a picture may take to come or to change.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.kill().and_then(|()| self.0.wait().map(drop)) {
-            eprintln!("a process of the test stays: {error}");
-        }
-    }
-}
 
 /// A virtual display and its name.
 fn display() -> Result<(Running, String), String> {

@@ -39,7 +39,7 @@ impl BrickOwner {
             return;
         };
         let source = self.sources.get(&data_set).cloned();
-        let raycaster = self.lines.raycaster.clone();
+        let raycaster = self.addresses.raycaster.clone();
         let work = async move {
             let checked = tokio::task::spawn_blocking(move || match (bytes, source) {
                 (Some(bytes), _) => check(&manifest, brick, bytes).map_err(LoadError::Damaged),
@@ -133,7 +133,7 @@ impl BrickOwner {
     pub(super) fn unload(&self, data_set: Digest, brick: BrickIndex) {
         let key = BrickKey { data_set, brick };
         let unload = DeviceInput::Unload(key);
-        if self.lines.raycaster.try_send(unload).is_err() {
+        if self.addresses.raycaster.try_send(unload).is_err() {
             tracing::warn!(
                 brick = brick.0,
                 "a brick stays in device memory: the device is busy"

@@ -63,7 +63,7 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
     })
 }
 
-/// Bricks that the peer assigned and does not hold yet.
+/// Bricks that are assigned to the peer and that it does not hold yet.
 fn on_their_way(of_peer: &Announcement) -> usize {
     let assigned = of_peer.assigned.iter();
     assigned.filter(|&b| !of_peer.held.contains(b)).count()

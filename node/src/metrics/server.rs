@@ -2,8 +2,8 @@
 //!
 //! Invariants: a thread of its own, so that neither a flood of requests nor a slow client delays
 //! the peer. One request a connection. Every connection has an end, and there are at most so
-//! many: where one more comes, the oldest gives way, so that clients which open connections and
-//! say nothing never keep anybody out. Nothing is changed by any request.
+//! many; further ones wait until one has ended, which is within seconds where clients say nothing.
+//! Nothing is changed by any request.
 
 use super::{health, page};
 use brickmesh_actors::brick_owner::MeshStatus;
@@ -18,7 +18,6 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
-    collections::VecDeque,
     convert::Infallible,
     io,
     net::{SocketAddr, TcpListener},
@@ -26,7 +25,11 @@ use std::{
     thread,
     time::Duration,
 };
-use tokio::{net::TcpStream, sync::oneshot, task::JoinHandle, time::timeout};
+use tokio::{
+    net::TcpStream,
+    sync::{Semaphore, oneshot},
+    time::timeout,
+};
 
 /// Pause after a connection could not be taken: too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -56,8 +59,8 @@ impl Default for Limits {
     /// the least that hyper knows.
     fn default() -> Self {
         Self {
-            connections: 32,
-            head: Duration::from_secs(5),
+            connections: 256,
+            head: Duration::from_secs(2),
             answer: Duration::from_secs(2),
             connection: Duration::from_secs(15),
             head_bytes: 8 << 10,
@@ -129,8 +132,9 @@ struct Source {
 
 async fn serve(limits: Limits, listener: TcpListener, source: Source) -> io::Result<Infallible> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let mut running: VecDeque<JoinHandle<()>> = VecDeque::new();
+    let places = Arc::new(Semaphore::new(limits.connections));
     loop {
+        let place = Arc::clone(&places).acquire_owned().await;
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -139,13 +143,11 @@ async fn serve(limits: Limits, listener: TcpListener, source: Source) -> io::Res
                 continue;
             }
         };
-        running.retain(|connection| !connection.is_finished());
-        if running.len() >= limits.connections
-            && let Some(oldest) = running.pop_front()
-        {
-            oldest.abort();
-        }
-        running.push_back(tokio::spawn(converse(limits, stream, source.clone())));
+        let source = source.clone();
+        tokio::spawn(async move {
+            converse(limits, stream, source).await;
+            drop(place);
+        });
     }
 }
 

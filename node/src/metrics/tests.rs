@@ -39,7 +39,7 @@ pub(crate) fn data_set(source: &str, content: u8) -> DataSetStatus {
     }
 }
 
-/// A mesh as the peer `a` sees it: `a` offers and holds both bricks, `b` assigned them, holds the second and is
+/// A mesh as the peer `a` sees it: `a` offers and holds both bricks, both are assigned to `b`, which holds the second and is
 /// silent; somebody without memory looks on.
 pub(crate) fn status() -> MeshStatus {
     let hello = |name: &str, memory_bytes| Hello {

@@ -1,9 +1,9 @@
 //! Frames of a mesh in which everything goes wrong, by seed: messages are lost, doubled and held
 //! up, links are cut, machines crash, freeze, come and leave, while a viewer asks for frames.
 //!
-//! Every machine runs what a real peer runs: `Keeper` (who is there, who holds what, who fetches
-//! and gives what), `Work` (stealing), `Attempt` and `taking_part` (the viewer). All that they say to
-//! each other goes through the simulated network. Only pixels and voxels are names, so that
+//! Every machine runs what a real peer runs: `Keeper` (who is there, who holds what, bricks on their
+//! way), `FrameWorker` and `Compositing` (the frames that it renders and combines), `FrameRequests` (the
+//! frames that the viewer asks for). All that they say to each other goes through the simulated network. Only pixels and voxels are names, so that
 //! `oracle` can tell whether a picture is right.
 //!
 //! First the faults, then peace (as TigerBeetle's simulator): in the first phase no frame may be

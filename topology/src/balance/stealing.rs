@@ -152,11 +152,10 @@ impl Work {
         Some(job)
     }
 
-    /// What the next job should take here, microseconds.
+    /// The job that is taken next.
     #[must_use]
-    pub fn next_cost(&self) -> u64 {
-        let next = self.queue.front();
-        next.map_or(0, |&job| self.cost(job, self.me))
+    pub fn first_job(&self) -> Option<u32> {
+        self.queue.front().copied()
     }
 
     /// Whether jobs wait to be rendered here.

@@ -1,4 +1,7 @@
 //! Sets of bricks as bits: what a peer announces that it holds.
+//!
+//! Why not `fixedbitset`: what it reads from the wire may have other blocks than its length says, which
+//! would have to be checked here as the words are; and the words are part of digests.
 
 use crate::data::brick_grid::BrickIndex;
 use serde::{Deserialize, Serialize};

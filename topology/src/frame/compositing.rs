@@ -144,16 +144,16 @@ impl<P: Packed> Compositing<P> {
             return vec![complaint(from, Complaint::AnotherPlan)];
         }
         let bad = frame.take(partial, wire_bytes);
-        let mut words: Vec<_> = bad
+        let mut replies: Vec<_> = bad
             .into_iter()
             .map(|bad| complaint(from.clone(), Complaint::Refused(bad.to_string())))
             .collect();
         let waiting: usize = self.frames.values().map(Frame::waiting_bytes).sum();
         if waiting > WAITING_BYTES_MAX {
             self.frames.remove(&key);
-            words.push(FrameMessage::Busy);
+            replies.push(FrameMessage::Busy);
         }
-        words
+        replies
     }
 
     /// The tiles of a frame that are whole and were not sent yet.
@@ -367,7 +367,7 @@ mod tests {
         let plan = plan();
         let mut compositing = Compositing::new(PeerId::new("a"));
         compositing.expect(&key(), &plan);
-        let refused = |words: Vec<FrameMessage>| match &words[..] {
+        let refused = |replies: Vec<FrameMessage>| match &replies[..] {
             [
                 FrameMessage::Complaint {
                     what: Complaint::Refused(why),

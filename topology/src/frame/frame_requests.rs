@@ -249,7 +249,7 @@ impl FrameRequests {
         }
     }
 
-    /// Applies an input to a frame's tracker and carries out the verdict; true if what came is to
+    /// Applies an input to a frame's attempt and carries out the verdict; true if what came is to
     /// be taken.
     fn apply(
         &mut self,

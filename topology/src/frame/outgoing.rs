@@ -30,7 +30,7 @@ pub struct Run<I> {
 }
 
 /// Runs to the compositor with this index in the roster.
-pub type Parcel<I> = (usize, Vec<Run<I>>);
+pub type Batch<I> = (usize, Vec<Run<I>>);
 
 /// See the module.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub struct Outgoing<I> {
     open: BTreeMap<u32, Run<I>>,
     /// Runs that wait, and their bytes, by compositor.
     waiting: BTreeMap<usize, (Vec<Run<I>>, usize)>,
-    /// Parcels that take no more.
-    closed: Vec<Parcel<I>>,
+    /// Batches that take no more.
+    closed: Vec<Batch<I>>,
     times: Vec<(u32, u64)>,
 }
 
@@ -112,24 +112,24 @@ impl<I: Image> Outgoing<I> {
         runs.push(run);
     }
 
-    /// The parcels that are large enough.
-    pub fn take_full(&mut self) -> Vec<Parcel<I>> {
+    /// The batches that are large enough.
+    pub fn take_full(&mut self) -> Vec<Batch<I>> {
         let full = |_: &usize, (_, bytes): &mut (Vec<Run<I>>, usize)| *bytes >= BYTES_ENOUGH;
-        let mut parcels = std::mem::take(&mut self.closed);
+        let mut batches = std::mem::take(&mut self.closed);
         let waiting = self.waiting.extract_if(.., full);
-        parcels.extend(waiting.map(|(compositor, (runs, _))| (compositor, runs)));
-        parcels
+        batches.extend(waiting.map(|(compositor, (runs, _))| (compositor, runs)));
+        batches
     }
 
     /// All runs, also those that might have grown, and the times: jobs, and microseconds.
-    pub fn take_all(&mut self, plan: &FramePlan) -> (Vec<Parcel<I>>, Vec<(u32, u64)>) {
+    pub fn take_all(&mut self, plan: &FramePlan) -> (Vec<Batch<I>>, Vec<(u32, u64)>) {
         for run in std::mem::take(&mut self.open).into_values() {
             self.end(plan, run);
         }
-        let mut parcels = std::mem::take(&mut self.closed);
+        let mut batches = std::mem::take(&mut self.closed);
         let waiting = std::mem::take(&mut self.waiting).into_iter();
-        parcels.extend(waiting.map(|(compositor, (runs, _))| (compositor, runs)));
-        (parcels, std::mem::take(&mut self.times))
+        batches.extend(waiting.map(|(compositor, (runs, _))| (compositor, runs)));
+        (batches, std::mem::take(&mut self.times))
     }
 }
 
@@ -183,12 +183,12 @@ mod tests {
     /// Compositor, and tile, first job and count of each of its runs.
     type Runs = (usize, Vec<(u32, u32, u32)>);
 
-    fn tiles_of(parcels: &[Parcel<Names>]) -> Vec<Runs> {
-        let of = |(to, runs): &Parcel<Names>| {
+    fn tiles_of(batches: &[Batch<Names>]) -> Vec<Runs> {
+        let of = |(to, runs): &Batch<Names>| {
             let runs = runs.iter().map(|r| (r.tile, r.first, r.count));
             (*to, runs.collect())
         };
-        parcels.iter().map(of).collect()
+        batches.iter().map(of).collect()
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn parcels_go_when_they_are_large_enough_and_are_not_too_large() {
+    fn batches_go_when_they_are_large_enough_and_are_not_too_large() {
         // 80² pixels of 8 bytes are 50 KiB.
         let small = plan(1, 4, 80);
         let mut out = Outgoing::default();

@@ -5,7 +5,8 @@
 //! what it says, in that order, and tells it what the device has rendered.
 //!
 //! Invariant: the device has no more work on hand than is not worth stealing, or one job: what it has
-//! on hand cannot be given away, nor be called off early.
+//! on hand cannot be given away.
+//! Invariant: while a message waits for room nothing more is rendered, nor taken from what is kept.
 //! Invariant: bounded: frames by [`admission`], kept images by [`cache`], inputs by [`inputs`].
 
 mod active_frame;
@@ -44,8 +45,14 @@ pub enum WorkerOutput<F, I> {
         /// Job of its plan.
         job: u32,
     },
-    /// Nobody needs what the device renders of a frame.
-    CallOff(Arc<F>),
+    /// Nobody needs what waits to be sent of an attempt; nor, where the frame `is_over`, what the device
+    /// renders of it.
+    CallOff {
+        /// The attempt.
+        frame: Arc<F>,
+        /// See above.
+        is_over: bool,
+    },
     /// Runs for a compositor.
     Runs {
         /// Whose frame it is, and which.
@@ -84,6 +91,10 @@ pub struct FrameWorker<F, I> {
     cache: RenderCache<I>,
     /// Without a device nobody's jobs can be done here.
     has_device: bool,
+    /// Messages that wait for room.
+    waiting: usize,
+    /// What is kept was used, and there may be more of it: see [`FrameWorker::resume`].
+    is_paused: bool,
 }
 
 /// A job that the device was told to render; its frame may be gone since.
@@ -109,6 +120,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             begun: VecDeque::new(),
             cache: RenderCache::default(),
             has_device: true,
+            waiting: 0,
+            is_paused: false,
         }
     }
 
@@ -147,11 +160,12 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         let all = all.map(|f| (&f.key.0, f.is_under_way(now)));
         let dropped = match admission::place(all, &key.0) {
             Place::Free => None,
-            Place::InsteadOf(oldest) => self.frames.remove(oldest).map(|f| f.key),
+            Place::InsteadOf(oldest) => Some(self.frames[oldest].key.clone()),
             Place::None => Some(key.clone()),
         };
         if dropped.as_ref() != Some(&key) {
-            let active = ActiveFrame::new(key, now, frame, work);
+            self.drop_frames(|k| Some(k) == dropped.as_ref(), false, out);
+            let active = ActiveFrame::new(key, now, me, frame, work);
             self.frames.push_back(active);
         }
         if let Some(dropped) = dropped {
@@ -162,7 +176,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 
     /// An attempt at a frame is needed no more; the frame may be asked for again.
     pub fn cancel(&mut self, key: &FrameKey, out: &mut Vec<WorkerOutput<F, I>>) {
-        self.frames.retain(|f| f.key != *key);
+        self.drop_frames(|k| k == key, false, out);
         self.go_on(out);
     }
 
@@ -176,10 +190,11 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         let is_one = |key: &FrameKey| {
             key.0 == *requester && number.is_none_or(|number| number == key.1.number)
         };
-        self.frames.retain(|f| !is_one(&f.key));
+        self.drop_frames(is_one, true, out);
         for order in self.on_device.iter_mut().filter(|o| is_one(&o.key)) {
             order.is_over = true;
-            out.push(WorkerOutput::CallOff(Arc::clone(&order.frame)));
+            let (frame, is_over) = (Arc::clone(&order.frame), true);
+            out.push(WorkerOutput::CallOff { frame, is_over });
         }
         self.cache.forget(requester, number);
         self.go_on(out);
@@ -187,6 +202,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 
     /// A peer cannot be reached any more: its frames need no work, and nobody asks it for jobs.
     pub fn lost(&mut self, peer: &PeerId, out: &mut Vec<WorkerOutput<F, I>>) {
+        // It may be started again, and count its frames from the first.
+        self.begun.retain(|key| key.0 != *peer);
         self.over(peer, None, out);
         for frame in &mut self.frames {
             frame.lost(peer);
@@ -264,6 +281,46 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.has_device = true;
     }
 
+    /// A message could not be sent at once: it waits for room.
+    pub fn waits_for_room(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// A message that waited for room was sent, or need not be.
+    pub fn sent(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.go_on(out);
+    }
+
+    /// Whether a message waits for room.
+    #[must_use]
+    pub fn is_waiting_for_room(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// To be called when all that was said is carried out, until it returns false: goes on with what is
+    /// kept of earlier attempts.
+    pub fn resume(&mut self, out: &mut Vec<WorkerOutput<F, I>>) -> bool {
+        let is_paused = std::mem::take(&mut self.is_paused);
+        if is_paused {
+            self.go_on(out);
+        }
+        is_paused
+    }
+
+    fn drop_frames(
+        &mut self,
+        ends: impl Fn(&FrameKey) -> bool,
+        is_over: bool,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        for dropped in self.frames.iter().filter(|f| ends(&f.key)) {
+            let frame = Arc::clone(&dropped.frame);
+            out.push(WorkerOutput::CallOff { frame, is_over });
+        }
+        self.frames.retain(|f| !ends(&f.key));
+    }
+
     fn take_order(&mut self, key: &FrameKey, job: u32) -> Option<OnDevice<F>> {
         let is_it = |o: &OnDevice<F>| o.index == job && o.key == *key;
         let at = self.on_device.iter().position(is_it)?;
@@ -278,32 +335,44 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
         let ended = self.frames.iter().filter(|f| ends(f));
+        let ended: Vec<FrameKey> = ended.map(|f| f.key.clone()).collect();
+        self.drop_frames(|key| ended.contains(key), false, out);
         if let Some(why) = why {
-            out.extend(ended.map(|f| {
+            out.extend(ended.into_iter().map(|key| {
                 let why = why.to_owned();
-                WorkerOutput::Tell(f.key.clone(), FrameMessage::Failed { why })
+                WorkerOutput::Tell(key, FrameMessage::Failed { why })
             }));
         }
-        self.frames.retain(|f| !ends(f));
     }
 
     /// Gives the device its next jobs, sends what no further job is awaited for, or lets this peer
     /// steal.
     fn go_on(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        if self.waiting > 0 {
+            return;
+        }
         while let Some(at) = self.frames.iter().position(ActiveFrame::has_jobs) {
             let frame = &mut self.frames[at];
             let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
-            let next = frame.next_estimate();
-            if !self.on_device.is_empty() && on_hand.saturating_add(next) > ON_HAND_MICROS {
-                break;
-            }
-            let Some(index) = frame.next_job() else {
+            let Some((job, next)) = frame.next_job() else {
                 break;
             };
-            let job = frame.plan().jobs[index as usize];
+            if !self.on_device.is_empty() && on_hand.saturating_add(next) > ON_HAND_MICROS
+                || self.on_device.iter().any(|o| o.is_of(&frame.key, &job))
+            {
+                break;
+            }
+            let Some(index) = frame.take_job() else {
+                break;
+            };
             if let Some((image, micros)) = self.cache.take(&frame.key, &job) {
                 frame.job_done(index, &image, micros, 0, out);
                 self.cache.put(&frame.key, job, image, micros);
+                if let Some(WorkerOutput::Runs { .. }) = out.last() {
+                    // These are sent first.
+                    self.is_paused = true;
+                    return;
+                }
                 continue;
             }
             let key = frame.key.clone();
@@ -326,6 +395,14 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 frame.idle(out);
             }
         }
+    }
+}
+
+impl<F> OnDevice<F> {
+    /// Whether it is a job of a frame, in whichever attempt, and will be kept.
+    fn is_of(&self, key: &FrameKey, job: &PlannedJob) -> bool {
+        let is_same_frame = self.key.0 == key.0 && self.key.1.number == key.1.number;
+        is_same_frame && !self.is_over && cache::is_same_part(&self.job, job)
     }
 }
 

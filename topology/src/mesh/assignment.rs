@@ -85,7 +85,7 @@ impl FirstPlacement {
 /// memory is short for another data set, so it keeps no copy beyond those.
 ///
 /// `members` ascend by peer; `first` is the data set's. O(bricks · members) where there is room; while
-/// somebody has assigned nothing, a placement besides where capacities have changed.
+/// nothing is assigned to somebody, a placement besides where capacities have changed.
 ///
 /// # Panics
 /// Where `me` is not an index of `members`.
@@ -245,7 +245,7 @@ impl<'a> Assignments<'a> {
         bricks.into_iter().for_each(|b| self.add(b, me));
     }
 
-    /// Takes back what is not held yet of a peer that assigned more than its share, because it did
+    /// Takes back what is not held yet of a peer that took more than its share, because it did
     /// not know of all others then; as long as there are enough copies without it.
     fn shed(&mut self, me: usize) {
         let excess = self.held[me].len().saturating_sub(self.share(me));
@@ -259,13 +259,13 @@ impl<'a> Assignments<'a> {
         spare.into_iter().for_each(|b| self.drop_one(b, me));
     }
 
-    /// Gives up the bricks that enough others keep. Of those to whom one is assigned, the ones it belongs to most
-    /// keep it, so that not all give it up at once.
+    /// Gives up the bricks that enough others keep. Of those to whom one is assigned, the ones it belongs
+    /// to most keep it, so that not all give it up at once.
     fn give_back(&mut self, me: usize) {
         let keepers = |s: &Self, b: BrickIndex| {
-            let assignments = |m: &usize| s.staying[*m] && s.held[*m].contains(b);
+            let is_assigned = |m: &usize| s.staying[*m] && s.held[*m].contains(b);
             let mine = (s.score(b, me), Reverse(me));
-            let before = (0..s.held.len()).filter(assignments);
+            let before = (0..s.held.len()).filter(is_assigned);
             let before = before.filter(|&m| (s.score(b, m), Reverse(m)) > mine);
             u32::try_from(before.count()).unwrap_or(u32::MAX)
         };

@@ -120,7 +120,7 @@ pub enum Origin {
 }
 
 impl Replicas {
-    /// Nothing is held yet; `room` is in bricks, `name` the data set's.
+    /// Nothing is held yet; `capacity` is in bricks, `name` the data set's.
     #[must_use]
     pub fn new(
         local: PeerId,

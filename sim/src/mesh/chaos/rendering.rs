@@ -258,52 +258,63 @@ impl Rendering {
     ) {
         let mut out = Vec::new();
         input(&mut self.worker, &mut out);
+        loop {
+            for output in out.drain(..) {
+                self.carry_out(env, output);
+            }
+            if !self.worker.resume(&mut out) {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, env: &mut Environment, output: WorkerOutput<Planned, Pieces>) {
         let me = self.me;
-        for output in out {
-            match output {
-                WorkerOutput::Render { key, frame, job } => {
-                    let order = Order {
-                        key,
-                        frame,
-                        job,
-                        is_called_off: false,
-                    };
-                    self.give_device(env, Task::Render(order));
-                }
-                WorkerOutput::CallOff(frame) => {
-                    for task in self.tasks.iter_mut().chain(&mut self.task) {
-                        if let Task::Render(order) = task
-                            && Arc::ptr_eq(&order.frame, &frame)
-                        {
-                            order.is_called_off = true;
-                        }
-                    }
-                }
-                WorkerOutput::Tell(key, message) => {
-                    if let FrameMessage::JobsDone { jobs, .. } = &message {
-                        for &(job, _) in jobs {
-                            env.oracle.rendered(key.1, job, me);
-                        }
-                    }
-                    let requester = env.who(&key.0);
-                    env.send(me, requester, Note::Reply(key.1, message));
-                }
-                WorkerOutput::Steal {
-                    key,
-                    plan,
-                    to,
-                    message,
-                } => {
-                    let (to, key) = (env.who(&to), (env.who(&key.0), key.1));
-                    env.send(me, to, Note::Steal(key, plan, message));
-                }
-                WorkerOutput::Runs {
+        match output {
+            WorkerOutput::Render { key, frame, job } => {
+                let order = Order {
                     key,
                     frame,
-                    to,
-                    runs,
-                } => send_runs(env, me, &key, &frame, to, runs),
+                    job,
+                    is_called_off: false,
+                };
+                self.give_device(env, Task::Render(order));
             }
+            // What was sent is on its way.
+            WorkerOutput::CallOff { is_over: false, .. } => {}
+            WorkerOutput::CallOff { frame, .. } => {
+                for task in self.tasks.iter_mut().chain(&mut self.task) {
+                    if let Task::Render(order) = task
+                        && Arc::ptr_eq(&order.frame, &frame)
+                    {
+                        order.is_called_off = true;
+                    }
+                }
+            }
+            WorkerOutput::Tell(key, message) => {
+                if let FrameMessage::JobsDone { jobs, .. } = &message {
+                    for &(job, _) in jobs {
+                        env.oracle.rendered(key.1, job, me);
+                    }
+                }
+                let requester = env.who(&key.0);
+                env.send(me, requester, Note::Reply(key.1, message));
+            }
+            WorkerOutput::Steal {
+                key,
+                plan,
+                to,
+                message,
+            } => {
+                let (to, key) = (env.who(&to), (env.who(&key.0), key.1));
+                env.send(me, to, Note::Steal(key, plan, message));
+            }
+            WorkerOutput::Runs {
+                key,
+                frame,
+                to,
+                runs,
+            } => send_runs(env, me, &key, &frame, to, runs),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A tile is missing because its compositor does not send it, or because a renderer did not send a
 //! part of it, whatever it says. So the requester asks the compositors whose parts they lack. Either
 //! of the two may lie, and a broken link between them looks the same from both ends: nobody's word
-//! counts more than another's, but who is in the most quarrels is at fault.
+//! counts more than another's, but who is in the most conflicts is at fault.
 //!
 //! A pure state machine. Invariants: whoever is asked and names nobody is at fault; of any two that
 //! contradict each other at least one is; this peer never is, it knows what it does.
@@ -55,20 +55,20 @@ impl Blame {
     #[must_use]
     pub(super) fn at_fault(&self, compositors: &BTreeSet<PeerId>) -> BTreeSet<PeerId> {
         let mut fault = BTreeSet::new();
-        let mut quarrels: BTreeSet<(&PeerId, &PeerId)> = BTreeSet::new();
+        let mut conflicts: BTreeSet<(&PeerId, &PeerId)> = BTreeSet::new();
         for compositor in compositors {
             let lacks = self.lacks.get(compositor).filter(|l| !l.is_empty());
             for renderer in lacks.into_iter().flatten() {
-                quarrels.insert((compositor, renderer));
+                conflicts.insert((compositor, renderer));
             }
             // It lacks nothing and sends nothing, or lacks what it should have rendered itself.
             if lacks.is_none_or(|l| l.contains(compositor)) && *compositor != self.local {
                 fault.insert(compositor.clone());
             }
         }
-        quarrels.retain(|(c, r)| c != r && !fault.contains(*c) && !fault.contains(*r));
+        conflicts.retain(|(c, r)| c != r && !fault.contains(*c) && !fault.contains(*r));
         let is_this = |peer: &PeerId| *peer == self.local;
-        let more = without_conflicts(quarrels, is_this, Tie::All);
+        let more = without_conflicts(conflicts, is_this, Tie::All);
         let more: Vec<PeerId> = more.into_iter().cloned().collect();
         fault.extend(more);
         fault

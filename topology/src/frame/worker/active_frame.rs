@@ -3,7 +3,8 @@
 use super::{WorkerOutput, admission};
 use crate::{
     balance::{
-        frame_plan::FramePlan,
+        frame_plan::{FramePlan, PlannedJob},
+        schedule::cost_on,
         stealing::{StealMessage, StealOutput, Work},
     },
     base::peer::PeerId,
@@ -11,7 +12,7 @@ use crate::{
         compositing::FrameKey,
         frame_requests::FrameMessage,
         image::Image,
-        outgoing::{Outgoing, Parcel},
+        outgoing::{Batch, Outgoing},
     },
 };
 use std::sync::Arc;
@@ -23,16 +24,19 @@ pub(super) struct ActiveFrame<F, I> {
     pub(super) frame: Arc<F>,
     /// When it began, microseconds.
     since: u64,
+    /// This peer's index in the plan.
+    me: usize,
     work: Work,
     outgoing: Outgoing<I>,
 }
 
 impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
-    pub(super) fn new(key: FrameKey, since: u64, frame: Arc<F>, work: Work) -> Self {
+    pub(super) fn new(key: FrameKey, since: u64, me: usize, frame: Arc<F>, work: Work) -> Self {
         Self {
             key,
             frame,
             since,
+            me,
             work,
             outgoing: Outgoing::default(),
         }
@@ -55,12 +59,15 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.work.has_jobs()
     }
 
-    /// What the next job should take here, microseconds.
-    pub(super) fn next_estimate(&self) -> u64 {
-        self.work.next_cost()
+    /// The next job, and what it should take here, microseconds.
+    pub(super) fn next_job(&self) -> Option<(PlannedJob, u64)> {
+        let plan = self.plan();
+        let job = plan.jobs[self.work.first_job()? as usize];
+        let micros = cost_on(job.estimate_micros, plan.speeds[self.me]);
+        Some((job, micros))
     }
 
-    pub(super) fn next_job(&mut self) -> Option<u32> {
+    pub(super) fn take_job(&mut self) -> Option<u32> {
         self.work.next_job()
     }
 
@@ -119,8 +126,8 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         }
     }
 
-    fn send(&self, parcels: Vec<Parcel<I>>, out: &mut Vec<WorkerOutput<F, I>>) {
-        out.extend(parcels.into_iter().map(|(to, runs)| WorkerOutput::Runs {
+    fn send(&self, batches: Vec<Batch<I>>, out: &mut Vec<WorkerOutput<F, I>>) {
+        out.extend(batches.into_iter().map(|(to, runs)| WorkerOutput::Runs {
             key: self.key.clone(),
             frame: Arc::clone(&self.frame),
             to,

@@ -80,8 +80,8 @@ impl<I: Image> RenderCache<I> {
     /// microseconds that it took.
     pub(super) fn take(&mut self, key: &FrameKey, job: &PlannedJob) -> Option<(I, u64)> {
         let frame = self.frames.iter_mut().find(|f| f.is(key))?;
-        let part = |j: &PlannedJob| (j.brick, j.owned, j.rect);
-        let at = frame.jobs.iter().position(|k| part(&k.job) == part(job))?;
+        let is_it = |k: &KeptJob<I>| is_same_part(&k.job, job);
+        let at = frame.jobs.iter().position(is_it)?;
         let kept = frame.jobs.swap_remove(at);
         self.bytes -= bytes_of(&kept.image);
         Some((kept.image, kept.micros))
@@ -104,6 +104,12 @@ impl<I: Image> KeptFrame<I> {
     fn bytes(&self) -> usize {
         self.jobs.iter().map(|k| bytes_of(&k.image)).sum()
     }
+}
+
+/// Whether two jobs of one picture are the same part of it.
+pub(super) fn is_same_part(one: &PlannedJob, other: &PlannedJob) -> bool {
+    let part = |j: &PlannedJob| (j.brick, j.owned, j.rect);
+    part(one) == part(other)
 }
 
 fn bytes_of<I: Image>(image: &I) -> usize {

@@ -40,6 +40,7 @@ pub struct FrameRequest {
     /// What is to be seen.
     pub settings: RenderSettings,
     /// How it is planned.
+    #[serde(default)]
     pub rules: PlanRules,
 }
 

@@ -27,10 +27,14 @@ type Worker = FrameWorker<Shown, Names>;
 
 /// Jobs of one tile, by what each should take; `a` and `b` hold all, `a` is to render all.
 fn shown(costs: &[u64]) -> Arc<Shown> {
+    in_rect(costs, RECT)
+}
+
+fn in_rect(costs: &[u64], rect: PixelRect) -> Arc<Shown> {
     let job = |(b, &micros): (u32, &u64)| PlannedJob {
         brick: BrickIndex(b),
         owned: VoxelBox::new([b, 0, 0], [b + 1, 1, 1]),
-        rect: RECT,
+        rect,
         leaf: 0,
         estimate_micros: micros,
         renderer: Some(0),
@@ -39,7 +43,7 @@ fn shown(costs: &[u64]) -> Arc<Shown> {
     let jobs: Vec<PlannedJob> = (0..).zip(costs).map(job).collect();
     let holders = vec![vec![0, 1]; jobs.len()];
     let tile = Tile {
-        rect: RECT,
+        rect,
         compositor: 1,
     };
     Arc::new(Shown(scripted(
@@ -90,6 +94,15 @@ fn runs(out: &[Output]) -> Vec<Vec<u32>> {
     names.collect()
 }
 
+/// Whether each frame that is called off is over.
+fn called_off(out: &[Output]) -> Vec<bool> {
+    let is_over = |o: &Output| match o {
+        WorkerOutput::CallOff { is_over, .. } => Some(*is_over),
+        _ => None,
+    };
+    out.iter().filter_map(is_over).collect()
+}
+
 fn told(out: &[Output]) -> Vec<(FrameKey, FrameMessage)> {
     let tell = |o: &Output| match o {
         WorkerOutput::Tell(key, message) => Some((key.clone(), message.clone())),
@@ -136,17 +149,73 @@ fn a_further_attempt_renders_what_no_earlier_one_has_and_a_frame_that_is_over_no
 
     let mut out = Vec::new();
     worker.over(&PeerId::new("r"), Some(1), &mut out);
-    assert!(out.is_empty(), "{out:?}");
+    assert_eq!(called_off(&out), [true], "what waits to be sent");
     assert_eq!(renders(&begin(&mut worker, key(1, 2), &frame)), [(1, 0)]);
+    let mut out = Vec::new();
     worker.over(&PeerId::new("r"), Some(1), &mut out);
-    assert!(matches!(out[..], [WorkerOutput::CallOff(_)]), "{out:?}");
+    assert_eq!(called_off(&out), [true, true], "and what is rendered");
     // It was too late for that.
     assert!(done(&mut worker, &key(1, 2), 0).is_empty());
     let out = begin(&mut worker, key(1, 3), &frame);
     assert_eq!(renders(&out), [(1, 0)], "nothing was kept");
     let mut out = Vec::new();
     worker.not_rendered(&key(1, 3), 0, None, &mut out);
-    assert!(out.is_empty(), "{out:?}");
+    assert_eq!((called_off(&out), told(&out)), (vec![false], vec![]));
+}
+
+#[test]
+fn what_the_device_renders_for_an_attempt_that_was_cancelled_is_not_rendered_again() {
+    let (mut worker, frame) = (worker(), shown(&[100; 2]));
+    assert_eq!(
+        renders(&begin(&mut worker, key(1, 0), &frame)),
+        [(1, 0), (1, 1)]
+    );
+    let mut out = Vec::new();
+    worker.cancel(&key(1, 0), &mut out);
+    assert_eq!(called_off(&out), [false]);
+    assert_eq!(renders(&begin(&mut worker, key(1, 1), &frame)), []);
+    assert_eq!(renders(&done(&mut worker, &key(1, 0), 0)), []);
+    assert_eq!(runs(&done(&mut worker, &key(1, 0), 1)), [[0, 1]]);
+}
+
+#[test]
+fn nothing_is_rendered_nor_taken_from_what_is_kept_while_something_waits_for_room() {
+    // Runs of 128² pixels are worth a message each.
+    let rect = PixelRect {
+        width: 128,
+        height: 128,
+        ..RECT
+    };
+    let (mut worker, frame) = (worker(), in_rect(&[9_000; 3], rect));
+    begin(&mut worker, key(1, 0), &frame);
+    let image = |job| (Names::of(job, rect), 1_000);
+    for job in 0..3 {
+        let mut out = Vec::new();
+        worker.rendered(&key(1, 0), job, image(job), &mut out);
+    }
+    let mut out = begin(&mut worker, key(1, 1), &frame);
+    let mut sent = runs(&out);
+    while worker.resume(&mut out) {
+        sent = runs(&out);
+    }
+    assert_eq!(sent, [[0, 1, 2]]);
+    worker.waits_for_room();
+    assert!(worker.is_waiting_for_room());
+    let other = shown(&[9_000]);
+    assert_eq!(renders(&begin(&mut worker, key(2, 0), &other)), []);
+    let mut out = Vec::new();
+    worker.sent(&mut out);
+    assert_eq!(renders(&out), [(2, 0)]);
+}
+
+#[test]
+fn who_is_lost_may_come_back_and_count_its_frames_from_the_first() {
+    let (mut worker, frame) = (worker(), shown(&[9_000]));
+    begin(&mut worker, key(0, 0), &frame);
+    worker.lost(&PeerId::new("another"), &mut Vec::new());
+    assert!(worker.was_begun(&key(0, 0)));
+    worker.lost(&PeerId::new("r"), &mut Vec::new());
+    assert!(!worker.was_begun(&key(0, 0)));
 }
 
 #[test]
@@ -179,6 +248,7 @@ fn a_job_that_cannot_be_rendered_ends_its_frame_and_a_lost_device_all() {
     assert_eq!(renders(&out), [(2, 0)]);
     let mut out = Vec::new();
     worker.device_lost("unplugged", &mut out);
+    assert_eq!(called_off(&out), [false, false]);
     let both = [failed(2, "unplugged"), failed(3, "unplugged")];
     assert_eq!(told(&out), both);
     assert!(!worker.is_under_way(0));
