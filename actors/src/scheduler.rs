@@ -1,6 +1,5 @@
 //! The scheduler: plans every frame that a peer asks for, and lets its [`FrameWorker`] decide which jobs
-//! the device renders next, what is stolen, and where what was rendered goes. It runs on its own thread: a
-//! plan takes milliseconds, and whoever asks this peer for jobs waits for the answer.
+//! the device renders next, what is stolen, and where what was rendered goes.
 
 use crate::{
     budget::Budget,
@@ -10,7 +9,6 @@ use crate::{
         FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, Pixels, StealNote,
     },
     outbox::Outbox,
-    vital_thread::VitalThread,
 };
 use actix::{Actor, AsyncContext, Context, Handler};
 use brickmesh_shaders::{DeviceError, Scene, SubImage};
@@ -45,7 +43,6 @@ pub struct Scheduler {
     inputs: FrameInputs,
     worker: FrameWorker<RenderedFrame, SubImage>,
     clock: Instant,
-    _thread: VitalThread,
 }
 
 impl Scheduler {
@@ -59,7 +56,6 @@ impl Scheduler {
             expected: Budget::new(EXPECTED_MAX),
             inputs: FrameInputs::default(),
             clock: Instant::now(),
-            _thread: VitalThread("scheduler"),
         }
     }
 

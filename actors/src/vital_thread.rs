@@ -1,4 +1,4 @@
-//! Threads that a peer cannot do without: its device's, its scheduler's and its compositor's.
+//! Threads that a peer cannot do without: its device's and its compositor's.
 
 use std::process::abort;
 
