@@ -1,7 +1,7 @@
 //! The frames that a peer has asked the mesh for: who takes part in each attempt, what is sent to whom,
 //! and what happens when somebody is late, lost or at fault.
 //!
-//! A pure state machine around [`Attempt`], [`taking_part()`] and [`Blame`](blame::Blame), run by the
+//! A pure state machine around [`Attempt`], [`taking_part()`] and `Blame`, run by the
 //! requester of a real peer and of a simulated one. Times are microseconds of any clock that goes
 //! on. It does not know what a frame shows: its plans are derived by who runs it
 //! ([`FramesOutput::Plan`]), and pixels are taken there ([`FramesOutput::Take`]).

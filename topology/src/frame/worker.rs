@@ -7,7 +7,7 @@
 //! Invariant: the device has no more work on hand than is not worth stealing, or one job: what it has
 //! on hand cannot be given away.
 //! Invariant: while a message waits for room nothing more is rendered, nor taken from what is kept.
-//! Invariant: bounded: frames by [`admission`], kept images by [`cache`], inputs by [`inputs`].
+//! Invariant: bounded: frames by [`admission`], kept images by `cache`, inputs by [`inputs`].
 
 mod active_frame;
 pub mod admission;
