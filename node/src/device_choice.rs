@@ -86,7 +86,11 @@ pub fn choose(choice: DeviceChoice, peers: u32, memory_bytes: u64) -> Result<Cho
         DeviceChoice::Cpu => processor("it was asked for".to_owned()),
         DeviceChoice::Vulkan(index) => gpu(index),
         DeviceChoice::Auto => match best_gpu() {
-            Ok(index) => gpu(Some(index)),
+            Ok(index) => Ok(Chosen {
+                reason: "it is the best GPU: discrete ones go before integrated, virtual"
+                    .to_owned(),
+                ..gpu(Some(index))?
+            }),
             Err(why) => processor(why),
         },
     }

@@ -3,6 +3,8 @@
 //! Invariant: no decision about bricks, jobs or peers is made here (topology does), no kernel is
 //! written here (shaders).
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod args;
 pub mod bounded_file;
 pub mod brick_store;
@@ -23,6 +25,7 @@ pub mod progress;
 pub mod session;
 pub mod stats;
 pub mod stop;
+pub mod terminal;
 pub mod transfer;
 pub mod value_report;
 pub mod volume_file;

@@ -1,11 +1,14 @@
 //! The program: reads the command line, starts the log, runs the command, turns its error into
 //! text. No logic here.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use brickmesh_node::{
     commands,
     config_file::{self, CommandLineError, command_line},
     config_folder::config_folder,
     stop::Stop,
+    terminal::note,
 };
 use brickmesh_shaders::device::process_end;
 use std::{
@@ -21,7 +24,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(CommandLineError::Words(error)) => error.exit(),
         Err(error) => {
-            eprintln!("brickmesh: {error}");
+            note(format_args!("brickmesh: {error}"));
             return ExitCode::from(commands::STATUS_WRONG_USAGE);
         }
     };
@@ -29,7 +32,7 @@ fn main() -> ExitCode {
     end(match commands::run(cli.command, Stop::on_signals()) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("brickmesh: {error}");
+            note(format_args!("brickmesh: {error}"));
             commands::exit_status(&*error)
         }
     })

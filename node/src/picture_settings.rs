@@ -2,6 +2,7 @@
 
 use crate::{
     args::PictureArgs,
+    terminal::note,
     transfer::{self, TransferFileError, short},
 };
 use brickmesh_actors::requester::AskFrame;
@@ -86,7 +87,7 @@ impl PictureSettings {
     /// Says what was decided.
     pub fn tell(&self) {
         for line in &self.told {
-            eprintln!("brickmesh: {line}");
+            note(format_args!("brickmesh: {line}"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Progress of long work: a bar on a terminal, a line now and then elsewhere; nothing for work
 //! that is done at once.
 
+use crate::terminal::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::IsTerminal as _,
@@ -48,7 +49,11 @@ impl Progress {
             bar.set_position(done);
         } else if self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("{}: {} %", self.what, done * 100 / total.max(1));
+            note(format_args!(
+                "{}: {} %",
+                self.what,
+                done * 100 / total.max(1)
+            ));
         }
     }
 

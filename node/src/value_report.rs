@@ -1,6 +1,6 @@
 //! What the values of a volume are like, for people and programs: range, quantiles, histogram.
 
-use crate::transfer::short;
+use crate::{terminal::say, transfer::short};
 use brickmesh_topology::{
     Manifest, VolumeDescription,
     data::{
@@ -9,6 +9,7 @@ use brickmesh_topology::{
     },
 };
 use serde::Serialize;
+use std::io;
 
 /// Quantiles that are shown to people, in thousandths.
 const SHOWN: [u16; 7] = [1, 10, 250, 500, 750, 990, 999];
@@ -127,10 +128,13 @@ impl ValueReport {
     }
 
     /// Prints it for people.
-    pub fn print(&self) {
+    ///
+    /// # Errors
+    /// Of standard output.
+    pub fn print(&self) -> io::Result<()> {
         match self.range {
-            Some([low, high]) => println!("values      {low} … {high}"),
-            None => println!("values      none: every voxel is no data"),
+            Some([low, high]) => say(format_args!("values      {low} … {high}"))?,
+            None => say("values      none: every voxel is no data")?,
         }
         let NoData {
             nan,
@@ -138,13 +142,15 @@ impl ValueReport {
             fill,
         } = self.no_data;
         if nan + infinite + fill > 0 {
-            println!("no data     {nan} NaN, {infinite} infinite, {fill} the fill value");
+            say(format_args!(
+                "no data     {nan} NaN, {infinite} infinite, {fill} the fill value"
+            ))?;
         }
         if let Some(background) = self.background {
-            println!(
+            say(format_args!(
                 "background  {} (most frequent on the border)",
                 short(background)
-            );
+            ))?;
         }
         let shown = |share: f64| {
             SHOWN
@@ -156,17 +162,18 @@ impl ValueReport {
             .map(|[share, value]| format!("{} %: {}", short(share * 100.0), short(*value)))
             .collect();
         if !words.is_empty() {
-            println!("quantiles   {}", words.join(", "));
+            say(format_args!("quantiles   {}", words.join(", ")))?;
         }
         let [low, high] = self.histogram.range;
         if self.histogram.counts.iter().any(|&n| n > 0) {
-            println!("histogram   {}", self.columns());
-            println!(
+            say(format_args!("histogram   {}", self.columns()))?;
+            say(format_args!(
                 "            {} … {}, heights logarithmic",
                 short(low),
                 short(high)
-            );
+            ))?;
         }
+        Ok(())
     }
 
     /// The histogram as a line of blocks.

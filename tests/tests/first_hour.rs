@@ -538,3 +538,20 @@ fn commands_say_what_they_would_take() {
         vary.output
     );
 }
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_goes_away_ends_nothing_and_a_full_disk_is_said() {
+    let desk = Desk::new();
+    let info = || {
+        let mut info = Command::new(brickmesh());
+        info.arg("info").arg(&desk.volume);
+        info
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert!(run(info().stdout(writer)).is_well);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let said = run(info().stdout(full.unwrap()));
+    assert!(!said.is_well && said.errors.contains("standard output: No space left"));
+}

@@ -8,6 +8,7 @@ use crate::{
     progress::Progress,
     stats::VolumeStats,
     stop::Stop,
+    terminal::{note, say},
     value_report::ValueReport,
     volume_file,
 };
@@ -33,15 +34,15 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     })?;
     progress.end();
     let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
-    println!(
+    say(format_args!(
         "wrote {}: {} of {}³, data set {}",
         args.out.display(),
         counted(manifest.grid().brick_count(), "brick"),
         manifest.grid().edge(),
         manifest.digest()
-    );
+    ))?;
     if let Some(line) = no_data(manifest) {
-        println!("{line}");
+        say(line)?;
     }
     Ok(())
 }
@@ -74,16 +75,16 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
             let indices: Vec<u32> = damaged.iter().map(|(brick, _)| brick.0).collect();
             json["damaged"] = indices.into();
         }
-        println!("{}", serde_json::to_string_pretty(&json)?);
+        say(serde_json::to_string_pretty(&json)?)?;
     } else {
         let [x, y, z] = stats.brick_counts;
-        print_volume(manifest.volume(), "brickmesh store");
-        values.print();
-        println!(
+        print_volume(manifest.volume(), "brickmesh store")?;
+        values.print()?;
+        say(format_args!(
             "bricks      {x} x {y} x {z} of {}³ voxels",
             stats.brick_edge
-        );
-        println!("data set    {}", stats.data_set);
+        ))?;
+        say(format_args!("data set    {}", stats.data_set))?;
     }
     let Some(damaged) = damaged else {
         return Ok(());
@@ -91,12 +92,14 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     let count = manifest.grid().brick_count();
     if damaged.is_empty() {
         if !args.json {
-            println!("verified    {count} bricks are what the manifest says");
+            say(format_args!(
+                "verified    {count} bricks are what the manifest says"
+            ))?;
         }
         return Ok(());
     }
     for (_, error) in damaged.iter().take(DAMAGED_SHOWN_MAX) {
-        eprintln!("{error}");
+        note(error);
     }
     Err(format!(
         "{}: {} of {count} bricks are damaged; import the volume again",
@@ -135,15 +138,15 @@ fn file_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
         if let Some(values) = values {
             values.add_to(&mut json)?;
         }
-        println!("{}", serde_json::to_string_pretty(&json)?);
+        say(serde_json::to_string_pretty(&json)?)?;
         return Ok(());
     }
-    print_volume(volume, file.format);
+    print_volume(volume, file.format)?;
     if let Some(values) = values {
-        values.print();
+        values.print()?;
     }
     if args.verify {
-        println!("verified    every voxel can be read");
+        say("verified    every voxel can be read")?;
     }
     Ok(())
 }
@@ -175,27 +178,31 @@ fn values_of(
     Ok(ValueReport::of_found(volume, &gathering.finish()))
 }
 
-fn print_volume(volume: &brickmesh_topology::VolumeDescription, format: &str) {
+fn print_volume(
+    volume: &brickmesh_topology::VolumeDescription,
+    format: &str,
+) -> std::io::Result<()> {
     let [x, y, z] = volume.dims;
-    println!("format      {format}");
-    println!("dimensions  {x} x {y} x {z}");
-    println!("type        {}", volume.voxel.name());
-    println!(
+    say(format_args!("format      {format}"))?;
+    say(format_args!("dimensions  {x} x {y} x {z}"))?;
+    say(format_args!("type        {}", volume.voxel.name()))?;
+    say(format_args!(
         "voxels      {:.1} MiB",
         volume.voxel_bytes() as f64 / f64::from(1 << 20)
-    );
-    println!("spacing     {:?}", volume.spacing);
-    println!("origin      {:?}", volume.origin);
-    println!("direction   {:?}", volume.direction);
+    ))?;
+    say(format_args!("spacing     {:?}", volume.spacing))?;
+    say(format_args!("origin      {:?}", volume.origin))?;
+    say(format_args!("direction   {:?}", volume.direction))?;
     let plain =
         volume.value_scale.to_bits() == 1.0_f64.to_bits() && volume.value_offset.abs() <= 0.0;
     if !plain {
-        println!(
+        say(format_args!(
             "value       stored x {} + {}",
             volume.value_scale, volume.value_offset
-        );
+        ))?;
     }
     if let Some(axes) = volume.patient {
-        println!("patient     world axes are {}", axes.name());
+        say(format_args!("patient     world axes are {}", axes.name()))?;
     }
+    Ok(())
 }

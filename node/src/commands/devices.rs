@@ -4,6 +4,7 @@ use super::CommandResult;
 use crate::{
     args::{DeviceChoice, JsonArgs},
     device_choice,
+    terminal::say,
 };
 use serde_json::{Value, json};
 
@@ -22,33 +23,33 @@ pub(super) fn run(args: &JsonArgs) -> CommandResult {
             "no_vulkan": no_vulkan,
             "taken": { "name": taken.device.info().name, "reason": taken.reason },
         });
-        println!("{}", serde_json::to_string_pretty(&json)?);
+        say(serde_json::to_string_pretty(&json)?)?;
         return Ok(());
     }
-    println!("cpu       {}", cpu.device.info().name);
+    say(format_args!("cpu       {}", cpu.device.info().name))?;
     for device in &vulkan {
         let text = |field: &str| device[field].as_str().unwrap_or("").to_owned();
         let usable = device["unusable"]
             .as_str()
             .map_or_else(String::new, |why| format!("; not usable: {why}"));
         let mib = device["memory_bytes"].as_u64().unwrap_or(0) >> 20;
-        println!(
+        say(format_args!(
             "vulkan:{}  {} ({}, {mib} MiB, Vulkan {}, {}){usable}",
             device["index"],
             text("name"),
             text("kind"),
             text("api_version"),
             text("driver")
-        );
+        ))?;
     }
     if let Some(why) = no_vulkan {
-        println!("vulkan    none: {why}");
+        say(format_args!("vulkan    none: {why}"))?;
     }
-    println!(
+    say(format_args!(
         "auto takes: {}, because {}",
         taken.device.info().name,
         taken.reason
-    );
+    ))?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use crate::{
     network::{MeshKey, Network, NetworkError},
     session::{SessionError, leave, machine_name, start_network_peer},
     stop::Stop,
+    terminal::say,
 };
 use actix::Addr;
 use brickmesh_actors::{
@@ -19,7 +20,6 @@ use brickmesh_actors::{
 use std::{
     error::Error,
     fmt::Display,
-    io::Write as _,
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
@@ -37,14 +37,14 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
         .unwrap_or_else(|| device_choice::default_memory_bytes(1));
     let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
     let device = &chosen.device.info().name;
-    say(format_args!("device: {device}, because {}", chosen.reason));
+    tell(format_args!("device: {device}, because {}", chosen.reason));
     let info = chosen.device.info();
-    say(format_args!(
+    tell(format_args!(
         "memory for bricks: {} MiB",
         info.memory_bytes >> 20
     ));
     if let Some(less) = device_choice::less_than_asked(args.memory, info) {
-        say(less);
+        tell(less);
     }
     let name = args.name.clone().unwrap_or_else(machine_name);
     actix::System::new().block_on(async {
@@ -57,19 +57,19 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             start_network_peer(config, chosen, key, &args.network).map_err(sorted)?;
         let addresses = network.listen_addresses();
         for address in &addresses {
-            say(format_args!("listening on {address}"));
+            tell(format_args!("listening on {address}"));
         }
         let serving = async {
             let metrics = metrics.map(|listener| serve_metrics(listener, &peer, &network));
             let metrics = metrics.transpose()?;
             if let Some(line) = invitation(&key_file, &addresses, std::env::var("USER").ok()) {
-                say(line);
+                tell(line);
             }
             if let Some(store) = data {
                 offer(store, &peer, &network).await?;
             }
             stop.said().await;
-            say("leaving the mesh; a second signal leaves at once");
+            tell("leaving the mesh; a second signal leaves at once");
             Ok(metrics)
         };
         // However it ends: others know this peer by now.
@@ -81,11 +81,10 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
     })
 }
 
-/// Says something to the operator. A peer outlives who read its first lines, a pipe that is closed
-/// by now: `println!` would panic.
-fn say(line: impl Display) {
-    if let Err(error) = writeln!(std::io::stdout(), "{line}") {
-        tracing::debug!(%error, "standard output is closed");
+/// Says something to the operator. A peer goes on also where its standard output is full.
+fn tell(line: impl Display) {
+    if let Err(error) = say(line) {
+        tracing::warn!(%error, "the operator is told nothing");
     }
 }
 
@@ -103,9 +102,9 @@ fn mesh_key(args: &PeerArgs) -> Result<(PathBuf, MeshKey), Box<dyn Error>> {
     let (key, made) = MeshKey::load_or_make(&file).map_err(Misconfigured::because)?;
     let file = std::path::absolute(file)?;
     let new = if made { ", made now" } else { "" };
-    say(format_args!("mesh key: {}{new}", file.display()));
+    tell(format_args!("mesh key: {}{new}", file.display()));
     if made && !args.network.join.is_empty() {
-        say("a mesh that is there has another key: copy it to this file, then start again");
+        tell("a mesh that is there has another key: copy it to this file, then start again");
     }
     Ok((file, key))
 }
@@ -144,7 +143,7 @@ fn serve_metrics(
     let local = network.bus().local().clone();
     let server = MetricsServer::start(listener, local, Arc::new(ask))
         .map_err(|error| format!("cannot serve metrics: {error}"))?;
-    say(format_args!(
+    tell(format_args!(
         "metrics on http://{}/metrics",
         server.address()
     ));
@@ -155,7 +154,7 @@ fn serve_metrics(
 async fn offer(store: DirectoryStore, peer: &Peer, network: &Network) -> CommandResult {
     let name = store.manifest().digest();
     network.provide(*name.as_bytes())?;
-    say(format_args!("offering data set {name}"));
+    tell(format_args!("offering data set {name}"));
     let open = OpenSource {
         source: Arc::new(store),
         redundancy: REDUNDANCY,

@@ -1,7 +1,7 @@
 //! `presets`: the transfer functions that have names.
 
 use super::CommandResult;
-use crate::{args::JsonArgs, transfer::short};
+use crate::{args::JsonArgs, terminal::say, transfer::short};
 use brickmesh_topology::data::presets::{PRESETS, PresetValues};
 
 pub(super) fn run(args: &JsonArgs) -> CommandResult {
@@ -14,7 +14,7 @@ pub(super) fn run(args: &JsonArgs) -> CommandResult {
             let function = p.function();
             serde_json::json!({"name": p.name, "what": p.what, "values": unit, "range": range, "points": function.points})
         });
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        say(serde_json::to_string_pretty(&all)?)?;
         return Ok(());
     }
     for preset in PRESETS {
@@ -25,8 +25,11 @@ pub(super) fn run(args: &JsonArgs) -> CommandResult {
             }
             PresetValues::Normalised => "data".to_owned(),
         };
-        println!("{:<12} {values:<17} {}", preset.name, preset.what);
+        say(format_args!(
+            "{:<12} {values:<17} {}",
+            preset.name, preset.what
+        ))?;
     }
-    println!("data: stretched over the values of interest, or over what --transfer-range says");
+    say("data: stretched over the values of interest, or over what --transfer-range says")?;
     Ok(())
 }

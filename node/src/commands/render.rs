@@ -14,6 +14,7 @@ use crate::{
     session::{DataSource, Session},
     stats::StatsFile,
     stop::Stop,
+    terminal::say,
 };
 use brickmesh_actors::plain_text::counted;
 use brickmesh_topology::{
@@ -70,15 +71,19 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         network: NetworkArgs::default(),
         rules: RulesArgs::default(),
     };
-    println!(
+    say(format_args!(
         "a mesh of {} in this process renders an arteriovenous fistula (MR angiography)",
         counted(args.peers, "peer")
-    );
+    ))?;
     let stats = run_session(DataSource::Own(source), &mesh, stop, async |session| {
         let mut turn = turn;
         turn.render(&session).await
     })?;
-    println!("{}\nwrote {}", stats.table(), args.out.display());
+    say(format_args!(
+        "{}\nwrote {}",
+        stats.table(),
+        args.out.display()
+    ))?;
     Ok(())
 }
 
@@ -115,7 +120,11 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
         };
         turn.render(&session).await
     })?;
-    println!("{}\n{}", stats.table(), written(args, stats.frame_count()));
+    say(format_args!(
+        "{}\n{}",
+        stats.table(),
+        written(args, stats.frame_count())
+    ))?;
     Ok(())
 }
 

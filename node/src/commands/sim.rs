@@ -1,7 +1,7 @@
 //! `brickmesh sim`: reads the input, runs the simulation, prints its answer.
 
 use super::CommandResult;
-use crate::{args::SimArgs, output_file::OutputFile};
+use crate::{args::SimArgs, output_file::OutputFile, terminal::say};
 use brickmesh_sim::PaperOptions;
 use std::{io::Read as _, path::Path};
 
@@ -12,11 +12,11 @@ const BYTES_MAX: u64 = 256 << 20;
 pub(super) fn run(args: &SimArgs) -> CommandResult {
     let example = brickmesh_sim::example(&args.what)?;
     if args.example {
-        println!("{}", example.trim_end());
+        say(example.trim_end())?;
         return Ok(());
     }
     if args.vary.iter().any(String::is_empty) {
-        print!("{}", brickmesh_sim::paper_parameters());
+        say(brickmesh_sim::paper_parameters().trim_end())?;
         return Ok(());
     }
     let Some(file) = &args.file else {
@@ -33,7 +33,10 @@ pub(super) fn run(args: &SimArgs) -> CommandResult {
     if of_paper || !args.vary.is_empty() {
         return Err("--frames, --seed, --plots and --vary belong to sim paper alone".into());
     }
-    println!("{}", brickmesh_sim::run(&args.what, &read(file)?)?);
+    say(format_args!(
+        "{}",
+        brickmesh_sim::run(&args.what, &read(file)?)?
+    ))?;
     Ok(())
 }
 
@@ -73,6 +76,6 @@ fn paper(args: &SimArgs, name: &Path) -> CommandResult {
             out.write(|to| to.write_all(plot.svg.as_bytes()))?;
         }
     }
-    println!("{}", answer.json);
+    say(answer.json)?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::{
     peer_names::name_with_id,
     session::{in_words, say_goodbye, start_network_peer},
     stop::Stop,
+    terminal::say,
 };
 use brickmesh_actors::plain_text::{counted, plain_text};
 use brickmesh_actors::{
@@ -48,9 +49,9 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
         say_goodbye(&peer).await;
         network.shutdown();
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&to_json(&status))?);
+            say(serde_json::to_string_pretty(&to_json(&status))?)?;
         } else {
-            print!("{}", to_text(&status)?);
+            say(to_text(&status)?.trim_end())?;
         }
         if !of_joined.is_empty() {
             return Err(in_words(&of_joined).into());

@@ -158,7 +158,7 @@ impl VulkanDevice {
     /// Behaves from now on as one that hangs: nothing that is submitted ends in time. For tests; the
     /// memory of what is under way then is never freed.
     pub fn hang(&mut self) {
-        self.gpu.lose_patience();
+        self.gpu.hang();
     }
 
     /// Bytes that the images of resident bricks take.

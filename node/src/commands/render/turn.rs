@@ -14,6 +14,7 @@ use crate::{
     session::{Session, SessionError},
     stats::{Stats, StatsFile},
     stop::Stop,
+    terminal::note,
     transfer::short,
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
@@ -242,12 +243,12 @@ impl Turn<'_> {
         }
         let missing = stats.missing();
         if !missing.is_empty() {
-            eprintln!(
+            note(format_args!(
                 "brickmesh: frame {index}: {} missing, nobody holds {}: {}",
                 counted_boxes(missing.len()),
                 if missing.len() == 1 { "it" } else { "them" },
                 in_words(missing)
-            );
+            ));
             if self.whole {
                 return Err("not all of the volume can be shown, and --whole was asked for".into());
             }
@@ -255,7 +256,10 @@ impl Turn<'_> {
         if done.contrast_max < CONTRAST_MIN && missing.is_empty() {
             let path = self.path(index);
             let why = self.why_nothing(session, &done.stats);
-            eprintln!("brickmesh: nothing is visible in {}: {why}", path.display());
+            note(format_args!(
+                "brickmesh: nothing is visible in {}: {why}",
+                path.display()
+            ));
         }
         Ok(())
     }

@@ -4,7 +4,10 @@
 
 use super::{gpu::compute_family, voxel_image::samples};
 use crate::device::DeviceError;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 use vulkano::{
     LoadingError, Validated, Version, VulkanLibrary,
     device::physical::{PhysicalDevice, PhysicalDeviceType},
@@ -135,7 +138,21 @@ fn pick(
     Ok((best.index, reason))
 }
 
-fn physical_devices() -> Result<Vec<Arc<PhysicalDevice>>, DeviceError> {
+/// This process's connection to Vulkan, made once and kept until the process ends.
+///
+/// With the last instance the loader unloads the drivers. With NVIDIA's (580, H100) processes in which
+/// devices were opened and dropped on several threads then crashed.
+fn instance() -> Result<Arc<Instance>, DeviceError> {
+    static INSTANCE: Mutex<Option<Arc<Instance>>> = Mutex::new(None);
+    let mut kept = INSTANCE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(instance) = &*kept {
+        return Ok(instance.clone());
+    }
+    let instance = new_instance()?;
+    Ok(kept.insert(instance).clone())
+}
+
+fn new_instance() -> Result<Arc<Instance>, DeviceError> {
     let unavailable = |what: String| DeviceError::Unavailable { what };
     let library = VulkanLibrary::new().map_err(|error| {
         unavailable(match error {
@@ -151,7 +168,7 @@ fn physical_devices() -> Result<Vec<Arc<PhysicalDevice>>, DeviceError> {
         flags: InstanceCreateFlags::ENUMERATE_PORTABILITY,
         ..Default::default()
     };
-    let instance = Instance::new(library, info).map_err(|error| {
+    Instance::new(library, info).map_err(|error| {
         let why = match error {
             Validated::Error(e) => e.to_string(),
             Validated::ValidationError(e) => e.to_string(),
@@ -159,8 +176,12 @@ fn physical_devices() -> Result<Vec<Arc<PhysicalDevice>>, DeviceError> {
         unavailable(format!(
             "no Vulkan driver on this machine ({why}); {HOW_TO_INSTALL}"
         ))
-    })?;
-    let found: Vec<_> = instance
+    })
+}
+
+fn physical_devices() -> Result<Vec<Arc<PhysicalDevice>>, DeviceError> {
+    let unavailable = |what: String| DeviceError::Unavailable { what };
+    let found: Vec<_> = instance()?
         .enumerate_physical_devices()
         .map_err(|error| {
             unavailable(format!(
