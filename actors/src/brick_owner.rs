@@ -127,7 +127,7 @@ impl BrickOwner {
             KeeperOutput::Dropped(data_set, brick) => {
                 self.copies.remove(&(data_set, brick));
             }
-            KeeperOutput::Upload(to, data_set, brick) => self.give(to, data_set, brick, ctx),
+            KeeperOutput::Upload(to, data_set, brick) => self.upload(to, data_set, brick, ctx),
             KeeperOutput::Opened(manifest) => self.opened(manifest),
             KeeperOutput::Closed(data_set) => self.closed(data_set),
             KeeperOutput::GoOnWithout(peer) => {

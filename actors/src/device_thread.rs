@@ -1,10 +1,9 @@
 //! The thread of a peer's device, and its end.
 //!
 //! Invariant: the device is used and dropped on this thread, and whoever ends the peer waits until
-//! the thread is gone. Dropping the last Vulkan device of a driver unloads the driver's libraries. A
-//! `main` that returned meanwhile was in one of their exit handlers when its code was unmapped: with
-//! Mesa's llvmpipe 2 of 100 runs of `render` ended with SIGSEGV on a busy machine, their pictures
-//! written.
+//! the thread is gone. A `main` that returned meanwhile was in the exit handlers of the driver's
+//! libraries while their code ran: with Mesa's llvmpipe 2 of 100 runs of `render` ended with SIGSEGV on
+//! a busy machine, their pictures written.
 //! The bound on that wait is [`END_MAX`]; then the device is left at work (`process_end`).
 
 use crate::raycaster::Raycaster;

@@ -139,7 +139,7 @@ fn work(page: &Page, local: &PeerId, status: &MeshStatus) -> prometheus::Result<
         "brickmesh_transfers",
         "Bricks that this peer has asked for and is loading.",
         [],
-        [([], f64::from(own.fetching))],
+        [([], f64::from(own.downloading))],
     )?;
     let speed = own.speed_millionths.map(|s| ([], s as f64 / 1e6));
     page.gauge(

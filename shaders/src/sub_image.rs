@@ -51,21 +51,24 @@ impl SubImage {
         if part == self.rect {
             return Some(self.clone());
         }
-        let rows = (part.y..part.y + part.height).flat_map(|y| self.row(y, &part).iter().copied());
-        Some(Self {
-            rect: part,
-            pixels: rows.collect(),
-        })
+        let mut pixels = Vec::with_capacity(part.pixel_count());
+        for y in part.y..part.y + part.height {
+            pixels.extend_from_slice(self.row(y, &part));
+        }
+        Some(Self { rect: part, pixels })
     }
 
-    /// The part that holds every pixel that is not wholly 0; empty where all are. What is no number
-    /// is not 0: whoever blends it must see it.
-    #[must_use]
-    pub fn trimmed(&self) -> Self {
+    /// The part inside `rect` that holds every pixel there that is not wholly 0; no pixel where all are.
+    /// What is no number is not 0: whoever blends it must see it.
+    fn seen_in(&self, rect: &PixelRect) -> PixelRect {
+        let none = self.rect.emptied();
+        let Some(part) = self.rect.intersection(rect) else {
+            return none;
+        };
         let seen = |p: &[f32; 4]| p.iter().any(|c| c.abs() > 0.0 || c.is_nan());
         let (mut left, mut right, mut top, mut bottom) = (u32::MAX, 0, u32::MAX, 0);
-        let width = self.rect.width.max(1) as usize;
-        for (row, y) in self.pixels.chunks_exact(width).zip(self.rect.y..) {
+        for y in part.y..part.y + part.height {
+            let row = self.row(y, &part);
             let Some(first) = row.iter().position(seen) else {
                 continue;
             };
@@ -75,29 +78,26 @@ impl SubImage {
             top = top.min(y);
             bottom = y + 1;
         }
-        let none = self.rect.emptied();
         if left >= right {
-            return Self {
-                rect: none,
-                pixels: Vec::new(),
-            };
+            return none;
         }
-        let x = self.rect.x + left;
-        let rect = PixelRect {
-            x,
+        PixelRect {
+            x: part.x + left,
             y: top,
             width: right - left,
             height: bottom - top,
-        };
-        self.crop(&rect).unwrap_or(Self {
-            rect: none,
-            pixels: Vec::new(),
-        })
+        }
     }
 
     /// Puts `behind` behind this one, where they meet.
     pub fn combine(&mut self, behind: &Self, mode: Mode) {
-        let Some(part) = self.rect.intersection(&behind.rect) else {
+        self.combine_part(behind, &behind.rect, mode);
+    }
+
+    /// Puts what `behind` has inside `rect` behind this one, where they meet.
+    fn combine_part(&mut self, behind: &Self, rect: &PixelRect, mode: Mode) {
+        let part = self.rect.intersection(&behind.rect);
+        let Some(part) = part.and_then(|part| part.intersection(rect)) else {
             return;
         };
         for y in part.y..part.y + part.height {
@@ -133,13 +133,13 @@ impl SubImage {
     #[must_use]
     pub fn to_rgba8(&self, background: [f32; 3]) -> Vec<u8> {
         let back = [background[0], background[1], background[2], 1.0];
-        let mut out = Vec::with_capacity(self.pixels.len() * 4);
-        for pixel in &self.pixels {
+        let mut out = vec![[0; 4]; self.pixels.len()];
+        for (pixel, out) in self.pixels.iter().zip(&mut out) {
             let mut p = *pixel;
             over(&mut p, back);
-            out.extend(p.map(to_u8));
+            *out = p.map(to_u8);
         }
-        out
+        out.into_flattened()
     }
 
     fn offset(&self, x: u32, y: u32) -> usize {
@@ -162,32 +162,30 @@ impl Image for SubImage {
     }
 
     fn part(&self, rect: &PixelRect) -> Self {
-        let none = rect.emptied();
-        if self.rect.intersection(rect) == Some(self.rect) {
-            return self.trimmed();
-        }
-        let part = self.crop(rect).map(|p| p.trimmed());
-        part.unwrap_or_else(|| Self::transparent(none))
+        let seen = self.seen_in(rect);
+        let part = self.crop(&seen);
+        part.unwrap_or_else(|| Self::transparent(seen))
     }
 
     fn combine(&mut self, behind: &Self, mode: Mode) {
         Self::combine(self, behind, mode);
     }
 
-    fn then(mut self, behind: &Self, mode: Mode) -> Self {
-        if behind.pixels.is_empty() {
+    fn then(mut self, behind: &Self, within: &PixelRect, mode: Mode) -> Self {
+        if self.pixels.is_empty() {
+            return behind.part(within);
+        }
+        let seen = behind.seen_in(within);
+        if seen.pixel_count() == 0 {
             return self;
         }
-        if self.pixels.is_empty() {
-            return behind.clone();
-        }
-        let around = self.rect.around(&behind.rect);
+        let around = self.rect.around(&seen);
         if around != self.rect {
             let mut wider = Self::transparent(around);
             wider.paste(&self);
             self = wider;
         }
-        Self::combine(&mut self, behind, mode);
+        self.combine_part(behind, &seen, mode);
         self
     }
 }
@@ -202,7 +200,8 @@ fn pixel_offset(column: usize) -> u32 {
     reason = "clamped to 0…255 before"
 )]
 fn to_u8(linear: f32) -> u8 {
-    (linear.clamp(0.0, 1.0) * 255.0 + 0.5) as u8
+    // By way of `i32`, which is done for four numbers at a time.
+    (linear.clamp(0.0, 1.0) * 255.0 + 0.5) as i32 as u8
 }
 
 #[cfg(test)]
@@ -224,7 +223,7 @@ mod tests {
             height: 1,
         };
         let pixels = vec![[0.0; 4], [0.0, f32::NAN, 0.0, 0.0], [-0.0; 4]];
-        let trimmed = SubImage::new(rect, pixels).unwrap().trimmed();
+        let trimmed = SubImage::new(rect, pixels).unwrap().part(&rect);
         assert_eq!((trimmed.rect().x, trimmed.rect().width), (5, 1));
     }
 
@@ -272,10 +271,11 @@ mod tests {
             height,
         };
         let mut image = SubImage::transparent(rect(10, 20, 6, 5));
-        assert_eq!(image.trimmed().rect().pixel_count(), 0);
+        let all = image.rect();
+        assert_eq!(image.part(&all).rect().pixel_count(), 0);
         image.paste(&SubImage::new(rect(12, 21, 2, 3), vec![[0.1; 4]; 6]).unwrap());
-        assert_eq!(image.trimmed().rect(), rect(12, 21, 2, 3));
-        assert_eq!(image.trimmed().pixels(), [[0.1; 4]; 6]);
+        assert_eq!(image.part(&all).rect(), rect(12, 21, 2, 3));
+        assert_eq!(image.part(&all).pixels(), [[0.1; 4]; 6]);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use brickmesh_topology::{
 use tokio::sync::oneshot;
 
 impl BrickOwner {
-    /// Gives a brick to a peer, and tells the keeper what became of it.
-    pub(super) fn give(
+    /// Uploads a brick to a peer, and tells the keeper what became of it.
+    pub(super) fn upload(
         &self,
         to: PeerId,
         data_set: Digest,

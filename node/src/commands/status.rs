@@ -94,7 +94,7 @@ fn to_json(status: &MeshStatus) -> Value {
                 "memory_bytes": h.memory_bytes, "version": h.version,
                 "bricks": bricks_held(status, p), "suspect": status.suspects.contains(p),
                 "rendering": vitals.rendering, "speed": vitals.speed_millionths.map(ratio),
-                "fetching": vitals.fetching, "does_not_hear": unheard })
+                "downloading": vitals.downloading, "does_not_hear": unheard })
         })
         .collect();
     let data_sets: Vec<Value> = status.data_sets.iter().map(data_set_json).collect();
@@ -176,8 +176,8 @@ fn doing(status: &MeshStatus, peer: &PeerId) -> String {
     if vitals.rendering {
         words.push("rendering".to_owned());
     }
-    if vitals.fetching > 0 {
-        words.push(format!("fetching {}", vitals.fetching));
+    if vitals.downloading > 0 {
+        words.push(format!("downloading {}", vitals.downloading));
     }
     if status.suspects.contains(peer) {
         words.push("silent or late: frames do without it".to_owned());
@@ -232,7 +232,7 @@ mod tests {
             "2 peers\n",
             "eva's ?[31m \"box\"",
             "2 bricks, speed 1.25, rendering, does not hear lab (b)",
-            "1 brick, fetching 1, silent or late",
+            "1 brick, downloading 1, silent or late",
             "2 copies wanted, at least 1, on average 1.50; 1 brick endangered, 0 missing",
             "lab (b) holds 1 brick, 1 on their way",
             "last frame of eva's ?[31m \"box\" (a): 43.2 ms; schedule 0.5 ms, blending 3.0 ms in all",
@@ -256,7 +256,7 @@ mod tests {
         );
         let silent = &json["peers"][1];
         assert_eq!(
-            (&silent["suspect"], &silent["fetching"]),
+            (&silent["suspect"], &silent["downloading"]),
             (&true.into(), &1.into())
         );
         assert_eq!(silent["speed"], Value::Null);

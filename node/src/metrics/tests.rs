@@ -71,7 +71,7 @@ pub(crate) fn status() -> MeshStatus {
         ..Vitals::default()
     };
     let vitals_b = Vitals {
-        fetching: 1,
+        downloading: 1,
         ..Vitals::default()
     };
     MeshStatus {

@@ -88,7 +88,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
             vitals: Arc::new(Vitals {
                 rendering: true,
                 suspects: Arc::new([PeerId::new("honest"), PeerId::new("mallory")].into()),
-                fetching: 3,
+                downloading: 3,
                 last_frame: Some(FrameTimes::default()),
                 speed_millionths: Some(1_000_000),
             }),

@@ -27,9 +27,9 @@ pub trait Image: Clone + std::fmt::Debug {
     /// Puts what lies behind into this one, where they meet.
     fn combine(&mut self, behind: &Self, mode: Mode);
 
-    /// This one with `behind` behind it, in the rectangle around both.
+    /// This one with [`Self::part`] `within` of `behind` behind it, in the rectangle around both.
     #[must_use]
-    fn then(self, behind: &Self, mode: Mode) -> Self;
+    fn then(self, behind: &Self, within: &PixelRect, mode: Mode) -> Self;
 }
 
 /// An image as it travels.
@@ -100,9 +100,10 @@ pub mod named {
             self.names.extend(behind.names.iter().cloned());
         }
 
-        fn then(mut self, behind: &Self, mode: Mode) -> Self {
-            self.rect = self.rect.around(&behind.rect);
-            self.combine(behind, mode);
+        fn then(mut self, behind: &Self, within: &PixelRect, mode: Mode) -> Self {
+            let part = behind.part(within);
+            self.rect = self.rect.around(&part.rect);
+            self.combine(&part, mode);
             self
         }
     }

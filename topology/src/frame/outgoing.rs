@@ -72,12 +72,12 @@ impl<I: Image> Outgoing<I> {
             let Ok(position) = order.binary_search_by_key(&(job as usize), |&(j, _)| j) else {
                 continue;
             };
-            let part = image.part(&order[position].1);
+            let inside = &order[position].1;
             let first = u32::try_from(position).unwrap_or(u32::MAX);
             let run = match self.open.remove(&tile) {
                 Some(run) if run.first + run.count == first => Run {
                     count: run.count + 1,
-                    image: run.image.then(&part, plan.mode),
+                    image: run.image.then(image, inside, plan.mode),
                     ..run
                 },
                 other => {
@@ -86,7 +86,7 @@ impl<I: Image> Outgoing<I> {
                         tile,
                         first,
                         count: 1,
-                        image: part,
+                        image: image.part(inside),
                     }
                 }
             };

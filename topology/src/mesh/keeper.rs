@@ -1,5 +1,5 @@
 //! The keeper: what a peer does about other peers and about bricks. Who is well, which data sets
-//! are open, what to hold, to fetch, to give and to drop, and when a peer that leaves may go.
+//! are open, what to hold, to download, to upload and to drop, and when a peer that leaves may go.
 //!
 //! A pure state machine around [`Membership`] and one [`Replicas`] for each data set: it is told
 //! what happened and says what is to be done. The actors carry that out, and `sim mesh` runs
@@ -169,7 +169,7 @@ impl Keeper {
             }
             KeeperInput::Uploaded(to, data_set, brick, result) => {
                 let uploads = &mut self.transfers.uploads;
-                uploads.gave(&to, (data_set, brick), result, now);
+                uploads.uploaded(&to, (data_set, brick), result, now);
                 self.upload_all(out);
             }
             KeeperInput::Rendering => self.rendering_at = Some(now),
@@ -261,7 +261,7 @@ impl Keeper {
             // Hearsay is not passed on: it would go round for ever.
             rendering: self.is_recent(self.rendering_at),
             suspects: Arc::new(self.members.silent().cloned().collect()),
-            fetching: u32::try_from(self.transfers.downloads.count()).unwrap_or(u32::MAX),
+            downloading: u32::try_from(self.transfers.downloads.count()).unwrap_or(u32::MAX),
             last_frame: self.last_frame,
             speed_millionths: self.speed_millionths,
         }

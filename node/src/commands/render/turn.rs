@@ -101,8 +101,8 @@ impl Writing {
 #[derive(Default)]
 struct Done {
     stats: Vec<FrameStats>,
-    /// Largest difference from the background.
-    contrast_max: f32,
+    /// Whether some pixel differs from the background.
+    is_seen: bool,
     since: Option<Instant>,
 }
 
@@ -176,12 +176,9 @@ impl Turn<'_> {
                 }
             };
             let background = self.settings.render.background;
-            let contrasts = frame
-                .image
-                .pixels()
-                .iter()
-                .flat_map(|p| (0..3).map(move |c| (p[c] - p[3] * background[c]).abs()));
-            done.contrast_max = contrasts.fold(done.contrast_max, f32::max);
+            let differs =
+                |p: &[f32; 4]| (0..3).any(|c| (p[c] - p[3] * background[c]).abs() >= CONTRAST_MIN);
+            done.is_seen = done.is_seen || frame.image.pixels().iter().any(differs);
             let rows = frame.image.to_rgba8(background);
             if !picture.take(rows, &mut stop).await? {
                 // It has ended before, and says why.
@@ -253,7 +250,7 @@ impl Turn<'_> {
                 return Err("not all of the volume can be shown, and --whole was asked for".into());
             }
         }
-        if done.contrast_max < CONTRAST_MIN && missing.is_empty() {
+        if !done.is_seen && missing.is_empty() {
             let path = self.path(index);
             let why = self.why_nothing(session, &done.stats);
             note(format_args!(

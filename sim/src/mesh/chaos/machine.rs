@@ -231,7 +231,7 @@ impl Machine {
                     let is_true = is_true || origin == Origin::Source;
                     self.rendering.load(env, brick, is_true);
                 }
-                KeeperOutput::Upload(to, data_set, brick) => self.give(env, &to, data_set, brick),
+                KeeperOutput::Upload(to, data_set, brick) => self.upload(env, &to, data_set, brick),
                 other => self.carry_out(env, other),
             }
         }
@@ -291,7 +291,7 @@ impl Machine {
         }
     }
 
-    fn give(&mut self, env: &mut Environment, to: &PeerId, data_set: Digest, brick: BrickIndex) {
+    fn upload(&mut self, env: &mut Environment, to: &PeerId, data_set: Digest, brick: BrickIndex) {
         let note = if self.is_source || self.rendering.bricks.contains(brick) {
             Note::Brick(data_set, brick, true)
         } else {

@@ -35,7 +35,7 @@ pub struct Vitals {
     /// goes by it.
     pub suspects: Arc<BTreeSet<PeerId>>,
     /// Bricks on their way to it.
-    pub fetching: u32,
+    pub downloading: u32,
     /// The last frame that it asked for.
     pub last_frame: Option<FrameTimes>,
     /// Its speed as who asked for its last frame measured it, millionths of the mean of all who took

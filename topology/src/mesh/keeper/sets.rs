@@ -190,7 +190,7 @@ impl Keeper {
         }
     }
 
-    /// Works out anew what this peer should hold of each data set, drops and fetches. That takes its
+    /// Works out anew what this peer should hold of each data set, drops and downloads. That takes its
     /// time: what follows from what many others say is worked out once for them all, at the next
     /// tick.
     pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of bricks that may be on their way from memory or disk into the network's queues.
 const UPLOAD_BYTES_MAX: u64 = 128 << 20;
-/// Bricks that a peer may wait for: many times what it fetches at a time, as it asks elsewhere and
+/// Bricks that a peer may wait for: many times what it downloads at a time, as it asks elsewhere and
 /// again when it has waited for long.
 const REQUESTS_MAX: usize = 128;
 /// Beside frames, a brick that is not written by then is not waited for by other peers any longer.
@@ -135,7 +135,7 @@ impl Uploads {
     }
 
     /// What became of a brick that [`Self::next`] has named.
-    pub(in crate::mesh) fn gave(
+    pub(in crate::mesh) fn uploaded(
         &mut self,
         to: &PeerId,
         (data_set, brick): (Digest, BrickIndex),
@@ -207,11 +207,11 @@ mod tests {
             .collect()
     }
 
-    fn gave(uploads: &mut Uploads, to: &str, n: u32, result: UploadResult, now: u64) {
+    fn uploaded(uploads: &mut Uploads, to: &str, n: u32, result: UploadResult, now: u64) {
         let Request {
             data_set, brick, ..
         } = request(n);
-        uploads.gave(&peer(to), (data_set, brick), result, now);
+        uploads.uploaded(&peer(to), (data_set, brick), result, now);
     }
 
     fn pairs(of: &[(&str, u32)]) -> Vec<(String, u32)> {
@@ -223,9 +223,9 @@ mod tests {
         let mut uploads = asked(&[("a", 1), ("a", 2), ("a", 3), ("b", 1)]);
         let first = given(&mut uploads, 0, false);
         assert_eq!(first, pairs(&[("a", 1), ("b", 1)]));
-        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        uploaded(&mut uploads, "a", 1, UploadResult::Queued, 1);
         assert_eq!(given(&mut uploads, 1, false), pairs(&[("a", 2)]));
-        gave(&mut uploads, "a", 2, UploadResult::NotSent, 2);
+        uploaded(&mut uploads, "a", 2, UploadResult::NotSent, 2);
         assert_eq!(given(&mut uploads, 2, false), pairs(&[("a", 3)]));
     }
 
@@ -244,10 +244,10 @@ mod tests {
             pairs(&[("a", 0), ("b", most)])
         );
         uploads.ask(&peer("b"), request(most)).unwrap();
-        gave(&mut uploads, "b", most, UploadResult::Queued, 1);
+        uploaded(&mut uploads, "b", most, UploadResult::Queued, 1);
         uploads.ask(&peer("b"), request(most)).unwrap();
         assert_eq!(given(&mut uploads, 1, false), []);
-        gave(&mut uploads, "b", most, UploadResult::Written, 2);
+        uploaded(&mut uploads, "b", most, UploadResult::Written, 2);
         uploads.ask(&peer("b"), request(most)).unwrap();
         assert_eq!(given(&mut uploads, 2, false), pairs(&[("b", most)]));
     }
@@ -262,7 +262,7 @@ mod tests {
         uploads.ask(&peer("a"), large(1)).unwrap();
         uploads.ask(&peer("b"), large(2)).unwrap();
         assert_eq!(given(&mut uploads, 0, false), pairs(&[("a", 1)]));
-        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        uploaded(&mut uploads, "a", 1, UploadResult::Queued, 1);
         assert_eq!(given(&mut uploads, 1, false), pairs(&[("b", 2)]));
     }
 
@@ -270,13 +270,13 @@ mod tests {
     fn beside_frames_all_peers_together_are_given_a_quarter_of_the_time() {
         let mut uploads = asked(&[("a", 1), ("a", 2), ("b", 1)]);
         assert_eq!(given(&mut uploads, 0, true), pairs(&[("a", 1)]));
-        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        uploaded(&mut uploads, "a", 1, UploadResult::Queued, 1);
         assert_eq!(given(&mut uploads, MS, true), [], "it is not written");
-        gave(&mut uploads, "a", 1, UploadResult::Written, 10 * MS);
+        uploaded(&mut uploads, "a", 1, UploadResult::Written, 10 * MS);
         assert_eq!(given(&mut uploads, 40 * MS - 1, true), [], "a pause");
         // Who was given one waits for the others.
         assert_eq!(given(&mut uploads, 40 * MS, true), pairs(&[("b", 1)]));
-        gave(&mut uploads, "b", 1, UploadResult::NotSent, 50 * MS);
+        uploaded(&mut uploads, "b", 1, UploadResult::NotSent, 50 * MS);
         assert_eq!(given(&mut uploads, 50 * MS, true), pairs(&[("a", 2)]));
     }
 
@@ -284,7 +284,7 @@ mod tests {
     fn without_frames_nothing_pauses() {
         let mut uploads = asked(&[("a", 1), ("a", 2)]);
         assert_eq!(given(&mut uploads, 0, true), pairs(&[("a", 1)]));
-        gave(&mut uploads, "a", 1, UploadResult::Written, 10 * MS);
+        uploaded(&mut uploads, "a", 1, UploadResult::Written, 10 * MS);
         assert_eq!(given(&mut uploads, 10 * MS, true), []);
         assert_eq!(given(&mut uploads, 10 * MS, false), pairs(&[("a", 2)]));
     }
@@ -293,17 +293,17 @@ mod tests {
     fn who_does_not_take_its_brick_keeps_the_others_once_for_so_long() {
         let mut uploads = asked(&[("a", 1), ("a", 2), ("b", 1), ("b", 2)]);
         assert_eq!(given(&mut uploads, 0, true), pairs(&[("a", 1)]));
-        gave(&mut uploads, "a", 1, UploadResult::Queued, 1);
+        uploaded(&mut uploads, "a", 1, UploadResult::Queued, 1);
         assert_eq!(given(&mut uploads, ALONE_MICROS_MAX - 1, true), []);
         let mut now = ALONE_MICROS_MAX;
         for n in [1, 2] {
             assert_eq!(given(&mut uploads, now, true), pairs(&[("b", n)]));
-            gave(&mut uploads, "b", n, UploadResult::Written, now + MS);
+            uploaded(&mut uploads, "b", n, UploadResult::Written, now + MS);
             now += 4 * MS;
         }
         assert_eq!(given(&mut uploads, now, true), [], "a has its first yet");
         // It is written at last: what took so long asks for no pause.
-        gave(&mut uploads, "a", 1, UploadResult::Written, now);
+        uploaded(&mut uploads, "a", 1, UploadResult::Written, now);
         assert_eq!(given(&mut uploads, now, true), pairs(&[("a", 2)]));
     }
 
@@ -314,8 +314,8 @@ mod tests {
         uploads.forget(&peer("a"));
         assert_eq!(given(&mut uploads, MS, true), pairs(&[("b", 1)]));
         // What was not written when the connection broke is told before or after that.
-        gave(&mut uploads, "a", 1, UploadResult::Written, MS);
-        gave(&mut uploads, "b", 1, UploadResult::Written, 2_000 * MS);
+        uploaded(&mut uploads, "a", 1, UploadResult::Written, MS);
+        uploaded(&mut uploads, "b", 1, UploadResult::Written, 2_000 * MS);
         uploads.forget(&peer("b"));
         uploads.ask(&peer("c"), request(1)).unwrap();
         assert_eq!(given(&mut uploads, 2_000 * MS, true), pairs(&[("c", 1)]));
