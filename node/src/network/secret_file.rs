@@ -56,6 +56,10 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(io_error)?,
     };
+    // A folder can be opened, and closing it to others would do harm.
+    if file.metadata().map_err(io_error)?.is_dir() {
+        return Err(io_error(io::ErrorKind::IsADirectory.into()));
+    }
     // Of the open file, so that nobody can put another in its place in between.
     let mode = open_mode(&file).map_err(io_error)?;
     if mode & 0o077 != 0 {
@@ -174,5 +178,15 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_is_called_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = read(folder.path()).unwrap_err();
+        assert!(matches!(&error, SecretFileError::Io { source, .. }
+            if source.kind() == io::ErrorKind::IsADirectory));
+        assert!(!error.to_string().contains("chmod"), "{error}");
     }
 }
