@@ -353,11 +353,10 @@ impl Handler<UseDataSet> for BrickOwner {
 impl Handler<LeaveMesh> for BrickOwner {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, leave: LeaveMesh, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: LeaveMesh, ctx: &mut Self::Context) -> Self::Result {
         let (left, gone) = oneshot::channel();
         self.waiting.push(left);
-        let unused = leave.unused;
-        self.step(KeeperInput::Leave { unused }, None, ctx);
+        self.step(KeeperInput::Leave, None, ctx);
         Box::pin(async move {
             // The owner has ended where there is no answer: that is gone too.
             let _ended = gone.await;

@@ -12,7 +12,11 @@ use crate::{
     messages::{FrameId, FrameMessage, Message},
     outbox::Outbox,
 };
-use actix::{Actor, AsyncContext, Context, Handler, ResponseFuture};
+use actix::{
+    Actor, ActorFutureExt as _, AsyncContext, Context, Handler,
+    dev::{MessageResponse, OneshotSender},
+    fut::wrap_future,
+};
 use brickmesh_topology::{
     Digest, Manifest, PeerId, RenderSettings, View,
     balance::{
@@ -25,7 +29,7 @@ use brickmesh_topology::{
     mesh::keeper::FrameTimes,
     picture::visible_cells::VisibleCellsCache,
 };
-use pending::{ArrivedTile, Pending, finish};
+use pending::{Answer, ArrivedTile, Pending, finish};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -36,7 +40,8 @@ use tokio::sync::oneshot;
 /// Frames that may be under way at a time; more are refused.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
 
-/// What a frame shows.
+/// Asks for a frame. Who no longer waits for the answer (drops the request) calls the frame off, on all
+/// peers.
 #[derive(Clone, Debug, actix::Message)]
 #[rtype(result = "Result<Frame, FrameError>")]
 pub struct AskFrame {
@@ -79,18 +84,13 @@ impl Requester {
         }
     }
 
-    fn ask(
-        &mut self,
-        ask: AskFrame,
-        answer: oneshot::Sender<Result<Frame, FrameError>>,
-        ctx: &mut Context<Self>,
-    ) {
-        if self.pending.len() >= FRAMES_IN_FLIGHT_MAX {
-            finish(answer, Err(FrameError::TooMany));
-            return;
-        }
+    fn ask(&mut self, ask: AskFrame, answer: Answer, ctx: &mut Context<Self>) -> u64 {
         let number = self.next;
         self.next += 1;
+        if self.pending.len() >= FRAMES_IN_FLIGHT_MAX {
+            finish(answer, Err(FrameError::TooMany));
+            return number;
+        }
         let (data_set, prediction) = (ask.data_set, ask.rules.prediction);
         self.pending.insert(number, Pending::new(ask, answer));
         let wanted = FramesInput::Ask {
@@ -99,6 +99,7 @@ impl Requester {
             prediction,
         };
         self.step(wanted, ctx);
+        number
     }
 
     /// Microseconds since this actor was made.
@@ -136,12 +137,15 @@ impl Requester {
                     %why,
                     "a frame takes longer than was expected; it is waited for"
                 ),
-                FramesOutput::AskedAgain(frame, without, why) => tracing::warn!(
-                    frame_id = frame.number,
-                    ?without,
-                    %why,
-                    "a frame is asked for again"
-                ),
+                FramesOutput::AskedAgain(frame, without, why) => {
+                    let without: Vec<&str> = without.iter().map(PeerId::short).collect();
+                    tracing::warn!(
+                        frame_id = frame.number,
+                        ?without,
+                        %why,
+                        "a frame is asked for again"
+                    );
+                }
                 FramesOutput::Late(peers) => {
                     self.tell_owner(OwnerInput::Late(peers.into_iter().collect()));
                 }
@@ -295,18 +299,53 @@ impl Actor for Requester {
     type Context = Context<Self>;
 }
 
+/// A frame that is under way.
+#[derive(Debug)]
+pub struct FrameToCome {
+    number: u64,
+    result: oneshot::Receiver<Result<Frame, FrameError>>,
+}
+
+impl MessageResponse<Requester, AskFrame> for FrameToCome {
+    fn handle(
+        self,
+        ctx: &mut Context<Requester>,
+        answer: Option<OneshotSender<Result<Frame, FrameError>>>,
+    ) {
+        let Self { number, result } = self;
+        let waiting = async move {
+            // Who sent it without waiting does not want it.
+            let Some(mut answer) = answer else {
+                return false;
+            };
+            tokio::select! {
+                biased;
+                result = result => {
+                    let ended = FrameError::Plan {
+                        why: "the peer has ended".to_owned(),
+                    };
+                    finish(answer, result.unwrap_or(Err(ended)));
+                    true
+                }
+                () = answer.closed() => false,
+            }
+        };
+        let waiting = wrap_future::<_, Requester>(waiting);
+        ctx.spawn(waiting.map(move |came, requester, ctx| {
+            if !came && requester.pending.remove(&number).is_some() {
+                requester.step(FramesInput::Forget(number), ctx);
+            }
+        }));
+    }
+}
+
 impl Handler<AskFrame> for Requester {
-    type Result = ResponseFuture<Result<Frame, FrameError>>;
+    type Result = FrameToCome;
 
     fn handle(&mut self, ask: AskFrame, ctx: &mut Self::Context) -> Self::Result {
         let (answer, result) = oneshot::channel();
-        self.ask(ask, answer, ctx);
-        Box::pin(async move {
-            let ended = FrameError::Plan {
-                why: "the peer has ended".to_owned(),
-            };
-            result.await.unwrap_or(Err(ended))
-        })
+        let number = self.ask(ask, answer, ctx);
+        FrameToCome { number, result }
     }
 }
 

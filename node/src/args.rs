@@ -105,7 +105,7 @@ pub struct VolumeArgs {
 #[derive(Clone, Debug, Args)]
 pub struct PictureArgs {
     /// Picture size in pixels
-    #[arg(long, default_value = "512x512", value_parser = parse_size)]
+    #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -116,11 +116,11 @@ pub struct PictureArgs {
     /// Transfer function: a file (brickmesh JSON or a ParaView colour-map preset), or a name that `brickmesh presets` lists [default: chosen by the values]
     #[arg(long, value_name = "FILE|NAME")]
     pub transfer: Option<PathBuf>,
-    /// What the transfer function is stretched over: data, LO,HI (data values), or preset: it is taken as it is [default: data where it goes from 0 to 1, else preset]
+    /// What the transfer function is stretched over: data, LO,HI (data values), or preset: it is taken as it is [default: names as `brickmesh presets` says; files from 0 to 1: data, others: preset]
     #[arg(long, value_name = "RANGE", value_parser = parse_transfer_range, allow_hyphen_values = true)]
     pub transfer_range: Option<TransferRange>,
     /// Sample distance in multiples of the smallest spacing
-    #[arg(long, default_value_t = 0.5, value_parser = parse_step)]
+    #[arg(long, default_value_t = 0.5, value_parser = parse_step, allow_hyphen_values = true)]
     pub step: f64,
     /// Headlight shading [default: on; off where an axis has one voxel]
     #[arg(long, value_parser = switch(), value_name = "ON|OFF")]
@@ -158,7 +158,7 @@ pub struct MeshArgs {
     #[arg(long)]
     pub brick: Option<u32>,
     /// Memory that the bricks of each peer of this process may take: bytes, or 512M, 4G [default: half of what is free]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     pub memory: Option<u64>,
     /// End with an error where not every brick can be shown, rather than show what there is
     #[arg(long)]
@@ -187,7 +187,7 @@ pub struct RulesArgs {
     #[arg(long, value_enum, value_name = "STRATEGY")]
     pub composite: Option<Strategy>,
     /// Shortest job that a cut may make, milliseconds on a device of speed 1 [default: 5]
-    #[arg(long, value_parser = parse_milliseconds, value_name = "MS")]
+    #[arg(long, value_parser = parse_milliseconds, value_name = "MS", allow_hyphen_values = true)]
     pub min_job: Option<f64>,
     /// How a job's cost follows from the last frame [default: by the strategy]
     #[arg(long, value_enum)]
@@ -274,7 +274,7 @@ pub struct RenderArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub frames: u32,
     /// Degrees that the camera turns from frame to frame [default: 360 / frames]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, value_parser = parse_finite, allow_hyphen_values = true)]
     pub spin: Option<f64>,
     /// JSON list with a camera for each picture, [{"orbit": "30,20"}, {"camera": "eye=1,2,3", "steal": false}, …], in place of --frames
     #[arg(long, conflicts_with_all = ["camera", "orbit", "frames", "spin"])]
@@ -311,7 +311,7 @@ pub struct PeerArgs {
     #[arg(long, default_value = "auto", value_parser = parse_device)]
     pub device: DeviceChoice,
     /// Memory that bricks may take: bytes, or 512M, 4G [default: half of what is free]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     pub memory: Option<u64>,
     /// .brickmesh folder to offer to the mesh
     #[arg(long)]
@@ -370,7 +370,7 @@ pub struct StatusArgs {
     #[arg(long)]
     pub json: bool,
     /// Seconds to look for peers
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 3.0, allow_hyphen_values = true)]
     pub seconds: f64,
     #[command(flatten)]
     /// How to find others.

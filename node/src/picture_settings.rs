@@ -3,7 +3,7 @@
 use crate::{
     args::PictureArgs,
     terminal::note,
-    transfer::{self, TransferFileError, short},
+    transfer::{self, TransferFileError, short, short_range},
 };
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
@@ -99,11 +99,15 @@ fn lost_in_floats(manifest: &Manifest) -> Option<String> {
         .statistics()
         .filter(|_| volume.voxel == VoxelType::F32)?;
     let [low, high] = statistics.robust_range()?.map(|v| volume.value(v));
+    let range = if low < high || high < low {
+        [low.min(high), low.max(high)]
+    } else {
+        manifest.value_range()?
+    };
     let steps = statistics.floats_in_range().filter(|&n| n < FLOATS_MIN)?;
     Some(format!(
-        "the values ({} … {}) are large beside their differences: 32-bit floats tell only {steps} steps apart in the middle half of them; subtract an offset before the volume is written",
-        short(low.min(high)),
-        short(low.max(high))
+        "the values ({}) are large beside their differences: 32-bit floats tell only {steps} steps apart among most of them; subtract an offset before the volume is written",
+        short_range(range)
     ))
 }
 

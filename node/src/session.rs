@@ -130,10 +130,9 @@ pub fn start_network_peer(
     Ok((peer, network))
 }
 
-/// Hands over what only this peer holds and somebody needs, or with `unused` all of it, and says
-/// goodbye. Returns when that is done, or took too long.
-pub async fn leave(peer: &Peer, unused: bool) {
-    let leaving = tokio::time::timeout(LEAVE_MAX, peer.owner.send(LeaveMesh { unused }));
+/// Hands over what only this peer holds, and says goodbye. Returns when that is done, or took too long.
+pub async fn leave(peer: &Peer) {
+    let leaving = tokio::time::timeout(LEAVE_MAX, peer.owner.send(LeaveMesh));
     match leaving.await {
         Ok(Ok(())) => {}
         Ok(Err(_)) => tracing::debug!("the peer has ended before"),
@@ -148,8 +147,7 @@ pub async fn leave(peer: &Peer, unused: bool) {
 
 /// Says goodbye for a peer that holds nothing, so that nobody takes it for a silent one.
 pub async fn say_goodbye(peer: &Peer) {
-    let leave = LeaveMesh { unused: false };
-    if tokio::time::timeout(GOODBYE_MAX, peer.owner.send(leave))
+    if tokio::time::timeout(GOODBYE_MAX, peer.owner.send(LeaveMesh))
         .await
         .is_err()
     {

@@ -150,15 +150,13 @@ pub fn choose(
 }
 
 fn told(name: &str, function: TransferFunction, how: &str, manifest: &Manifest) -> ChosenTransfer {
-    let [low, high] = ends(&function);
     let data = manifest.value_range().map_or_else(
         || "all of it is no data".to_owned(),
-        |[low, high]| format!("the data are {} … {}", short(low), short(high)),
+        |range| format!("the data are {}", short_range(range)),
     );
     let told = format!(
-        "transfer function {name}: {} … {}, {how}; {data}",
-        short(low),
-        short(high)
+        "transfer function {name}: {}, {how}; {data}",
+        short_range(ends(&function))
     );
     ChosenTransfer { function, told }
 }
@@ -182,6 +180,17 @@ pub fn short(value: f64) -> String {
     text
 }
 
+/// A range for people: with few digits, but so many that its ends differ.
+#[must_use]
+pub fn short_range([low, high]: [f64; 2]) -> String {
+    let few = [low, high].map(short);
+    let more = (5..17).map(|digits| [low, high].map(|v| format!("{v:.digits$e}")));
+    let is_one = low.to_bits() == high.to_bits();
+    let differ = |[low, high]: &[String; 2]| is_one || low != high;
+    let told = std::iter::once(few.clone()).chain(more).find(differ);
+    told.unwrap_or(few).join(" … ")
+}
+
 /// The range that an option names, for people, too.
 fn over(range: TransferRange, manifest: &Manifest) -> ([f64; 2], &'static str) {
     match range {
@@ -194,8 +203,7 @@ fn stretch(
     function: &TransferFunction,
     (range, of): ([f64; 2], &str),
 ) -> (TransferFunction, String) {
-    let [low, high] = ends(function);
-    let how = format!("stretched from {} … {} over {of}", short(low), short(high));
+    let how = format!("stretched from {} over {of}", short_range(ends(function)));
     (stretched(function, range), how)
 }
 

@@ -1,6 +1,9 @@
 //! What the values of a volume are like, for people and programs: range, quantiles, histogram.
 
-use crate::{terminal::say, transfer::short};
+use crate::{
+    terminal::say,
+    transfer::{short, short_range},
+};
 use brickmesh_topology::{
     Manifest, VolumeDescription,
     data::{
@@ -133,7 +136,7 @@ impl ValueReport {
     /// Of standard output.
     pub fn print(&self) -> io::Result<()> {
         match self.range {
-            Some([low, high]) => say(format_args!("values      {low} … {high}"))?,
+            Some(range) => say(format_args!("values      {}", short_range(range)))?,
             None => say("values      none: every voxel is no data")?,
         }
         let NoData {
@@ -162,13 +165,16 @@ impl ValueReport {
             .map(|[share, value]| format!("{} %: {}", short(share * 100.0), short(*value)))
             .collect();
         if !words.is_empty() {
-            say(format_args!("quantiles   {}", words.join(", ")))?;
+            let without = self
+                .background
+                .map_or("", |_| " (of the values beside the background)");
+            say(format_args!("quantiles   {}{without}", words.join(", ")))?;
         }
         let [low, high] = self.histogram.range;
         if self.histogram.counts.iter().any(|&n| n > 0) {
             say(format_args!("histogram   {}", self.columns()))?;
             say(format_args!(
-                "            {} … {}, heights logarithmic",
+                "            {} … {}, heights logarithmic; what lies beyond is in the first and last column",
                 short(low),
                 short(high)
             ))?;

@@ -60,8 +60,14 @@ pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error
     let mut mesh = args.mesh.clone();
     let source = open_source(&args.source, &mut mesh, &stop)?;
     let event_loop = EventLoop::<Told>::with_user_event().build().map_err(|e| {
+        let text = e.to_string();
+        // The library says where in its own code that was.
+        let why = text
+            .split_once(": ")
+            .filter(|(at, _)| at.starts_with("os error at"));
+        let why = why.map_or(text.as_str(), |(_, why)| why);
         format!(
-            "no window can be opened ({e}); on a machine without a display use `brickmesh render`"
+            "no window can be opened ({why}); on a machine without a display use `brickmesh render`"
         )
     })?;
     let slot = Slot::default();

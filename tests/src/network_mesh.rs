@@ -186,7 +186,7 @@ impl Member {
     /// # Panics
     /// Where it cannot hand over what it holds in time.
     pub async fn leave(&self) {
-        let leave = self.peer.owner.send(LeaveMesh { unused: true });
+        let leave = self.peer.owner.send(LeaveMesh);
         let left = tokio::time::timeout(SETTLE, leave).await;
         left.expect("a goodbye in time").expect("the member lives");
         // The goodbye is on its way.

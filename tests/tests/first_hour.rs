@@ -555,3 +555,33 @@ fn a_reader_that_goes_away_ends_nothing_and_a_full_disk_is_said() {
     let said = run(info().stdout(full.unwrap()));
     assert!(!said.is_well && said.errors.contains("standard output: No space left"));
 }
+
+#[test]
+fn a_render_that_ends_leaves_its_bricks_to_the_mesh() {
+    let (desk, peer) = (Desk::new(), Peer::start());
+    let (key, join) = (peer.key(), peer.address());
+    let out = desk.path("p.png");
+    let render: [&OsStr; 12] = [
+        "render".as_ref(),
+        desk.volume.as_ref(),
+        "--out".as_ref(),
+        out.as_ref(),
+        "--mesh".as_ref(),
+        "--device".as_ref(),
+        "cpu".as_ref(),
+        "--brick".as_ref(),
+        "16".as_ref(),
+        "--redundancy".as_ref(),
+        "1".as_ref(),
+        "--whole".as_ref(),
+    ];
+    let said = in_mesh(&key, join, &render);
+    assert!(said.is_well, "{}", said.errors);
+    let status = in_mesh(&key, join, &["status".as_ref()]);
+    assert!(
+        status.output.contains("1 copy wanted, at least 1")
+            && status.output.contains(", 0 missing"),
+        "{}",
+        status.output
+    );
+}

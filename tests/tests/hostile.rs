@@ -520,7 +520,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         KeeperInput::Offer(manifest, 2),
         KeeperInput::Said(mallory, message),
         KeeperInput::Tick,
-        KeeperInput::Leave { unused: true },
+        KeeperInput::Leave,
         KeeperInput::Tick,
     ];
     for (now, input) in (0..).zip(inputs) {

@@ -5,7 +5,7 @@ use brickmesh_actors::{
     bus::{Bus, BusError, Lane},
     device_slot::DeviceSupply,
     messages::{FrameMessage, Message, decode},
-    requester::{FrameError, JobStats},
+    requester::{self, FrameError, JobStats},
 };
 use brickmesh_shaders::{DeviceError, Job, RenderDevice, RenderedJob, SubImage};
 use brickmesh_tests::{
@@ -226,7 +226,7 @@ fn two_requesters_share_the_bricks_each_with_its_own_camera() {
             mesh.frame_from(1, there, &settings)
         );
         // Thefts may group the blending otherwise: the same picture, not the same last bits.
-        let rgba = |f: &brickmesh_actors::requester::Frame| f.image.to_rgba8([0.0; 3]);
+        let rgba = |f: &requester::Frame| f.image.to_rgba8([0.0; 3]);
         assert!(compare(&rgba(&a.unwrap()), &rgba(&alone)).max <= 1);
         assert_eq!(b.unwrap().image.rect().width, 40);
     });
@@ -307,12 +307,34 @@ fn a_job_that_nobody_waits_for_any_more_is_given_up_in_the_middle() {
 }
 
 #[test]
+fn a_frame_that_nobody_waits_for_is_called_off_on_all_peers() {
+    let (field, settings) = field_and_settings();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    let called_off = Arc::new(AtomicUsize::new(0));
+    actix::System::new().block_on(async {
+        let device = || endless(cpu(), &called_off);
+        let mesh = Mesh::start(2, 1, Arc::new(Bricks::cut(&field, 16)), &device).await;
+        // More than a requester has under way at a time: each makes room for the next.
+        for asked in 0..2 * requester::FRAMES_IN_FLIGHT_MAX {
+            let frame = mesh.frame_from(0, view, &settings);
+            let waited = tokio::time::timeout(Duration::from_millis(100), frame).await;
+            assert!(waited.is_err(), "frame {asked} ended: {waited:?}");
+        }
+        let start = std::time::Instant::now();
+        while called_off.load(Ordering::Relaxed) < 2 {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+#[test]
 fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
     let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(8, 8).unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(2, 1, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
-        let ask = brickmesh_actors::requester::AskFrame {
+        let ask = requester::AskFrame {
             data_set: brickmesh_topology::Digest::of(b"another"),
             view,
             settings,

@@ -5,6 +5,7 @@
 pub mod brick_grid;
 pub mod brick_set;
 pub mod cell_ranges;
+pub mod column_values;
 pub mod default_transfer;
 pub mod manifest;
 pub mod presets;

@@ -35,10 +35,7 @@ pub struct UseDataSet {
 /// Leaves the mesh politely: answered once others hold what only this peer held.
 #[derive(Clone, Copy, Debug, actix::Message)]
 #[rtype(result = "()")]
-pub struct LeaveMesh {
-    /// Whether to hand over also what nobody needs, for who comes later.
-    pub unused: bool,
-}
+pub struct LeaveMesh;
 
 /// Asks who is in the mesh and what each holds.
 #[derive(Clone, Copy, Debug, actix::Message)]

@@ -63,7 +63,14 @@ pub fn parse_camera(text: &str) -> Result<CameraArg, String> {
             Some(("eye", v)) => camera.eye = Some(numbers(v)?),
             Some(("at", v)) => camera.at = Some(numbers(v)?),
             Some(("up", v)) => camera.up = Some(numbers(v)?),
-            Some(("fov", v)) => camera.fov = Some(numbers::<1>(v)?[0]),
+            Some(("fov", v)) => match numbers::<1>(v)? {
+                [fov] if fov > 0.0 && fov < 180.0 => camera.fov = Some(fov),
+                [fov] => {
+                    return Err(format!(
+                        "fov is {fov} degrees; it must be above 0 and below 180"
+                    ));
+                }
+            },
             _ => return Err(format!("{part:?}: expected eye=, at=, up= or fov=")),
         }
     }

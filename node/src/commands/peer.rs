@@ -74,7 +74,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
         };
         // However it ends: others know this peer by now.
         let served = serving.await;
-        leave(&peer, true).await;
+        leave(&peer).await;
         network.shutdown();
         peer.end().await;
         served.map(drop)

@@ -64,10 +64,12 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
     })
 }
 
-/// Bricks that are assigned to the peer and that it does not hold yet.
-fn on_their_way(of_peer: &Announcement) -> usize {
+/// Bricks that are assigned to the peer, that it does not hold yet, and that somebody has.
+fn on_their_way(data_set: &DataSetStatus, of_peer: &Announcement) -> usize {
+    let is_there = |b| (data_set.residency.values()).any(|r| r.source || r.held.contains(b));
     let assigned = of_peer.assigned.iter();
-    assigned.filter(|&b| !of_peer.held.contains(b)).count()
+    let missing = assigned.filter(|&b| !of_peer.held.contains(b));
+    missing.filter(|&b| is_there(b)).count()
 }
 
 fn redundancy_mean(data_set: &DataSetStatus) -> f64 {
@@ -123,7 +125,7 @@ fn data_set_json(d: &DataSetStatus) -> Value {
     let held: Vec<Value> = holders
         .map(|(p, r)| {
             json!({ "peer": p.as_str(), "bricks": r.held.len(), "settled": r.settled,
-                "on_their_way": on_their_way(r), "leaving": r.leaving })
+                "on_their_way": on_their_way(d, r), "leaving": r.leaving })
         })
         .collect();
     json!({ "data_set": d.manifest.digest().to_string(), "source": d.manifest.source(),
@@ -205,7 +207,7 @@ fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> s
         d.safety.missing
     )?;
     for (peer, r) in &d.residency {
-        let coming = on_their_way(r);
+        let coming = on_their_way(d, r);
         if r.held.is_empty() && coming == 0 {
             continue;
         }

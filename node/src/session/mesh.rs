@@ -75,10 +75,10 @@ impl Mesh {
         status.map_err(|_| SessionError::Ended)
     }
 
-    /// Says goodbye, ends the network, then the devices.
+    /// Leaves the mesh where there is one beyond this process, ends the network, then the devices.
     pub(super) async fn leave(&self) {
-        leave(&self.peers[0], false).await;
         if let Some(network) = &self.network {
+            leave(&self.peers[0]).await;
             network.shutdown();
         }
         join_all(self.peers.iter().map(Peer::end)).await;

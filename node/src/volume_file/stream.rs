@@ -133,7 +133,7 @@ impl VoxelStream {
     }
 
     fn broken(&self, at: u64, source: io::Error) -> VolumeFileError {
-        if source.kind() == io::ErrorKind::UnexpectedEof {
+        if source.kind() == io::ErrorKind::UnexpectedEof && at < self.total {
             return self.error(Problem::Length {
                 found: at,
                 expected: self.total,

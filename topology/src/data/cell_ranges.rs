@@ -104,6 +104,15 @@ impl CellRanges {
         })
     }
 
+    /// The range of each cell, where `range` is the brick's, in data units; `None`: all is no data.
+    pub fn ranges(&self, range: [f64; 2]) -> impl Iterator<Item = Option<[f64; 2]>> {
+        let (lows, highs) = self.0.split_at(CELLS);
+        let cells = lows.iter().zip(highs);
+        cells.map(move |(&low, &high)| {
+            (low <= high).then(|| [low, high].map(|level| value_at(level, range)))
+        })
+    }
+
     /// The levels, for digests.
     #[must_use]
     pub fn levels(&self) -> &[u8] {
@@ -128,7 +137,7 @@ pub fn mask_of(seen: impl Fn(usize) -> bool) -> CellMask {
 }
 
 /// A cell of a box; empty where the box has fewer voxels than cells.
-fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
+pub(super) fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
     let n = PER_AXIS;
     let at = [cell % n, cell / n % n, cell / n / n];
     let edge = |a: usize, i: usize| {

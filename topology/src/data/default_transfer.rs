@@ -232,7 +232,8 @@ impl<'a> Values<'a> {
         // One value: it is to be seen, also where it is a voxel wide and mostly interpolated away; what
         // is around it says what is far.
         let around = self.statistics.background.map(|b| from - b);
-        if let Some(far) = around.filter(|far| width <= 0.0 && far.abs() > least) {
+        // Neighbouring floats are at least half of `least` apart.
+        if let Some(far) = around.filter(|far| width <= 0.0 && far.abs() > 0.49 * least) {
             return Interest {
                 from: self.value(from - 0.7 * far),
                 to: self.value(from),

@@ -123,8 +123,8 @@ impl ValueStatistics {
     }
 
     /// How many floats there are between the middle half of the values: what lies between two of them
-    /// was lost when the volume was written. Of more of the values, where those are one. `None`: there are
-    /// no values, or all are one.
+    /// was lost when the volume was written. Of more of the values, where those are one, and at last between
+    /// them and the background. `None`: there are no values, or all are one.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "they were floats")]
     pub fn floats_in_range(&self) -> Option<u32> {
@@ -133,14 +133,13 @@ impl ValueStatistics {
             let size = i64::from(v.abs().to_bits());
             if v < 0.0 { -size } else { size }
         };
-        let between = |[low, high]: [u16; 2]| {
-            let [low, high] = [self.quantile(low)?, self.quantile(high)?];
-            let count = ordered(high as f32) - ordered(low as f32);
+        let between = |low: f64, high: f64| {
+            let count = ordered(high as f32).abs_diff(ordered(low as f32));
             u32::try_from(count).ok().filter(|&n| n > 0)
         };
-        [[250, 750], [10, 990], [1, 999]]
-            .into_iter()
-            .find_map(between)
+        let of = |[low, high]: [u16; 2]| between(self.quantile(low)?, self.quantile(high)?);
+        let found = [[250, 750], [10, 990], [1, 999]].into_iter().find_map(of);
+        found.or_else(|| between(self.background?, self.quantile(500)?))
     }
 
     /// The whole range of `values`, but as far as outliers and fill values would stretch it.

@@ -103,10 +103,8 @@ struct DataSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
-    /// Others take what only this peer holds; `unused`: also what nobody needs.
-    HandingOver {
-        unused: bool,
-    },
+    /// Others take what only this peer holds.
+    HandingOver,
     /// It said goodbye and is silent.
     Gone,
 }
@@ -198,7 +196,7 @@ impl Keeper {
                 memory_bytes,
             } => self.device_opened(device, memory_bytes, out),
             KeeperInput::GaveUp(data_set, brick) => self.gave_up(data_set, brick, out),
-            KeeperInput::Leave { unused } => self.leave(unused, out),
+            KeeperInput::Leave => self.leave(out),
         }
         self.changed(changes, out);
     }
@@ -477,9 +475,9 @@ impl Keeper {
         }
     }
 
-    fn leave(&mut self, unused: bool, out: &mut Vec<KeeperOutput>) {
+    fn leave(&mut self, out: &mut Vec<KeeperOutput>) {
         if !self.is_leaving() {
-            self.leaving = Leaving::HandingOver { unused };
+            self.leaving = Leaving::HandingOver;
             let sets = self.sets.values_mut();
             sets.for_each(|s| s.replicas.leave());
             self.announce(out);
@@ -489,10 +487,8 @@ impl Keeper {
 
     /// Says goodbye once others hold what only this peer held.
     fn go_if_handed_over(&mut self, out: &mut Vec<KeeperOutput>) {
-        if let Leaving::HandingOver { unused } = self.leaving {
-            let done =
-                |s: &DataSet| s.replicas.is_handed_over() || !unused && !s.replicas.is_in_use();
-            if !self.sets.values().all(done) {
+        if self.leaving == Leaving::HandingOver {
+            if !self.sets.values().all(|s| s.replicas.is_handed_over()) {
                 return;
             }
             self.send_all(&KeeperMessage::Goodbye, out);

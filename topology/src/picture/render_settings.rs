@@ -7,6 +7,7 @@
 use crate::{
     base::digest::Digest,
     data::{
+        column_values::ColumnValues,
         default_transfer::{DefaultTransfer, Interest, default_transfer, interest, stretched},
         manifest::Manifest,
         presets::{self, GREY},
@@ -20,9 +21,8 @@ use serde::{Deserialize, Serialize};
 pub const STEP_VOXELS_MIN: f64 = 1e-3;
 /// Part of the volume's diagonal on which the brightest value adds up to 1 in mode `additive`, by default.
 const ADDITIVE_PART: f64 = 0.2;
-/// Part of the values of interest that is white in mode `average`, by default: a ray's other values are
-/// mostly background.
-const AVERAGE_PART: f64 = 0.5;
+/// What rays come to is of interest if it differs by such a part of what voxels do.
+const RAYS_DIFFER_MIN: f64 = 1e-3;
 /// A requester multiplies in another order than who checks: so much less is let pass.
 const STEP_ROUNDING: f64 = 1e-9;
 
@@ -74,10 +74,7 @@ impl Mode {
         let (Some(grey), true) = (preset, self != Self::Dvr) else {
             return default_transfer(manifest);
         };
-        let Interest { from, mut to } = interest(manifest);
-        if self == Self::Average {
-            to = from + (to - from) * AVERAGE_PART;
-        }
+        let Interest { from, to } = self.interest(manifest);
         let mut function = stretched(&grey, [from, to]);
         if self.combines_values() {
             function.points.iter_mut().for_each(|p| p.opacity = 1.0);
@@ -92,6 +89,28 @@ impl Mode {
             function,
             preset: GREY,
         }
+    }
+
+    /// The values that matter: of the voxels, or of what rays come to where that is another thing.
+    fn interest(self, manifest: &Manifest) -> Interest {
+        let of_voxels = interest(manifest);
+        let columns = match self {
+            Self::Minip | Self::Average => ColumnValues::of(manifest),
+            Self::Dvr | Self::Mip | Self::Additive => None,
+        };
+        let [low, high] = match columns {
+            Some(columns) if self == Self::Average => manifest.values(columns.means),
+            Some(columns) => manifest.values(columns.least),
+            None => return of_voxels,
+        };
+        // Rays that all come to the same say nothing.
+        let width = (high - low).abs();
+        if width <= (of_voxels.to - of_voxels.from).abs() * RAYS_DIFFER_MIN {
+            return of_voxels;
+        }
+        let is_turned = (of_voxels.to < of_voxels.from) != (high < low);
+        let [from, to] = if is_turned { [high, low] } else { [low, high] };
+        Interest { from, to }
     }
 
     /// Whether values are combined along a ray, and classified after that; else colours are.

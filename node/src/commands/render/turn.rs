@@ -15,7 +15,7 @@ use crate::{
     stats::{Stats, StatsFile},
     stop::Stop,
     terminal::note,
-    transfer::short,
+    transfer::{short, short_range},
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
 use brickmesh_topology::{
@@ -265,10 +265,10 @@ impl Turn<'_> {
     fn why_nothing(&self, session: &Session, stats: &[FrameStats]) -> String {
         let manifest = session.manifest();
         let transfer = &self.settings.render.transfer;
-        let Some([low, high]) = manifest.value_range() else {
+        let Some(range) = manifest.value_range() else {
             return "every voxel is no data".to_owned();
         };
-        let data = format!("the data are {} … {}", short(low), short(high));
+        let data = format!("the data are {}", short_range(range));
         let visible = VisibleCells::of(manifest, &self.settings.render);
         if !manifest.grid().bricks().any(|brick| visible.any(brick)) {
             let shown = transfer
@@ -278,9 +278,8 @@ impl Turn<'_> {
             let ends = shown.map(|p| [p[0].value, p[1].value]);
             return match ends.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]) {
                 Some([from, to]) => format!(
-                    "the transfer function shows {} … {}, {data}; --transfer-range data stretches it over them",
-                    short(from),
-                    short(to)
+                    "the transfer function shows {}, {data}; --transfer-range data stretches it over them",
+                    short_range([from, to])
                 ),
                 None => format!("the transfer function is transparent everywhere; {data}"),
             };
@@ -293,10 +292,15 @@ impl Turn<'_> {
                 short(manifest.volume().diagonal())
             );
         }
+        let ends = [transfer.points.first(), transfer.points.last()];
+        let ends = short_range(ends.map(|p| p.map_or(0.0, |p| p.value)));
+        if self.settings.render.mode.combines_values() {
+            return format!(
+                "what the rays come to is as dark as the background; the transfer function's values are {ends}, {data}; --transfer-range LOW,HIGH says what is black and what white"
+            );
+        }
         format!(
-            "all that the camera sees is transparent, as the background, or smaller than a pixel; {data}, the transfer function's values {} … {}",
-            short(transfer.points.first().map_or(0.0, |p| p.value)),
-            short(transfer.points.last().map_or(0.0, |p| p.value))
+            "all that the camera sees is transparent, as the background, or smaller than a pixel; {data}, the transfer function's values {ends}"
         )
     }
 }

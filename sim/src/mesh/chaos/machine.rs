@@ -106,7 +106,7 @@ impl Machine {
     /// This machine is to leave politely.
     pub(super) fn leave(&mut self, env: &mut Environment) {
         self.is_leaving = true;
-        self.keep(env, KeeperInput::Leave { unused: true }, true);
+        self.keep(env, KeeperInput::Leave, true);
     }
 
     /// What happens here.

@@ -155,12 +155,8 @@ pub enum KeeperInput {
     },
     /// A brick was freed, because memory was short for a picture.
     GaveUp(Digest, BrickIndex),
-    /// This peer is to leave once others hold what only it holds; `unused`: also what nobody
-    /// needs.
-    Leave {
-        /// See above.
-        unused: bool,
-    },
+    /// This peer is to leave once others hold what only it holds.
+    Leave,
 }
 
 /// What became of a brick that was to be loaded.

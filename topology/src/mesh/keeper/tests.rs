@@ -265,8 +265,8 @@ fn a_newcomer_right_after_the_first_placement_takes_its_share_too() {
 #[test]
 fn two_that_leave_at_once_leave_nothing_behind() {
     let (mut mesh, data) = four(10);
-    mesh.input(2, KeeperInput::Leave { unused: true });
-    mesh.input(3, KeeperInput::Leave { unused: true });
+    mesh.input(2, KeeperInput::Leave);
+    mesh.input(3, KeeperInput::Leave);
     mesh.run(SECOND / 100);
     assert!(mesh.keepers[2].is_some(), "nobody has heard of it yet");
     mesh.run(90 * SECOND);
@@ -279,7 +279,7 @@ fn two_that_leave_at_once_leave_nothing_behind() {
 fn who_holds_nothing_leaves_at_once() {
     let mut mesh = Mesh::new(&[27, 0]);
     mesh.run(SECOND);
-    mesh.input(1, KeeperInput::Leave { unused: false });
+    mesh.input(1, KeeperInput::Leave);
     assert!(mesh.keepers[1].is_none());
     mesh.run(SECOND / 10);
     assert_eq!(mesh.keeper(0).peers().count(), 0, "it said goodbye");
