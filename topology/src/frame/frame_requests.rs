@@ -179,10 +179,13 @@ impl FrameRequests {
         let orders = inputs.orders();
         let peers = plan.peers.clone();
         let attempt = Attempt::new(plan, asked.failed, asked.prolonged);
-        asked.began.extend(peers.iter().cloned());
         asked.state = State::Running(Box::new(Run::new(inputs, attempt)));
+        // Where nothing can be seen nobody is told, neither of the beginning nor of the end.
         if self.end_if_whole(frame, out) {
             return;
+        }
+        if let Some(asked) = self.frames.get_mut(&frame.number) {
+            asked.began.extend(peers.iter().cloned());
         }
         for peer in peers {
             let sent = self.sent.entry(peer.clone()).or_default();

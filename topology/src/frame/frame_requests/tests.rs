@@ -375,6 +375,35 @@ fn who_is_late_is_left_out_and_a_frame_that_failed_twice_rests() {
 }
 
 #[test]
+fn a_frame_in_which_nothing_can_be_seen_is_whole_without_a_word() {
+    let mut frames = FrameRequests::new(id("me"));
+    let both = [candidate("a", [0]), candidate("b", [1])];
+    let mut out = Vec::new();
+    frames.step(
+        0,
+        FramesInput::Candidates(data_set(), both.to_vec()),
+        &mut out,
+    );
+    let ask = FramesInput::Ask {
+        number: 7,
+        data_set: data_set(),
+        prediction: Prediction::Projected,
+    };
+    frames.step(0, ask, &mut out);
+    out.clear();
+    let plan = Arc::new(scripted(
+        &["a", "b"],
+        vec![SPEED_ONE; 2],
+        vec![],
+        vec![],
+        vec![],
+    ));
+    frames.step(0, FramesInput::Planned(frame(7, 0), plan), &mut out);
+    assert_eq!(ended(&out).unwrap().end, FrameEnd::Whole);
+    assert_eq!(said_to(&out, "a").len() + said_to(&out, "b").len(), 0);
+}
+
+#[test]
 fn an_old_time_means_nothing() {
     let mut mesh = three();
     let out = mesh.ask(0);
