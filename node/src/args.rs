@@ -17,8 +17,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_listen_address,
-    parse_milliseconds, parse_name, parse_size, parse_socket, parse_step, parse_transfer_range,
-    switch,
+    parse_milliseconds, parse_name, parse_rate, parse_size, parse_socket, parse_step,
+    parse_transfer_range, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -299,6 +299,9 @@ pub struct ViewArgs {
     #[command(flatten)]
     /// Who renders.
     pub mesh: MeshArgs,
+    /// Pictures a second while the camera moves: where full ones take longer, coarser ones are shown
+    #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = parse_rate, allow_hyphen_values = true)]
+    pub target_fps: f64,
 }
 
 /// `peer`

@@ -211,7 +211,7 @@ impl Session {
 
     /// The data set.
     #[must_use]
-    pub fn manifest(&self) -> &Manifest {
+    pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 

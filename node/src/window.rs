@@ -1,22 +1,22 @@
-//! The window of a viewer peer: shows the mesh's frames; drag turns, right drag pans, the wheel
-//! zooms, Esc closes.
+//! The window of a viewer peer: shows the mesh's frames, and moves the camera as hands say (`hands`,
+//! `keys`).
 //!
 //! Threads: the window's event loop needs the main thread; the peer's actix system runs on
 //! another. Between them: a slot for the camera that is wanted next (only the latest counts) and
 //! a slot for the latest frame, so neither waits for the other.
 
 mod app;
+mod hands;
+mod keys;
 mod missing;
-mod orbit_control;
 mod peer_thread;
 
 use self::{
     app::App,
-    orbit_control::OrbitControl,
-    peer_thread::{ended, prepare, show_frames, start_peer},
+    peer_thread::{Pictures, ended, prepare, start_peer},
 };
 use crate::{args::ViewArgs, open_source::open_source, session::Session, stop::Stop};
-use brickmesh_topology::Camera;
+use brickmesh_topology::{Camera, Manifest, RenderSettings, picture::quality::Quality};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{oneshot, watch};
 use winit::event_loop::EventLoop;
@@ -27,8 +27,17 @@ struct Wanted {
     camera: Camera,
     width: u32,
     height: u32,
-    /// A smaller picture does, while the camera moves.
+    /// A coarser picture does, while the camera moves.
     moving: bool,
+}
+
+/// What the window has to know of the session.
+#[derive(Debug)]
+struct Opened {
+    manifest: Arc<Manifest>,
+    settings: RenderSettings,
+    /// The first camera.
+    camera: Camera,
 }
 
 /// A picture for the window: 0x00RRGGBB, row by row.
@@ -79,9 +88,16 @@ pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error
         async move {
             let session = Session::open(source, &mesh, stop).await?;
             let result = async {
-                let (settings, start) = prepare(session.manifest(), &args)?;
+                let (settings, camera) = prepare(session.manifest(), &args)?;
+                let start = Opened {
+                    manifest: Arc::clone(session.manifest()),
+                    settings: settings.render.clone(),
+                    camera,
+                };
                 if let (Ok(()), Ok(wanted)) = (opened.send(start), shown.await) {
-                    show_frames(&session, &settings, wanted, &slot, &proxy).await?;
+                    let quality = Quality::new(args.target_fps);
+                    let pictures = Pictures::new(&session, &settings, quality, slot, proxy);
+                    pictures.show(wanted).await?;
                 }
                 Ok(())
             };
@@ -96,7 +112,7 @@ pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error
     };
     let (width, height) = args.picture.size;
     let wanted = Wanted {
-        camera: start,
+        camera: start.camera,
         width,
         height,
         moving: false,
@@ -108,7 +124,7 @@ pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error
     let mut app = App::new(
         want,
         slot,
-        OrbitControl::new(start),
+        start,
         (width, height),
         event_loop.owned_display_handle(),
     );

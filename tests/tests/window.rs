@@ -88,39 +88,78 @@ fn wait_for(display: &str, folder: &Path, what: &str, good: impl Fn(&[u8]) -> bo
     }
 }
 
-#[test]
-fn the_window_shows_a_picture_and_a_drag_turns_it() {
-    let (_server, display) = match display() {
-        Ok(display) => display,
-        Err(why) => return skip("the_window_shows_a_picture_and_a_drag_turns_it", &why),
-    };
-    let folder = tempfile::tempdir().unwrap();
+/// A viewer of the volume on a display.
+fn viewer(display: &str) -> Running {
     let mut view = Command::new(brickmesh());
-    view.args([
-        "view",
-        VOLUME,
-        "--size",
-        "400x320",
-        "--shade",
-        "on",
-        "--device",
-        "cpu",
-        "--orbit",
-        "30,20,1.6",
-    ]);
+    view.args(["view", VOLUME, "--size", "400x320", "--shade", "on"]);
+    view.args(["--device", "cpu", "--orbit", "30,20,1.6"]);
     let view = view
-        .env("DISPLAY", &display)
+        .env("DISPLAY", display)
         .env_remove("WAYLAND_DISPLAY")
         .stderr(Stdio::null())
         .spawn();
-    let _view = Running(view.unwrap());
-    let lit = |s: &[u8]| s.chunks_exact(4).filter(|p| p[0] > 60).count();
-    let before = wait_for(&display, folder.path(), "a picture", |s| lit(s) > 1000);
-    let drag = "mousemove 200 160 mousedown 1 mousemove 240 170 mousemove 300 190 mouseup 1";
+    Running(view.unwrap())
+}
+
+/// What a hand does, in xdotool's words.
+fn hand(display: &str, does: &str) {
     let mut hand = Command::new("xdotool");
-    hand.args(drag.split_whitespace());
-    assert!(hand.env("DISPLAY", &display).status().unwrap().success());
-    wait_for(&display, folder.path(), "a turned picture", |s| {
-        lit(s) > 1000 && differing_pixels(&before, s) > 2000
-    });
+    hand.args(does.split_whitespace());
+    assert!(hand.env("DISPLAY", display).status().unwrap().success());
+}
+
+fn lit(screen: &[u8]) -> usize {
+    screen.chunks_exact(4).filter(|p| p[0] > 60).count()
+}
+
+/// Waits until the screen has not changed for a second.
+fn at_rest(display: &str, folder: &Path) -> Vec<u8> {
+    let (mut last, mut since) = (screenshot(display, folder), Instant::now());
+    let start = Instant::now();
+    while since.elapsed() < Duration::from_secs(1) {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "the picture does not come to rest"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+        let screen = screenshot(display, folder);
+        if screen != last {
+            (last, since) = (screen, Instant::now());
+        }
+    }
+    last
+}
+
+#[test]
+fn the_window_shows_a_picture_and_hands_move_it() {
+    let (_server, display) = match display() {
+        Ok(display) => display,
+        Err(why) => return skip("the_window_shows_a_picture_and_hands_move_it", &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let _view = viewer(&display);
+    wait_for(&display, folder.path(), "a picture", |s| lit(s) > 1000);
+    // There is no window manager that would.
+    hand(&display, "search --name brickmesh windowfocus");
+    let first = at_rest(&display, folder.path());
+    // Each moves the picture; undone and at rest it is the first again, to the last bit.
+    let moves = [
+        "mousemove 200 160 mousedown 1 mousemove 240 170 mousemove 300 190 mouseup 1",
+        "mousemove 200 160 mousedown 3 mousemove 240 170 mouseup 3",
+        "mousemove 100 100 click 4 click 4",
+        "key 5",
+        "key e key e key e",
+    ];
+    for does in moves {
+        hand(&display, does);
+        let moved = |s: &[u8]| lit(s) > 1000 && differing_pixels(&first, s) > 2000;
+        wait_for(&display, folder.path(), does, moved);
+        let undos = if does.starts_with("key e") { 3 } else { 1 };
+        for _ in 0..undos {
+            hand(&display, "key ctrl+z");
+        }
+        let undone = at_rest(&display, folder.path());
+        assert_eq!(differing_pixels(&first, &undone), 0, "{does}");
+        assert!(first == undone, "{does}: a little is different");
+    }
 }

@@ -3,9 +3,11 @@
 //! May use `base` and `data`; `.ci/arrows` checks it.
 
 pub mod camera;
+pub mod camera_motion;
 pub mod depth_order;
 pub mod footprint;
 pub mod framing;
+pub mod quality;
 pub mod render_settings;
 pub mod sample_count;
 pub mod tiles;

@@ -163,6 +163,15 @@ pub(crate) fn parse_milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+    let [rate] = numbers::<1>(text)?;
+    if (0.1..=1000.0).contains(&rate) {
+        Ok(rate)
+    } else {
+        Err("it must be 0.1 to 1000".to_owned())
+    }
+}
+
 pub(crate) fn parse_step(text: &str) -> Result<f64, String> {
     let [step] = numbers::<1>(text)?;
     if (STEP_VOXELS_MIN..=1e3).contains(&step) {

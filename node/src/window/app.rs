@@ -1,16 +1,26 @@
 //! The window itself: what it hears of keys and mouse, and what it draws.
 
-use super::{OrbitControl, Shown, Slot, Told, Wanted};
+use super::{
+    Opened, Shown, Slot, Told, Wanted,
+    hands::{Drag, Hands},
+    keys::{self, Command, KEYS},
+};
+use crate::terminal::note;
 use brickmesh_actors::plain_text::plain_text;
 use softbuffer::{Context, Surface};
-use std::{num::NonZeroU32, rc::Rc, sync::PoisonError};
+use std::{
+    num::NonZeroU32,
+    rc::Rc,
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
 use tokio::sync::watch;
 use winit::{
     application::ApplicationHandler,
     dpi::PhysicalSize,
     event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent},
     event_loop::{ActiveEventLoop, OwnedDisplayHandle},
-    keyboard::{Key, NamedKey},
+    keyboard::ModifiersState,
     window::{Window, WindowId},
 };
 
@@ -18,6 +28,8 @@ use winit::{
 const TITLE: &str = "brickmesh";
 /// Pixels that a notch of the wheel counts for.
 const NOTCH_PIXELS: f64 = 40.0;
+/// Two clicks within this are a double click.
+const DOUBLE_CLICK: Duration = Duration::from_millis(400);
 
 /// What the window is called while this is wrong. It may be what another peer says, and a window
 /// system takes no title with a NUL in it.
@@ -33,7 +45,10 @@ type Pixels = Surface<OwnedDisplayHandle, Rc<Window>>;
 pub(super) struct App {
     want: watch::Sender<Wanted>,
     slot: Slot,
-    control: OrbitControl,
+    opened: Opened,
+    hands: Hands,
+    modifiers: ModifiersState,
+    last_click: Option<Instant>,
     size: (u32, u32),
     display: OwnedDisplayHandle,
     window: Option<(Rc<Window>, Pixels)>,
@@ -45,14 +60,17 @@ impl App {
     pub(super) fn new(
         want: watch::Sender<Wanted>,
         slot: Slot,
-        control: OrbitControl,
+        opened: Opened,
         size: (u32, u32),
         display: OwnedDisplayHandle,
     ) -> Self {
         Self {
             want,
             slot,
-            control,
+            hands: Hands::new(opened.camera, size),
+            opened,
+            modifiers: ModifiersState::empty(),
+            last_click: None,
             size,
             display,
             window: None,
@@ -78,10 +96,15 @@ impl App {
         Ok(())
     }
 
-    fn want(&self, moving: bool) {
+    /// Wants the picture as it is now; a coarse one does while a button is down.
+    fn want(&self) {
+        self.want_as(self.hands.is_dragging());
+    }
+
+    fn want_as(&self, moving: bool) {
         let (width, height) = self.size;
         let wanted = Wanted {
-            camera: self.control.camera(),
+            camera: self.hands.camera(),
             width,
             height,
             moving,
@@ -119,6 +142,33 @@ impl App {
             }
         }
         buffer.present().map_err(|e| e.to_string())
+    }
+
+    fn command(&mut self, command: Command) {
+        if command == Command::Help {
+            let keys = KEYS.map(|(key, what)| format!("  {key:<42} {what}"));
+            note(format_args!("keys and hands:\n{}", keys.join("\n")));
+            return;
+        }
+        let Opened {
+            manifest, settings, ..
+        } = &self.opened;
+        if let Some(told) = self.hands.command(command, manifest, settings) {
+            note(format_args!("brickmesh: {told}"));
+        }
+        self.want();
+    }
+
+    /// A click without a drag; the second of two makes what is there the centre.
+    fn clicked(&mut self) {
+        let now = Instant::now();
+        let is_second = |last: Instant| now.duration_since(last) < DOUBLE_CLICK;
+        if self.last_click.take().is_some_and(is_second) {
+            self.command(Command::Centre);
+        } else {
+            self.last_click = Some(now);
+            self.want();
+        }
     }
 
     fn fail(&mut self, why: String, event_loop: &ActiveEventLoop) {
@@ -164,39 +214,47 @@ impl ApplicationHandler<Told> for App {
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
         match event {
             WindowEvent::CloseRequested => event_loop.exit(),
-            WindowEvent::KeyboardInput { event, .. }
-                if event.logical_key == Key::Named(NamedKey::Escape) =>
-            {
-                event_loop.exit();
+            WindowEvent::KeyboardInput { event, .. } if event.state.is_pressed() => {
+                match keys::command(&event.logical_key, self.modifiers) {
+                    Some(Command::Close) => event_loop.exit(),
+                    Some(command) => self.command(command),
+                    None => {}
+                }
             }
+            WindowEvent::ModifiersChanged(modifiers) => self.modifiers = modifiers.state(),
             WindowEvent::Resized(size) => {
                 self.size = (size.width.max(1), size.height.max(1));
-                self.want(false);
+                self.hands.resized(self.size.0, self.size.1);
+                self.want();
             }
             WindowEvent::MouseInput { state, button, .. } => {
-                let pressed = state == ElementState::Pressed;
-                match button {
-                    MouseButton::Left => self.control.turning = pressed,
-                    MouseButton::Right | MouseButton::Middle => self.control.panning = pressed,
-                    _ => {}
+                let drag = match button {
+                    MouseButton::Left if self.modifiers.shift_key() => Drag::Pan,
+                    MouseButton::Left if self.modifiers.control_key() => Drag::Roll,
+                    MouseButton::Left => Drag::Turn,
+                    MouseButton::Right | MouseButton::Middle => Drag::Pan,
+                    _ => return,
+                };
+                if state == ElementState::Pressed {
+                    self.hands.pressed(drag);
+                } else if self.hands.released() {
+                    self.clicked();
+                } else {
+                    self.want();
                 }
-                self.want(pressed);
             }
-            WindowEvent::CursorMoved { position, .. } => {
-                let moved = self
-                    .control
-                    .moved(position.x, position.y, f64::from(self.size.1));
-                if moved {
-                    self.want(true);
-                }
+            WindowEvent::CursorMoved { position, .. }
+                if self.hands.moved([position.x, position.y]) =>
+            {
+                self.want();
             }
             WindowEvent::MouseWheel { delta, .. } => {
                 let pixels = match delta {
                     MouseScrollDelta::LineDelta(_, y) => f64::from(y) * NOTCH_PIXELS,
                     MouseScrollDelta::PixelDelta(p) => p.y,
                 };
-                self.control.zoom(pixels);
-                self.want(false);
+                self.hands.wheel(pixels);
+                self.want_as(true);
             }
             WindowEvent::RedrawRequested => {
                 if let Err(why) = self.draw() {

@@ -7,7 +7,11 @@
 //! One peer works it out, and the others get the view: it need not be the same to the last bit elsewhere.
 
 use crate::{
-    data::{manifest::Manifest, subject::Subject, volume::VolumeDescription},
+    data::{
+        manifest::Manifest,
+        subject::Subject,
+        volume::{PatientAxes, VolumeDescription},
+    },
     picture::camera::{Camera, DEFAULT_FOV_DEGREES},
 };
 use glam::DVec3;
@@ -67,6 +71,43 @@ pub fn default_camera(
         at: eye + forward * distance,
         up: axes[2],
         fov_degrees,
+    }
+}
+
+/// Where to look from along an axis, and what is up then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AxisView {
+    /// From where, for people.
+    pub name: &'static str,
+    /// From what is looked at to the eye.
+    pub from: DVec3,
+    /// Upwards in the picture.
+    pub up: DVec3,
+}
+
+/// The views along the axes of a volume: of a patient from in front, behind, left, right, above and below,
+/// the head up or the front down; of any other from −y, +y, −x, +x, +z and −z.
+#[must_use]
+pub fn axis_views(volume: &VolumeDescription) -> [AxisView; 6] {
+    let view = |name, from, up| AxisView { name, from, up };
+    let z = DVec3::Z;
+    match volume.patient.map(PatientAxes::left_and_front) {
+        Some([left, front]) => [
+            view("in front", front, z),
+            view("behind", -front, z),
+            view("the patient's left", left, z),
+            view("the patient's right", -left, z),
+            view("above", z, front),
+            view("below", -z, front),
+        ],
+        None => [
+            view("-y", DVec3::NEG_Y, z),
+            view("+y", DVec3::Y, z),
+            view("-x", DVec3::NEG_X, z),
+            view("+x", DVec3::X, z),
+            view("+z", z, DVec3::Y),
+            view("-z", -z, DVec3::Y),
+        ],
     }
 }
 

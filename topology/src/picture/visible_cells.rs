@@ -10,6 +10,7 @@ use crate::{
     },
     picture::render_settings::RenderSettings,
 };
+use glam::DVec3;
 use std::sync::Arc;
 
 /// Cells along an axis, counted.
@@ -79,6 +80,44 @@ impl VisibleCells {
             covered += area * u64::from(dz);
         }
         covered as f64 / part.voxel_count().max(1) as f64
+    }
+
+    /// Where a ray first meets a visible cell, in world units, to within a few voxels; `None`: it meets
+    /// none. For who has no voxels.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "inside the volume"
+    )]
+    pub fn first_on_ray(&self, manifest: &Manifest, eye: DVec3, along: DVec3) -> Option<DVec3> {
+        let (volume, grid) = (manifest.volume(), manifest.grid());
+        let to_grid = volume.grid_from_world();
+        let start = to_grid.transform_point3(eye);
+        let along = to_grid.transform_vector3(along).try_normalize()?;
+        // Voxel (i,j,k) is from i − ½ to i + ½.
+        let [mut near, mut far] = [0.0, f64::INFINITY];
+        for axis in 0..3 {
+            let end = |at: f64| (at - start[axis]) / along[axis];
+            let ends = [end(-0.5), end(f64::from(volume.dims[axis]) - 0.5)];
+            near = f64::max(near, ends[0].min(ends[1]));
+            far = f64::min(far, ends[0].max(ends[1]));
+        }
+        // Half a cell, of which a brick has as many as voxels at most.
+        let step = f64::max(0.5, f64::from(grid.edge() / CELLS_PER_AXIS) * 0.5);
+        let mut at = near + 1e-6;
+        while at < far {
+            let point = start + along * at;
+            let voxel: [u32; 3] =
+                std::array::from_fn(|a| ((point[a] + 0.5).max(0.0) as u32).min(volume.dims[a] - 1));
+            let brick = grid.index(voxel.map(|v| v / grid.edge()))?;
+            let voxel = VoxelBox::new(voxel, voxel.map(|v| v + 1));
+            if self.share(grid, brick, &voxel) > 0.0 {
+                return Some(volume.world_from_grid().transform_point3(point));
+            }
+            at += step;
+        }
+        None
     }
 
     fn mask(&self, brick: BrickIndex) -> &CellMask {
