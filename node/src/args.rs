@@ -289,16 +289,21 @@ pub struct RenderArgs {
 
 /// `view`
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("size", |size| size.default_value("800x720")))]
+#[command(mut_arg("volume", |volume| volume.required(false).help("Volume, as `info` and `render` take it [default: the demo's volume]")))]
 pub struct ViewArgs {
     #[command(flatten)]
-    /// What is shown.
-    pub source: VolumeArgs,
+    /// What is shown; nothing is the demo's volume.
+    pub source: Option<VolumeArgs>,
     #[command(flatten)]
     /// The picture.
     pub picture: PictureArgs,
     #[command(flatten)]
     /// Who renders.
     pub mesh: MeshArgs,
+    /// Show the panels beside the picture at first; key P shows and hides them
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
+    pub panels: bool,
     /// Pictures a second while the camera moves: where full ones take longer, coarser ones are shown
     #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = parse_rate, allow_hyphen_values = true)]
     pub target_fps: f64,

@@ -12,6 +12,7 @@ pub mod camera_choice;
 pub mod commands;
 pub mod config_file;
 pub mod config_folder;
+pub(crate) mod demo_volume;
 pub mod device_choice;
 pub mod free_memory;
 pub mod metrics;

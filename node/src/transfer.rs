@@ -4,24 +4,31 @@
 //! colour-map presets (a list with `RGBPoints` and, often, `Points`). What is in absolute units stays so;
 //! what is normalised, 0 to 1, is stretched over the data. `--transfer-range` decides otherwise.
 
-use crate::{args::TransferRange, bounded_file};
+use crate::{
+    args::TransferRange, bounded_file, config_folder::config_folder, output_file::OutputFile,
+};
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{
     Manifest, TransferFunction,
     data::{
         default_transfer::{Interest, interest, stretched},
-        presets::{self, PRESETS, PresetValues},
-        transfer_function::{TransferFunctionError, TransferPoint},
+        presets::{self, PRESETS, Preset, PresetValues},
+        transfer_function::{TransferFunctionError, TransferPoint, step_opacity},
     },
     picture::render_settings::Mode,
 };
 use serde::{Deserialize, de::IgnoredAny};
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Largest transfer function file, in bytes.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 /// Highest opacity of a ParaView preset that brings none of its own.
 const PRESET_OPACITY: f64 = 0.3;
+/// Letters of a preset's name, at most.
+const NAME_MAX: usize = 40;
 /// How far from 0 and 1 the ends of a normalised function may be.
 const NORMALISED_ERROR: f64 = 1e-6;
 
@@ -123,30 +130,130 @@ pub fn choose(
         return Ok(told(of.preset, function, &how, manifest));
     };
     let preset = path.to_str().and_then(presets::by_name);
-    let (name, function, usual) = match preset.filter(|_| !path.exists()) {
-        Some(preset) => {
-            let usual = match preset.values {
-                PresetValues::Hounsfield => None,
-                PresetValues::Normalised => {
-                    let Interest { from, to } = interest(manifest);
-                    Some(([from, to], "the values of interest"))
-                }
-            };
-            (preset.name.to_owned(), preset.function(), usual)
-        }
-        None => {
-            let (function, is_own) = load(path)?;
-            let is_normalised = !is_own && is_normalised(ends(&function));
-            let usual = is_normalised.then(|| over(TransferRange::Data, manifest));
-            (path.display().to_string(), function, usual)
+    if let Some(preset) = preset.filter(|_| !path.exists()) {
+        return Ok(of_preset(preset, range, manifest));
+    }
+    let own = path
+        .to_str()
+        .and_then(own_preset)
+        .filter(|_| !path.exists());
+    let (function, is_own) = load(own.as_deref().unwrap_or(path))?;
+    let is_normalised = !is_own && is_normalised(function.ends());
+    let usual = is_normalised.then(|| over(TransferRange::Data, manifest));
+    let name = path.display().to_string();
+    Ok(ranged(&name, function, range, usual, manifest))
+}
+
+/// A preset for a data set, stretched as `range` says.
+#[must_use]
+pub fn of_preset(
+    preset: &Preset,
+    range: Option<TransferRange>,
+    manifest: &Manifest,
+) -> ChosenTransfer {
+    let usual = match preset.values {
+        PresetValues::Hounsfield => None,
+        PresetValues::Normalised => {
+            let Interest { from, to } = interest(manifest);
+            Some(([from, to], "the values of interest"))
         }
     };
+    ranged(preset.name, preset.function(), range, usual, manifest)
+}
+
+/// A function stretched over the range asked for, or over its usual one.
+fn ranged(
+    name: &str,
+    function: TransferFunction,
+    range: Option<TransferRange>,
+    usual: Option<([f64; 2], &'static str)>,
+    manifest: &Manifest,
+) -> ChosenTransfer {
     let (function, how) = match (range, usual) {
         (None, Some(usual)) => stretch(&function, usual),
         (None | Some(TransferRange::Preset), _) => (function, "as it is".to_owned()),
         (Some(range), _) => stretch(&function, over(range, manifest)),
     };
-    Ok(told(&name, function, &how, manifest))
+    told(name, function, &how, manifest)
+}
+
+/// The user's own presets: name and file, in order of names.
+#[must_use]
+pub fn own_presets() -> Vec<(String, PathBuf)> {
+    let entries = own_folder().and_then(|folder| fs::read_dir(folder).ok());
+    let named = |entry: fs::DirEntry| {
+        let path = entry.path();
+        let is_json = path.extension().is_some_and(|e| e == "json");
+        let name = path.file_stem()?.to_str()?.to_owned();
+        is_json.then_some((name, path))
+    };
+    let mut presets: Vec<(String, PathBuf)> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(named)
+        .collect();
+    presets.sort();
+    presets
+}
+
+/// The file of one of the user's own presets, if it is there.
+fn own_preset(name: &str) -> Option<PathBuf> {
+    let all = own_presets();
+    all.into_iter()
+        .find(|(n, _)| n == name)
+        .map(|(_, path)| path)
+}
+
+fn own_folder() -> Option<PathBuf> {
+    Some(config_folder()?.join("presets"))
+}
+
+/// Writes a function to a file; which one. Where `to` is a path (ends in `.json`), as a ParaView preset
+/// with opacities per `spacing`, the smallest one; else, as it is, as one of the user's own presets.
+///
+/// # Errors
+/// Text that names the file and why.
+pub fn save(function: &TransferFunction, to: &str, spacing: f64) -> Result<PathBuf, String> {
+    let is_path = Path::new(to).extension().is_some_and(|e| e == "json");
+    let (path, text) = if is_path {
+        let path = PathBuf::from(to);
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let preset = to_paraview(function, &name, spacing);
+        let text = serde_json::to_string_pretty(&[preset]);
+        (path, text)
+    } else if is_name(to) {
+        let folder = own_folder().ok_or("presets need a folder: HOME is not set")?;
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let text = serde_json::to_string_pretty(function);
+        (folder.join(format!("{to}.json")), text)
+    } else {
+        return Err(format!(
+            "{to:?} is no name for a preset (letters, digits, spaces, - and _, at most {NAME_MAX}), and no path that ends in .json"
+        ));
+    };
+    let text = text.map_err(|e| e.to_string())?;
+    let file = OutputFile::check("transfer function", &path).map_err(|e| e.to_string())?;
+    file.write(|w| w.write_all(text.as_bytes()))
+        .map_err(|e| e.to_string())?;
+    Ok(path)
+}
+
+fn is_name(text: &str) -> bool {
+    let is_letter = |c: char| c.is_alphanumeric() || " -_".contains(c);
+    (1..=NAME_MAX).contains(&text.chars().count()) && text.chars().all(is_letter)
+}
+
+/// What ParaView calls a preset.
+fn to_paraview(function: &TransferFunction, name: &str, spacing: f64) -> serde_json::Value {
+    let unit = function.unit_distance.unwrap_or(spacing);
+    let colors = |p: &TransferPoint| [p.value, p.color[0], p.color[1], p.color[2]];
+    let opacity = |p: &TransferPoint| [p.value, step_opacity(p.opacity, spacing, unit), 0.5, 0.0];
+    let (points, colors): (Vec<f64>, Vec<f64>) = (
+        function.points.iter().flat_map(opacity).collect(),
+        function.points.iter().flat_map(colors).collect(),
+    );
+    serde_json::json!({ "ColorSpace": "RGB", "Name": name, "Points": points, "RGBPoints": colors })
 }
 
 fn told(name: &str, function: TransferFunction, how: &str, manifest: &Manifest) -> ChosenTransfer {
@@ -156,7 +263,7 @@ fn told(name: &str, function: TransferFunction, how: &str, manifest: &Manifest) 
     );
     let told = format!(
         "transfer function {name}: {}, {how}; {data}",
-        short_range(ends(&function))
+        short_range(function.ends())
     );
     ChosenTransfer { function, told }
 }
@@ -203,17 +310,8 @@ fn stretch(
     function: &TransferFunction,
     (range, of): ([f64; 2], &str),
 ) -> (TransferFunction, String) {
-    let how = format!("stretched from {} over {of}", short_range(ends(function)));
+    let how = format!("stretched from {} over {of}", short_range(function.ends()));
     (stretched(function, range), how)
-}
-
-/// First and last value.
-fn ends(function: &TransferFunction) -> [f64; 2] {
-    let value = |p: Option<&TransferPoint>| p.map_or(0.0, |p| p.value);
-    [
-        value(function.points.first()),
-        value(function.points.last()),
-    ]
 }
 
 fn is_normalised([low, high]: [f64; 2]) -> bool {
@@ -383,7 +481,7 @@ mod tests {
     #[test]
     fn a_preset_in_absolute_units_means_them() {
         let of = chosen(HOUNSFIELD, None);
-        assert_eq!(ends(&of.function), [-3024.0, 3071.0]);
+        assert_eq!(of.function.ends(), [-3024.0, 3071.0]);
         assert!((of.function.classify(143.0).0[0] - 0.6).abs() < 1e-12);
         assert!(of.told.contains("-3024 … 3071, as it is"), "{}", of.told);
     }
@@ -393,20 +491,20 @@ mod tests {
         let given = Some(TransferRange::Given(0.0, 10.0));
         let own = r#"{"points":[{"value":3,"color":[0,0,0],"opacity":0},{"value":4,"color":[1,1,1],"opacity":1}]}"#;
         for text in [NORMALISED, HOUNSFIELD, own] {
-            assert_eq!(ends(&chosen(text, given).function), [0.0, 10.0]);
+            assert_eq!(chosen(text, given).function.ends(), [0.0, 10.0]);
             let data = chosen(text, Some(TransferRange::Data));
-            assert_eq!(ends(&data.function), [100.0, 300.0]);
+            assert_eq!(data.function.ends(), [100.0, 300.0]);
         }
         let preset = Some(TransferRange::Preset);
-        assert_eq!(ends(&chosen(NORMALISED, preset).function), [0.0, 1.0]);
-        assert_eq!(ends(&chosen(own, None).function), [3.0, 4.0]);
+        assert_eq!(chosen(NORMALISED, preset).function.ends(), [0.0, 1.0]);
+        assert_eq!(chosen(own, None).function.ends(), [3.0, 4.0]);
     }
 
     #[test]
     fn presets_are_known_by_name_and_what_is_neither_file_nor_preset_names_them() {
         let named = |name: &str| choose(Some(Path::new(name)), None, Mode::Dvr, &manifest());
-        assert_eq!(ends(&named("ct-bone").unwrap().function), [-1000.0, 1500.0]);
-        let [low, high] = ends(&named("viridis").unwrap().function);
+        assert_eq!(named("ct-bone").unwrap().function.ends(), [-1000.0, 1500.0]);
+        let [low, high] = named("viridis").unwrap().function.ends();
         assert!(100.0 <= low && low < high && high <= 300.0);
         let error = named("viridiss").unwrap_err().to_string();
         assert!(

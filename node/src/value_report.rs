@@ -31,7 +31,8 @@ pub struct ValueReport {
     no_data: NoData,
     /// Shares, and the values below which they lie; the background is left out.
     quantiles: Vec<[f64; 2]>,
-    histogram: Histogram,
+    /// Its range ascends.
+    pub histogram: Histogram,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -41,11 +42,13 @@ struct NoData {
     fill: u64,
 }
 
+/// How many voxels have which value.
 #[derive(Clone, Debug, Serialize)]
-struct Histogram {
+pub struct Histogram {
     /// What its equal bins are over; what lies outside is in the first and last.
-    range: [f64; 2],
-    counts: Vec<u64>,
+    pub range: [f64; 2],
+    /// Voxels of each bin.
+    pub counts: Vec<u64>,
 }
 
 impl ValueReport {

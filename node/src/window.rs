@@ -1,43 +1,74 @@
-//! The window of a viewer peer: shows the mesh's frames, and moves the camera as hands say (`hands`,
-//! `keys`).
+//! The window of a viewer peer: shows the mesh's frames, and edits the scene as hands (`hands`, `keys`)
+//! and panels (`panels`) say.
 //!
-//! Threads: the window's event loop needs the main thread; the peer's actix system runs on
-//! another. Between them: a slot for the camera that is wanted next (only the latest counts) and
-//! a slot for the latest frame, so neither waits for the other.
+//! Threads: the window's event loop needs the main thread; the peer's actix system runs on another.
+//! Between them: what is wanted next (only the latest counts) and a slot for the latest frame, so
+//! neither waits for the other.
 
 mod app;
 mod hands;
 mod keys;
 mod missing;
+mod painter;
+mod panels;
 mod peer_thread;
+mod recent;
+mod scene;
+mod ui;
 
 use self::{
     app::App,
-    peer_thread::{Pictures, ended, prepare, start_peer},
+    peer_thread::{Viewer, start_peer},
+    scene::Scene,
 };
-use crate::{args::ViewArgs, open_source::open_source, session::Session, stop::Stop};
-use brickmesh_topology::{Camera, Manifest, RenderSettings, picture::quality::Quality};
-use std::sync::{Arc, Mutex};
-use tokio::sync::{oneshot, watch};
+use crate::{
+    args::ViewArgs, demo_volume::demo_source, open_source::open_source, session::DataSource,
+    stop::Stop, value_report::Histogram,
+};
+use brickmesh_topology::{Manifest, PeerId, picture::quality::Choice};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::watch;
 use winit::event_loop::EventLoop;
 
-/// What the window wants to see.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Wanted {
-    camera: Camera,
+/// What the window wants.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Wanted {
+    /// To know what there is.
+    #[default]
+    Nothing,
+    Picture(Wish),
+    /// Another volume.
+    Open(PathBuf),
+}
+
+/// A picture that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+struct Wish {
+    /// Of the data set that was opened as this one.
+    opened: u32,
+    scene: Scene,
     width: u32,
     height: u32,
-    /// A coarser picture does, while the camera moves.
+    /// A coarser picture does, while the scene is edited.
     moving: bool,
 }
 
-/// What the window has to know of the session.
+/// A data set that is open.
 #[derive(Debug)]
 struct Opened {
+    /// Those opened before it.
+    number: u32,
+    /// File, where it is one.
+    path: Option<PathBuf>,
     manifest: Arc<Manifest>,
-    settings: RenderSettings,
-    /// The first camera.
-    camera: Camera,
+    histogram: Histogram,
+    /// As it is seen at first.
+    scene: Scene,
 }
 
 /// A picture for the window: 0x00RRGGBB, row by row.
@@ -46,13 +77,56 @@ struct Shown {
     width: u32,
     height: u32,
     pixels: Vec<u32>,
+    report: FrameReport,
+}
+
+/// How a picture came about.
+#[derive(Clone, Debug)]
+struct FrameReport {
+    took: Duration,
+    size: [u32; 2],
+    choice: Choice,
+    jobs: BTreeMap<PeerId, JobsDone>,
+}
+
+/// What a peer did for a picture.
+#[derive(Clone, Copy, Debug, Default)]
+struct JobsDone {
+    count: u32,
+    micros: u64,
+}
+
+/// Who is in the mesh.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct MeshReport {
+    peers: Vec<PeerRow>,
+    /// Bricks that nobody holds.
+    missing: u32,
+    /// Copies that every brick has at least.
+    copies_min: u32,
+    /// Names of peers that were there and are not any more.
+    gone: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct PeerRow {
+    id: PeerId,
+    name: String,
+    device: String,
+    bricks: u32,
+    /// It does not answer, or late.
+    is_silent: bool,
 }
 
 /// What the peer's thread tells the window.
 #[derive(Debug)]
 enum Told {
+    Opened(Box<Opened>),
+    /// What was asked for cannot be opened.
+    NotOpened(String),
     /// A new frame is in the slot.
     Frame,
+    Mesh(MeshReport),
     /// What is wrong with what is shown, for the title; nothing: all is well.
     Trouble(Option<String>),
     /// The peer has ended.
@@ -66,8 +140,11 @@ type Slot = Arc<Mutex<Option<Shown>>>;
 /// # Errors
 /// Where the volume cannot be opened, there is no display, or the mesh fails.
 pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error>> {
-    let mut mesh = args.mesh.clone();
-    let source = open_source(&args.source, &mut mesh, &stop)?;
+    let mut args = args.clone();
+    let source = match args.source.clone() {
+        Some(volume) => open_source(&volume, &mut args.mesh, &stop)?,
+        None => DataSource::Own(demo_source()?),
+    };
     let event_loop = EventLoop::<Told>::with_user_event().build().map_err(|e| {
         let text = e.to_string();
         // The library says where in its own code that was.
@@ -81,53 +158,17 @@ pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error
     })?;
     let slot = Slot::default();
     let proxy = event_loop.create_proxy();
-    let (opened, start) = oneshot::channel();
-    let (show, shown) = oneshot::channel();
-    let work = {
-        let (slot, proxy, args) = (Arc::clone(&slot), proxy.clone(), args.clone());
-        async move {
-            let session = Session::open(source, &mesh, stop).await?;
-            let result = async {
-                let (settings, camera) = prepare(session.manifest(), &args)?;
-                let start = Opened {
-                    manifest: Arc::clone(session.manifest()),
-                    settings: settings.render.clone(),
-                    camera,
-                };
-                if let (Ok(()), Ok(wanted)) = (opened.send(start), shown.await) {
-                    let quality = Quality::new(args.target_fps);
-                    let pictures = Pictures::new(&session, &settings, quality, slot, proxy);
-                    pictures.show(wanted).await?;
-                }
-                Ok(())
-            };
-            let result = result.await;
-            session.close().await;
-            result
-        }
-    };
-    let peer = start_peer(work, proxy)?;
-    let Ok(start) = start.blocking_recv() else {
-        return ended(peer);
-    };
-    let (width, height) = args.picture.size;
-    let wanted = Wanted {
-        camera: start.camera,
-        width,
-        height,
-        moving: false,
-    };
-    let (want, wanted) = watch::channel(wanted);
-    if show.send(wanted).is_err() {
-        tracing::debug!("the peer has ended before");
-    }
-    let mut app = App::new(
-        want,
+    let (want, wanted) = watch::channel(Wanted::default());
+    let display = event_loop.owned_display_handle();
+    let mut app = App::new(want, Arc::clone(&slot), &args, display);
+    let viewer = Viewer {
+        args,
+        stop,
         slot,
-        start,
-        (width, height),
-        event_loop.owned_display_handle(),
-    );
+        proxy: proxy.clone(),
+        wanted,
+    };
+    let peer = start_peer(viewer.run(source), proxy)?;
     let ran = event_loop.run_app(&mut app);
     // The peer's thread hears that nobody wants frames any more, says goodbye and ends.
     let failed = app.failed.take();

@@ -1,5 +1,6 @@
-//! The viewer's window, on a virtual display with a hand for the mouse: it shows a picture, and
-//! a drag turns it. Needs Xvfb, xdotool and ImageMagick's `import`.
+//! The viewer's window, on a virtual display with a hand for mouse and keys: it shows a picture, drags
+//! turn it, panels change it, and all of that can be undone. Needs Xvfb, xdotool and ImageMagick's
+//! `import`.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,7 +13,7 @@ use brickmesh_tests::{
 };
 use std::{
     io::{BufRead as _, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -21,11 +22,12 @@ const VOLUME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/data/neghip_64x64x64_uint8.raw.gz"
 );
+const ORBIT: &str = "30,20,1.6";
 /// How long a picture may take to come or to change.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A virtual display and its name.
-fn display() -> Result<(Running, String), String> {
+/// A virtual display of this size, and its name.
+fn display(size: &str) -> Result<(Running, String), String> {
     for tool in ["xdotool", "import"] {
         let found = Command::new(tool)
             .arg("-version")
@@ -35,15 +37,8 @@ fn display() -> Result<(Running, String), String> {
         found.map_err(|e| format!("{tool}: {e}"))?;
     }
     let mut server = Command::new("Xvfb");
-    server.args([
-        "-displayfd",
-        "1",
-        "-screen",
-        "0",
-        "480x400x24",
-        "-nolisten",
-        "tcp",
-    ]);
+    server.args(["-displayfd", "1", "-screen", "0", &format!("{size}x24")]);
+    server.args(["-nolisten", "tcp"]);
     let started = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut server = Running(started.map_err(|e| format!("Xvfb: {e}"))?);
     let mut number = String::new();
@@ -88,13 +83,14 @@ fn wait_for(display: &str, folder: &Path, what: &str, good: impl Fn(&[u8]) -> bo
     }
 }
 
-/// A viewer of the volume on a display.
-fn viewer(display: &str) -> Running {
+/// A viewer of the volume on a display, with a folder for what it remembers.
+fn viewer(display: &str, home: &Path, args: &[&str]) -> Running {
     let mut view = Command::new(brickmesh());
-    view.args(["view", VOLUME, "--size", "400x320", "--shade", "on"]);
-    view.args(["--device", "cpu", "--orbit", "30,20,1.6"]);
+    view.args(["view", VOLUME, "--device", "cpu", "--orbit", ORBIT]);
     let view = view
+        .args(args)
         .env("DISPLAY", display)
+        .env("XDG_CONFIG_HOME", home)
         .env_remove("WAYLAND_DISPLAY")
         .stderr(Stdio::null())
         .spawn();
@@ -132,12 +128,13 @@ fn at_rest(display: &str, folder: &Path) -> Vec<u8> {
 
 #[test]
 fn the_window_shows_a_picture_and_hands_move_it() {
-    let (_server, display) = match display() {
+    let (_server, display) = match display("480x400") {
         Ok(display) => display,
         Err(why) => return skip("the_window_shows_a_picture_and_hands_move_it", &why),
     };
     let folder = tempfile::tempdir().unwrap();
-    let _view = viewer(&display);
+    let args = ["--size", "400x320", "--panels", "off"];
+    let _view = viewer(&display, folder.path(), &args);
     wait_for(&display, folder.path(), "a picture", |s| lit(s) > 1000);
     // There is no window manager that would.
     hand(&display, "search --name brickmesh windowfocus");
@@ -162,4 +159,138 @@ fn the_window_shows_a_picture_and_hands_move_it() {
         assert_eq!(differing_pixels(&first, &undone), 0, "{does}");
         assert!(first == undone, "{does}: a little is different");
     }
+}
+
+/// The picture beside the panels.
+fn picture_of(screen: &[u8]) -> Vec<u8> {
+    let [width, left, _] = PANELS.map(|n| n as usize);
+    let rows = screen.chunks_exact(width * 4);
+    rows.flat_map(|row| row[..left * 4].to_vec()).collect()
+}
+
+/// Size of the display, and where its panels begin.
+const PANELS: [u32; 3] = [960, 640, 740];
+
+#[test]
+fn panels_edit_the_scene_and_every_edit_can_be_undone() {
+    let [width, left, height] = PANELS;
+    let (_server, display) = match display(&format!("{width}x{height}")) {
+        Ok(display) => display,
+        Err(why) => return skip("panels_edit_the_scene_and_every_edit_can_be_undone", &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let size = format!("{left}x{height}");
+    let _view = viewer(&display, folder.path(), &["--size", &size]);
+    wait_for(&display, folder.path(), "a picture", |s| {
+        lit(&picture_of(s)) > 1000
+    });
+    hand(&display, "search --name brickmesh windowfocus");
+    let first = picture_of(&at_rest(&display, folder.path()));
+
+    // Points of the transfer function: where there is none, a drag adds one.
+    for n in 0..20 {
+        let x = left + 30 + 14 * n;
+        let y = 130 + 7 * (n % 5);
+        hand(
+            &display,
+            &format!(
+                "mousemove {x} 200 sleep 0.1 mousedown 1 sleep 0.05 mousemove {x} 180 sleep 0.05 mousemove {x} {y} sleep 0.1 mouseup 1 sleep 0.1"
+            ),
+        );
+    }
+    let edited = picture_of(&at_rest(&display, folder.path()));
+    assert!(
+        differing_pixels(&first, &edited) > 2000,
+        "the function is another"
+    );
+
+    let saved = save(&display, folder.path());
+    is_rendered_as(&saved, &edited);
+
+    hand(&display, "mousemove 300 300 click 1 sleep 0.3");
+    for _ in 0..20 {
+        hand(&display, "key ctrl+z sleep 0.05");
+    }
+    assert!(
+        picture_of(&at_rest(&display, folder.path())) == first,
+        "undone"
+    );
+
+    open_another(&display, folder.path());
+    let shown = picture_of(&at_rest(&display, folder.path()));
+    assert!(differing_pixels(&first, &shown) > 2000 && lit(&shown) > 1000);
+}
+
+/// Saves the transfer function by the panel; the file.
+fn save(display: &str, folder: &Path) -> PathBuf {
+    let left = PANELS[1];
+    let (x, y, save) = (left + 84, 373, left + 188);
+    let file = folder.join("mine.json");
+    let typed = format!(
+        "mousemove {x} {y} click 1 sleep 0.3 type {}",
+        file.display()
+    );
+    hand(display, &typed);
+    hand(display, &format!("sleep 0.3 mousemove {save} {y} click 1"));
+    let start = Instant::now();
+    while !file.exists() {
+        assert!(start.elapsed() < PATIENCE, "a saved function");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    file
+}
+
+/// What is saved makes the same picture elsewhere.
+fn is_rendered_as(function: &Path, edited: &[u8]) {
+    let [_, left, height] = PANELS;
+    let size = format!("{left}x{height}");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.png");
+    let mut render = Command::new(brickmesh());
+    render.args([
+        "render", VOLUME, "--device", "cpu", "--orbit", ORBIT, "--size", &size,
+    ]);
+    render
+        .args(["--transfer-range", "preset", "--transfer"])
+        .arg(function);
+    let render = render.arg("--out").arg(&out).stderr(Stdio::null());
+    assert!(render.status().unwrap().success());
+    let rendered = read_png(&out).2;
+    let channels = |p: &[u8]| [p[0], p[1], p[2]];
+    let apart = edited
+        .chunks_exact(4)
+        .zip(rendered.chunks_exact(rendered.len() / (edited.len() / 4)));
+    let apart = apart.map(|(a, b)| {
+        let (a, b) = (channels(a), channels(b));
+        (0..3).map(|c| a[c].abs_diff(b[c])).max().unwrap()
+    });
+    assert!(
+        apart.max().unwrap() <= 2,
+        "the picture of the saved function"
+    );
+}
+
+/// Opens another volume, by the menu.
+fn open_another(display: &str, folder: &Path) {
+    let left = PANELS[1];
+    let other = concat!(env!("CARGO_MANIFEST_DIR"), "/data/avf.nrrd");
+    let (open, field, ok) = (left + 25, left - 260, left - 93);
+    hand(
+        display,
+        &format!(
+            "mousemove {open} 12 click 1 sleep 0.5 mousemove {field} 57 click 1 sleep 0.3 type {other}"
+        ),
+    );
+    hand(display, &format!("sleep 0.3 mousemove {ok} 57 click 1"));
+    let start = Instant::now();
+    let recent = loop {
+        let recent = std::fs::read_to_string(folder.join("brickmesh/recent.json"));
+        let recent: Vec<String> = serde_json::from_str(&recent.unwrap()).unwrap();
+        if recent.len() == 2 {
+            break recent;
+        }
+        assert!(start.elapsed() < PATIENCE, "another volume is open");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert!(recent[0].ends_with("avf.nrrd"), "{recent:?}");
 }

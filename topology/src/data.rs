@@ -10,6 +10,7 @@ pub mod default_transfer;
 pub mod manifest;
 pub mod presets;
 pub mod subject;
+pub mod transfer_edit;
 pub mod transfer_function;
 pub mod value_gathering;
 pub mod value_statistics;

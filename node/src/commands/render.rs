@@ -6,8 +6,8 @@ use self::turn::Turn;
 use super::CommandResult;
 use crate::{
     args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
-    brick_store,
     camera_choice::{Shot, camera, shots},
+    demo_volume::demo_source,
     open_source::open_source,
     picture::{self, numbered},
     picture_settings::PictureSettings,
@@ -22,26 +22,16 @@ use brickmesh_topology::{
     balance::plan_rules::PlanRules,
     picture::{framing::default_camera, render_settings::Mode},
 };
-use std::{error::Error, fs, sync::Arc};
+use std::{error::Error, sync::Arc};
 
-/// The demo's volume: MR angiography of an arteriovenous fistula (FNNDSC data, Apache-2.0).
-const DEMO: (&str, &[u8]) = (
-    "fistula.nrrd",
-    include_bytes!("../../../tests/data/avf.nrrd"),
-);
-/// Edge of its bricks.
-const DEMO_BRICK: u32 = 16;
-/// Edge of its picture in pixels.
+/// Edge of the demo's picture in pixels.
 const DEMO_PIXELS: u32 = 512;
 /// Frames of the demo that are asked for before the first of them is awaited.
 const FRAMES_AHEAD: u8 = 2;
 
 pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
     picture::check(&args.out)?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join(DEMO.0);
-    fs::write(&file, DEMO.1)?;
-    let source = brick_store::open_source(&file, None, DEMO_BRICK, u64::MAX, &mut |_, _| true)?;
+    let source = demo_source()?;
     let manifest = source.manifest();
     let size = (DEMO_PIXELS, DEMO_PIXELS);
     let transfer = Mode::default().default_transfer(manifest).function;

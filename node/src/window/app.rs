@@ -1,25 +1,32 @@
 //! The window itself: what it hears of keys and mouse, and what it draws.
 
 use super::{
-    Opened, Shown, Slot, Told, Wanted,
+    MeshReport, Opened, Shown, Slot, Told, Wanted, Wish,
     hands::{Drag, Hands},
-    keys::{self, Command, KEYS},
+    keys::{self, Command},
+    painter::Canvas,
+    panels::{Asked, Facts, Panels},
+    recent,
+    scene::{History, Scene},
+    ui::{Area, UiLayer},
 };
-use crate::terminal::note;
+use crate::{args::ViewArgs, transfer};
 use brickmesh_actors::plain_text::plain_text;
+use brickmesh_topology::picture::render_settings::Mode;
 use softbuffer::{Context, Surface};
 use std::{
     num::NonZeroU32,
+    path::{Path, PathBuf},
     rc::Rc,
-    sync::PoisonError,
+    sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
 use winit::{
     application::ApplicationHandler,
     dpi::PhysicalSize,
-    event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent},
-    event_loop::{ActiveEventLoop, OwnedDisplayHandle},
+    event::{ElementState, MouseButton, MouseScrollDelta, StartCause, WindowEvent},
+    event_loop::{ActiveEventLoop, ControlFlow, OwnedDisplayHandle},
     keyboard::ModifiersState,
     window::{Window, WindowId},
 };
@@ -30,6 +37,8 @@ const TITLE: &str = "brickmesh";
 const NOTCH_PIXELS: f64 = 40.0;
 /// Two clicks within this are a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(400);
+/// Lines that are shown of what was told.
+const TOLD_MAX: usize = 5;
 
 /// What the window is called while this is wrong. It may be what another peer says, and a window
 /// system takes no title with a NUL in it.
@@ -42,17 +51,44 @@ fn title(trouble: Option<&str>) -> String {
 
 type Pixels = Surface<OwnedDisplayHandle, Rc<Window>>;
 
+/// The window, once there is one.
+struct Screen {
+    window: Rc<Window>,
+    pixels: Pixels,
+    ui: UiLayer,
+    /// The panels are to be laid out again.
+    is_stale: bool,
+}
+
+/// A data set, and what is done to it.
+struct Stage {
+    opened: Opened,
+    hands: Hands,
+    history: History,
+}
+
 pub(super) struct App {
     want: watch::Sender<Wanted>,
     slot: Slot,
-    opened: Opened,
-    hands: Hands,
+    stage: Option<Stage>,
+    panels: Panels,
+    /// A panel changes the scene, and its edit goes on.
+    is_panel_editing: bool,
+    /// A volume that is on its way.
+    opening: Option<PathBuf>,
     modifiers: ModifiersState,
+    pointer: [f64; 2],
     last_click: Option<Instant>,
     size: (u32, u32),
+    /// Of the picture, until the window is as large as that and its panels.
+    asked_size: Option<(u32, u32)>,
     display: OwnedDisplayHandle,
-    window: Option<(Rc<Window>, Pixels)>,
+    screen: Option<Screen>,
     shown: Option<Shown>,
+    mesh: MeshReport,
+    /// What was told, newest last.
+    told: Vec<String>,
+    recent: Vec<PathBuf>,
     pub(super) failed: Option<String>,
 }
 
@@ -60,26 +96,32 @@ impl App {
     pub(super) fn new(
         want: watch::Sender<Wanted>,
         slot: Slot,
-        opened: Opened,
-        size: (u32, u32),
+        args: &ViewArgs,
         display: OwnedDisplayHandle,
     ) -> Self {
         Self {
             want,
             slot,
-            hands: Hands::new(opened.camera, size),
-            opened,
+            stage: None,
+            panels: Panels::new(args.panels),
+            is_panel_editing: false,
+            opening: None,
             modifiers: ModifiersState::empty(),
+            pointer: [0.0; 2],
             last_click: None,
-            size,
+            size: args.picture.size,
+            asked_size: Some(args.picture.size),
             display,
-            window: None,
+            screen: None,
             shown: None,
+            mesh: MeshReport::default(),
+            told: Vec::new(),
+            recent: recent::recent(),
             failed: None,
         }
     }
 
-    fn open(&mut self, event_loop: &ActiveEventLoop) -> Result<(), String> {
+    fn open_window(&mut self, event_loop: &ActiveEventLoop) -> Result<(), String> {
         let size = PhysicalSize::new(self.size.0, self.size.1);
         let attributes = Window::default_attributes()
             .with_title(TITLE)
@@ -90,24 +132,43 @@ impl App {
                 .map_err(|e| e.to_string())?,
         );
         let context = Context::new(self.display.clone()).map_err(|e| e.to_string())?;
-        let surface = Surface::new(&context, Rc::clone(&window)).map_err(|e| e.to_string())?;
+        let pixels = Surface::new(&context, Rc::clone(&window)).map_err(|e| e.to_string())?;
         window.request_redraw();
-        self.window = Some((window, surface));
+        self.screen = Some(Screen {
+            ui: UiLayer::new(&window),
+            window,
+            pixels,
+            is_stale: true,
+        });
         Ok(())
+    }
+
+    fn area(&self) -> Area {
+        self.screen
+            .as_ref()
+            .map_or_else(Area::default, |s| s.ui.area())
+    }
+
+    fn is_dragging(&self) -> bool {
+        self.stage.as_ref().is_some_and(|s| s.hands.is_dragging())
     }
 
     /// Wants the picture as it is now; a coarse one does while a button is down.
     fn want(&self) {
-        self.want_as(self.hands.is_dragging());
+        self.want_as(self.is_dragging() || self.is_panel_editing);
     }
 
     fn want_as(&self, moving: bool) {
-        let (width, height) = self.size;
-        let wanted = Wanted {
-            camera: self.hands.camera(),
-            width,
-            height,
-            moving,
+        let wanted = match (&self.opening, &self.stage) {
+            (Some(path), _) => Wanted::Open(path.clone()),
+            (None, Some(stage)) if self.area().width > 0 => Wanted::Picture(Wish {
+                opened: stage.opened.number,
+                scene: stage.history.now().clone(),
+                width: self.area().width,
+                height: self.area().height,
+                moving,
+            }),
+            _ => Wanted::Nothing,
         };
         self.want.send_if_modified(|w| {
             let new = *w != wanted;
@@ -116,47 +177,219 @@ impl App {
         });
     }
 
-    /// Draws the latest frame, scaled to the window by nearest pixels.
+    fn redraw(&mut self, is_stale: bool) {
+        if let Some(screen) = &mut self.screen {
+            screen.is_stale |= is_stale;
+            screen.window.request_redraw();
+        }
+    }
+
+    fn tell(&mut self, line: String) {
+        self.told.push(line);
+        let old = self.told.len().saturating_sub(TOLD_MAX);
+        self.told.drain(..old);
+        self.redraw(true);
+    }
+
+    /// Lays the panels out, and does what they ask for.
+    fn lay_out(&mut self, screen: &mut Screen) {
+        let mut asked = Vec::new();
+        let before = screen.ui.area();
+        let Some(stage) = &mut self.stage else {
+            let what = self
+                .opening
+                .as_deref()
+                .map_or_else(String::new, |p| p.display().to_string());
+            screen.ui.run(&screen.window, |ui| {
+                ui.centered_and_justified(|ui| ui.label(format!("loading {what} …")));
+            });
+            return;
+        };
+        let facts = Facts {
+            manifest: &stage.opened.manifest,
+            histogram: &stage.opened.histogram,
+            frame: self.shown.as_ref().map(|s| &s.report),
+            mesh: &self.mesh,
+            told: &self.told,
+            recent: &self.recent,
+            can_undo: stage.history.can_undo(),
+            can_redo: stage.history.can_redo(),
+        };
+        let mut scene = stage.history.now().clone();
+        screen.ui.run(&screen.window, |ui| {
+            asked.extend(self.panels.show(ui, &mut scene, &facts));
+        });
+        let is_held = screen.ui.is_held();
+        if scene != *stage.history.now() {
+            if !self.is_panel_editing {
+                stage.history.end_edit();
+            }
+            stage.history.set(scene);
+            self.is_panel_editing = is_held;
+            screen.is_stale = true;
+        } else if !is_held {
+            self.is_panel_editing = false;
+        }
+        let area = screen.ui.area();
+        if area != before {
+            stage.hands.resized(area.width, area.height);
+        }
+        if let Some((width, _)) = self.asked_size.take()
+            && let Some(more) = width.checked_sub(area.width).filter(|n| *n > 0)
+        {
+            let size = PhysicalSize::new(self.size.0 + more, self.size.1);
+            if let Some(size) = screen.window.request_inner_size(size) {
+                self.size = (size.width.max(1), size.height.max(1));
+                screen.is_stale = true;
+            }
+        }
+        screen.is_stale |= !asked.is_empty();
+        for asked in asked {
+            match asked {
+                Asked::Command(command) => self.command(command),
+                Asked::Open(path) => self.open(&path),
+                Asked::SaveTransfer(to) => self.save_transfer(&to),
+            }
+        }
+    }
+
+    /// Draws the latest frame, scaled to its area by nearest pixels, and the panels.
     fn draw(&mut self) -> Result<(), String> {
-        let Some((_, surface)) = &mut self.window else {
+        let Some(mut screen) = self.screen.take() else {
             return Ok(());
         };
+        let start = Instant::now();
+        let is_due = screen.ui.due.is_some_and(|due| due <= Instant::now());
+        if std::mem::take(&mut screen.is_stale) || is_due {
+            self.lay_out(&mut screen);
+        }
+        let drawn = self.draw_on(&mut screen);
+        if screen.is_stale {
+            screen.window.request_redraw();
+        }
+        self.screen = Some(screen);
+        self.want();
+        tracing::trace!(took = ?start.elapsed(), "window drawn");
+        drawn
+    }
+
+    fn draw_on(&self, screen: &mut Screen) -> Result<(), String> {
         let (Some(width), Some(height)) =
             (NonZeroU32::new(self.size.0), NonZeroU32::new(self.size.1))
         else {
             return Ok(());
         };
-        surface.resize(width, height).map_err(|e| e.to_string())?;
-        let mut buffer = surface.buffer_mut().map_err(|e| e.to_string())?;
-        match &self.shown {
-            None => buffer.fill(0),
-            Some(shown) => {
-                let (w, h) = (width.get() as usize, height.get() as usize);
-                let (from_w, from_h) = (shown.width as usize, shown.height as usize);
-                for (y, row) in buffer.chunks_exact_mut(w).enumerate() {
-                    let from = y * from_h / h * from_w;
-                    for (x, pixel) in row.iter_mut().enumerate() {
-                        *pixel = shown.pixels[from + x * from_w / w];
-                    }
-                }
+        let pixels = &mut screen.pixels;
+        pixels.resize(width, height).map_err(|e| e.to_string())?;
+        let mut buffer = pixels.buffer_mut().map_err(|e| e.to_string())?;
+        let width = width.get() as usize;
+        let area = screen.ui.area();
+        let rows = buffer.chunks_exact_mut(width).enumerate();
+        let (left, columns) = (area.left as usize, area.width as usize);
+        for (y, row) in rows {
+            let y = y.checked_sub(area.top as usize);
+            let y = y.filter(|y| *y < area.height as usize);
+            let (Some(shown), Some(y)) = (&self.shown, y) else {
+                row.fill(0);
+                continue;
+            };
+            let from_w = shown.width as usize;
+            let from = y * shown.height as usize / area.height as usize * from_w;
+            row[..left].fill(0);
+            let end = (left + columns).min(width);
+            row[end..].fill(0);
+            if from_w == columns {
+                row[left..end].copy_from_slice(&shown.pixels[from..from + end - left]);
+                continue;
+            }
+            for (x, pixel) in row[left..end].iter_mut().enumerate() {
+                *pixel = shown.pixels[from + x * from_w / columns];
             }
         }
+        screen.ui.paint(&mut Canvas {
+            width,
+            pixels: &mut buffer,
+        });
         buffer.present().map_err(|e| e.to_string())
     }
 
     fn command(&mut self, command: Command) {
-        if command == Command::Help {
-            let keys = KEYS.map(|(key, what)| format!("  {key:<42} {what}"));
-            note(format_args!("keys and hands:\n{}", keys.join("\n")));
-            return;
+        match command {
+            Command::Keys => self.panels.toggle_keys(),
+            Command::Panels => self.panels.is_open = !self.panels.is_open,
+            _ => {
+                if let Some(Stage {
+                    opened,
+                    hands,
+                    history,
+                }) = &mut self.stage
+                    && let Some(told) = hands.command(command, &opened.manifest, history)
+                {
+                    self.tell(told);
+                }
+            }
         }
-        let Opened {
-            manifest, settings, ..
-        } = &self.opened;
-        if let Some(told) = self.hands.command(command, manifest, settings) {
-            note(format_args!("brickmesh: {told}"));
+        self.redraw(true);
+        self.want();
+    }
+
+    /// Opens a volume, or takes a transfer function.
+    fn open(&mut self, path: &Path) {
+        if path.extension().is_some_and(|e| e == "json") {
+            let Some(stage) = &mut self.stage else {
+                return;
+            };
+            let Scene { camera, settings } = stage.history.now().clone();
+            match transfer::choose(Some(path), None, Mode::default(), &stage.opened.manifest) {
+                Ok(chosen) => {
+                    let mut settings = (*settings).clone();
+                    settings.transfer = chosen.function;
+                    stage.history.end_edit();
+                    stage.history.set(Scene {
+                        camera,
+                        settings: Arc::new(settings),
+                    });
+                    stage.history.end_edit();
+                    self.tell(chosen.told);
+                }
+                Err(error) => self.tell(error.to_string()),
+            }
+        } else {
+            self.tell(format!("loading {} …", path.display()));
+            self.opening = Some(path.to_owned());
         }
         self.want();
+    }
+
+    fn save_transfer(&mut self, to: &str) {
+        let Some(stage) = &self.stage else {
+            return;
+        };
+        let spacing = stage.opened.manifest.volume().min_spacing();
+        let saved = transfer::save(&stage.history.now().settings.transfer, to, spacing);
+        let line = saved.map_or_else(|why| why, |path| format!("wrote {}", path.display()));
+        self.tell(line);
+    }
+
+    /// A data set is open.
+    fn opened(&mut self, opened: Opened) {
+        self.opening = None;
+        self.shown = None;
+        self.told.clear();
+        self.mesh = MeshReport::default();
+        self.panels.opened();
+        if let Some(path) = opened.path.as_deref().filter(|p| p.exists()) {
+            self.recent = recent::remember(path);
+        }
+        let mut hands = Hands::new(opened.scene.camera);
+        let area = self.area();
+        hands.resized(area.width, area.height);
+        self.stage = Some(Stage {
+            hands,
+            history: History::new(opened.scene.clone()),
+            opened,
+        });
+        self.redraw(true);
     }
 
     /// A click without a drag; the second of two makes what is there the centre.
@@ -167,7 +400,62 @@ impl App {
             self.command(Command::Centre);
         } else {
             self.last_click = Some(now);
-            self.want();
+        }
+    }
+
+    /// Takes what hands do over the picture; false: it is for the panels.
+    fn is_taken(&mut self, event: &WindowEvent) -> bool {
+        let area = self.area();
+        let is_over = self
+            .screen
+            .as_ref()
+            .is_some_and(|s| s.ui.is_picture(self.pointer));
+        let Some(Stage { hands, history, .. }) = &mut self.stage else {
+            return false;
+        };
+        match event {
+            WindowEvent::CursorMoved { position, .. } => {
+                self.pointer = [position.x, position.y];
+                let at = [
+                    position.x - f64::from(area.left),
+                    position.y - f64::from(area.top),
+                ];
+                hands.moved(at, history);
+                hands.is_dragging()
+            }
+            WindowEvent::MouseInput { state, button, .. } => {
+                let is_pressed = *state == ElementState::Pressed;
+                if is_pressed && !is_over || !is_pressed && !hands.is_dragging() {
+                    return false;
+                }
+                let drag = match button {
+                    MouseButton::Left if self.modifiers.shift_key() => Drag::Pan,
+                    MouseButton::Left if self.modifiers.control_key() => Drag::Roll,
+                    MouseButton::Right if self.modifiers.control_key() => Drag::Window,
+                    MouseButton::Left => Drag::Turn,
+                    MouseButton::Right | MouseButton::Middle => Drag::Pan,
+                    _ => return true,
+                };
+                if is_pressed {
+                    if let Some(screen) = &self.screen {
+                        screen.ui.leave_field();
+                    }
+                    hands.pressed(drag, history);
+                } else if hands.released() {
+                    self.clicked();
+                }
+                true
+            }
+            WindowEvent::MouseWheel { delta, .. } if is_over => {
+                let pixels = match delta {
+                    MouseScrollDelta::LineDelta(_, y) => f64::from(*y) * NOTCH_PIXELS,
+                    MouseScrollDelta::PixelDelta(p) => p.y,
+                };
+                hands.wheel(pixels, history);
+                self.want_as(true);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -179,15 +467,32 @@ impl App {
 
 impl ApplicationHandler<Told> for App {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
-        if self.window.is_none()
-            && let Err(why) = self.open(event_loop)
+        if self.screen.is_none()
+            && let Err(why) = self.open_window(event_loop)
         {
             self.fail(why, event_loop);
         }
     }
 
+    /// Panels that move by themselves are drawn when it is time.
+    fn new_events(&mut self, _: &ActiveEventLoop, cause: StartCause) {
+        if matches!(cause, StartCause::ResumeTimeReached { .. }) {
+            self.redraw(false);
+        }
+    }
+
+    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        let due = self.screen.as_ref().and_then(|s| s.ui.due);
+        event_loop.set_control_flow(due.map_or(ControlFlow::Wait, ControlFlow::WaitUntil));
+    }
+
     fn user_event(&mut self, event_loop: &ActiveEventLoop, told: Told) {
         match told {
+            Told::Opened(opened) => self.opened(*opened),
+            Told::NotOpened(why) => {
+                self.opening = None;
+                self.tell(plain_text(&why));
+            }
             Told::Frame => {
                 let new = self
                     .slot
@@ -195,13 +500,20 @@ impl ApplicationHandler<Told> for App {
                     .unwrap_or_else(PoisonError::into_inner)
                     .take();
                 self.shown = new.or(self.shown.take());
-                if let Some((window, _)) = &self.window {
-                    window.request_redraw();
+                self.redraw(self.panels.is_open);
+            }
+            Told::Mesh(mesh) => {
+                if mesh != self.mesh {
+                    self.mesh = mesh;
+                    self.redraw(true);
                 }
             }
             Told::Trouble(trouble) => {
-                if let Some((window, _)) = &self.window {
-                    window.set_title(&title(trouble.as_deref()));
+                if let Some(screen) = &self.screen {
+                    screen.window.set_title(&title(trouble.as_deref()));
+                }
+                if let Some(trouble) = trouble {
+                    self.tell(plain_text(&trouble));
                 }
             }
             Told::Ended(why) => {
@@ -212,10 +524,24 @@ impl ApplicationHandler<Told> for App {
     }
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
+        if self.is_taken(&event) {
+            // The panels know what can be undone.
+            self.redraw(!self.is_dragging() && self.panels.is_open);
+            self.want();
+            return;
+        }
+        if let Some(screen) = &mut self.screen
+            && !matches!(event, WindowEvent::RedrawRequested)
+            && screen.ui.event(&screen.window, &event)
+        {
+            self.redraw(true);
+        }
+        let is_typing = self.screen.as_ref().is_some_and(|s| s.ui.wants_keys());
         match event {
             WindowEvent::CloseRequested => event_loop.exit(),
-            WindowEvent::KeyboardInput { event, .. } if event.state.is_pressed() => {
+            WindowEvent::KeyboardInput { event, .. } if event.state.is_pressed() && !is_typing => {
                 match keys::command(&event.logical_key, self.modifiers) {
+                    Some(Command::Close) if self.panels.hide_keys() => self.redraw(true),
                     Some(Command::Close) => event_loop.exit(),
                     Some(command) => self.command(command),
                     None => {}
@@ -224,38 +550,9 @@ impl ApplicationHandler<Told> for App {
             WindowEvent::ModifiersChanged(modifiers) => self.modifiers = modifiers.state(),
             WindowEvent::Resized(size) => {
                 self.size = (size.width.max(1), size.height.max(1));
-                self.hands.resized(self.size.0, self.size.1);
-                self.want();
+                self.redraw(true);
             }
-            WindowEvent::MouseInput { state, button, .. } => {
-                let drag = match button {
-                    MouseButton::Left if self.modifiers.shift_key() => Drag::Pan,
-                    MouseButton::Left if self.modifiers.control_key() => Drag::Roll,
-                    MouseButton::Left => Drag::Turn,
-                    MouseButton::Right | MouseButton::Middle => Drag::Pan,
-                    _ => return,
-                };
-                if state == ElementState::Pressed {
-                    self.hands.pressed(drag);
-                } else if self.hands.released() {
-                    self.clicked();
-                } else {
-                    self.want();
-                }
-            }
-            WindowEvent::CursorMoved { position, .. }
-                if self.hands.moved([position.x, position.y]) =>
-            {
-                self.want();
-            }
-            WindowEvent::MouseWheel { delta, .. } => {
-                let pixels = match delta {
-                    MouseScrollDelta::LineDelta(_, y) => f64::from(y) * NOTCH_PIXELS,
-                    MouseScrollDelta::PixelDelta(p) => p.y,
-                };
-                self.hands.wheel(pixels);
-                self.want_as(true);
-            }
+            WindowEvent::DroppedFile(path) => self.open(&path),
             WindowEvent::RedrawRequested => {
                 if let Err(why) = self.draw() {
                     self.fail(why, event_loop);

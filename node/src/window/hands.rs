@@ -1,13 +1,17 @@
-//! What hands do to the camera: drags, wheel and commands, with undo. Pure; the motions are topology's.
+//! What hands do to the scene: drags, wheel and commands. Pure; the motions are topology's.
 //!
-//! Points are pixels of the window, from its upper left corner.
+//! Points are pixels of the picture, from its upper left corner.
 
-use super::keys::Command;
+use super::{
+    keys::Command,
+    scene::{History, Scene},
+};
 use brickmesh_topology::{
-    Camera, Manifest, RenderSettings, VolumeDescription,
+    Camera, Manifest, VolumeDescription,
     picture::{framing::axis_views, visible_cells::VisibleCells},
 };
 use glam::DVec3;
+use std::sync::Arc;
 
 /// Pixels of the wheel that double the size.
 const PIXELS_PER_DOUBLING: f64 = 240.0;
@@ -19,8 +23,6 @@ const ROLL_DEGREES: f64 = 5.0;
 const KEY_DRAG: f64 = 0.1;
 /// What a key zooms by.
 const KEY_ZOOM: f64 = 1.25;
-/// Cameras that can be undone.
-const UNDO_MAX: usize = 1000;
 /// Views that can be saved.
 pub(super) const SAVED: usize = 4;
 
@@ -30,6 +32,8 @@ pub(super) enum Drag {
     Turn,
     Pan,
     Roll,
+    /// Right: a wider range of values; up: a higher one.
+    Window,
 }
 
 /// How a drag turns.
@@ -39,17 +43,21 @@ pub(super) enum Style {
     Turntable,
 }
 
+/// A button that is down.
+#[derive(Clone, Copy, Debug)]
+struct Dragging {
+    does: Drag,
+    from: [f64; 2],
+    has_moved: bool,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Hands {
-    camera: Camera,
     home: Camera,
     style: Style,
-    /// What was before, oldest first, and what was undone, newest undone last.
-    past: Vec<Camera>,
-    undone: Vec<Camera>,
     saved: [Option<Camera>; SAVED],
-    drag: Option<(Drag, [f64; 2])>,
+    drag: Option<Dragging>,
     pointer: [f64; 2],
     size: [f64; 2],
     /// Where the wheel goes on with what it did.
@@ -57,23 +65,16 @@ pub(super) struct Hands {
 }
 
 impl Hands {
-    pub(super) fn new(home: Camera, (width, height): (u32, u32)) -> Self {
+    pub(super) fn new(home: Camera) -> Self {
         Self {
-            camera: home,
             home,
             style: Style::Turntable,
-            past: Vec::new(),
-            undone: Vec::new(),
             saved: [None; SAVED],
             drag: None,
             pointer: [0.0; 2],
-            size: [width, height].map(f64::from),
+            size: [1.0; 2],
             is_zooming: false,
         }
-    }
-
-    pub(super) fn camera(&self) -> Camera {
-        self.camera
     }
 
     pub(super) fn is_dragging(&self) -> bool {
@@ -90,65 +91,71 @@ impl Hands {
         [(2.0 * x - width) / height, (height - 2.0 * y) / height]
     }
 
-    /// What is now can be undone.
-    fn keep(&mut self) {
-        if self.past.last() != Some(&self.camera) {
-            self.past.push(self.camera);
-            let old = self.past.len().saturating_sub(UNDO_MAX);
-            self.past.drain(..old);
-        }
-        self.undone.clear();
-        self.is_zooming = false;
-    }
-
     /// A button went down.
-    pub(super) fn pressed(&mut self, drag: Drag) {
-        self.keep();
-        self.drag = Some((drag, self.pointer));
+    pub(super) fn pressed(&mut self, does: Drag, history: &mut History) {
+        history.end_edit();
+        self.is_zooming = false;
+        self.drag = Some(Dragging {
+            does,
+            from: self.pointer,
+            has_moved: false,
+        });
     }
 
     /// The button is up again; whether it was a click, without a drag.
     pub(super) fn released(&mut self) -> bool {
-        let Some((_, from)) = self.drag.take() else {
+        let Some(drag) = self.drag.take() else {
             return false;
         };
-        let is_click = self.past.last() == Some(&self.camera);
-        if is_click {
-            self.past.pop();
-        }
-        let far = (self.pointer[0] - from[0]).hypot(self.pointer[1] - from[1]);
-        is_click && far < CLICK_PIXELS
+        let [x, y] = [0, 1].map(|i| self.pointer[i] - drag.from[i]);
+        !drag.has_moved && x.hypot(y) < CLICK_PIXELS
     }
 
-    /// The pointer is at this pixel; whether the camera moved.
-    pub(super) fn moved(&mut self, to: [f64; 2]) -> bool {
+    /// The pointer is at this pixel; whether that changed the scene.
+    pub(super) fn moved(&mut self, to: [f64; 2], history: &mut History) -> bool {
         let (before, now) = (self.point(self.pointer), self.point(to));
         self.pointer = to;
         let by = [now[0] - before[0], now[1] - before[1]];
-        let camera = self.camera;
-        self.camera = match (self.drag, self.style) {
-            (None, _) => camera,
-            (Some((Drag::Turn, _)), Style::Trackball) => camera.dragged_as_ball(before, now),
-            (Some((Drag::Turn, _)), Style::Turntable) => {
-                camera.dragged_as_turntable(self.home.up, by)
-            }
-            (Some((Drag::Pan, _)), _) => camera.panned(by),
-            (Some((Drag::Roll, _)), _) => {
+        let Some(drag) = self.drag else {
+            return false;
+        };
+        let Scene { camera, settings } = history.now().clone();
+        let camera = match (drag.does, self.style) {
+            (Drag::Turn, Style::Trackball) => camera.dragged_as_ball(before, now),
+            (Drag::Turn, Style::Turntable) => camera.dragged_as_turntable(self.home.up, by),
+            (Drag::Pan, _) => camera.panned(by),
+            (Drag::Roll, _) => {
                 let angle = |p: [f64; 2]| p[1].atan2(p[0]).to_degrees();
                 camera.rolled(angle(now) - angle(before))
             }
+            (Drag::Window, _) => {
+                let mut changed = (*settings).clone();
+                changed.transfer.shift(by[1]);
+                changed.transfer.widen(2.0_f64.powf(by[0]));
+                let settings = Arc::new(changed);
+                return self.dragged(Scene { camera, settings }, history);
+            }
         };
-        self.camera != camera
+        self.dragged(Scene { camera, settings }, history)
+    }
+
+    fn dragged(&mut self, scene: Scene, history: &mut History) -> bool {
+        let changed = history.set(scene);
+        if let Some(drag) = &mut self.drag {
+            drag.has_moved |= changed;
+        }
+        changed
     }
 
     /// The wheel turned: positive pixels come nearer to what is under the pointer.
-    pub(super) fn wheel(&mut self, pixels: f64) {
+    pub(super) fn wheel(&mut self, pixels: f64, history: &mut History) {
         if !self.is_zooming {
-            self.keep();
+            history.end_edit();
             self.is_zooming = true;
         }
         let factor = 2.0_f64.powf(pixels / PIXELS_PER_DOUBLING);
-        self.camera = self.camera.zoomed(factor, self.point(self.pointer));
+        let camera = history.now().camera;
+        history.set_camera(camera.zoomed(factor, self.point(self.pointer)));
     }
 
     /// Does a command, as far as it is about the camera; what there is to tell.
@@ -156,23 +163,20 @@ impl Hands {
         &mut self,
         command: Command,
         manifest: &Manifest,
-        settings: &RenderSettings,
+        history: &mut History,
     ) -> Option<String> {
+        self.is_zooming = false;
         match command {
             Command::Undo => {
-                let before = self.past.pop()?;
-                self.undone.push(self.camera);
-                self.camera = before;
+                history.undo();
                 return None;
             }
             Command::Redo => {
-                let after = self.undone.pop()?;
-                self.past.push(self.camera);
-                self.camera = after;
+                history.redo();
                 return None;
             }
             Command::Save(at) => {
-                self.saved[at] = Some(self.camera);
+                self.saved[at] = Some(history.now().camera);
                 return Some(format!("view {} is saved", at + 1));
             }
             Command::Style => {
@@ -183,16 +187,16 @@ impl Hands {
                 self.style = style;
                 return Some(format!("drags turn a {name}"));
             }
-            Command::Close | Command::Help => return None,
+            Command::Close | Command::Keys | Command::Panels => return None,
             _ => {}
         }
-        let camera = self.camera;
+        let camera = history.now().camera;
         let turned = |drag| camera.dragged_as_turntable(self.home.up, drag);
         let mut told = None;
         let next = match command {
             Command::Reset => self.home,
             Command::Axis(axis) => {
-                let (seen, name) = self.along(axis, manifest.volume());
+                let (seen, name) = along(camera, axis, manifest.volume());
                 told = Some(format!("seen from {name}"));
                 seen
             }
@@ -200,7 +204,7 @@ impl Hands {
                 Some(saved) => saved,
                 None => return Some(format!("no view {} was saved", at + 1)),
             },
-            Command::Centre => match self.under_pointer(manifest, settings) {
+            Command::Centre => match self.under_pointer(manifest, history.now()) {
                 Some(point) => camera.centred_on(point),
                 None => return Some("nothing is under the pointer".to_owned()),
             },
@@ -217,21 +221,17 @@ impl Hands {
             | Command::Save(_)
             | Command::Style
             | Command::Close
-            | Command::Help => camera,
+            | Command::Keys
+            | Command::Panels => camera,
         };
-        self.keep();
-        self.camera = next;
+        history.end_edit();
+        history.set_camera(next);
+        history.end_edit();
         told
     }
 
-    /// The camera along an axis, and from where that is.
-    fn along(&self, axis: usize, volume: &VolumeDescription) -> (Camera, &'static str) {
-        let view = axis_views(volume)[axis];
-        (self.camera.seen_from(view.from, view.up), view.name)
-    }
-
     /// The point of the volume that is seen under the pointer.
-    fn under_pointer(&self, manifest: &Manifest, settings: &RenderSettings) -> Option<DVec3> {
+    fn under_pointer(&self, manifest: &Manifest, scene: &Scene) -> Option<DVec3> {
         let [width, height] = self.size.map(|n| {
             #[expect(
                 clippy::cast_possible_truncation,
@@ -241,17 +241,23 @@ impl Hands {
             let pixels = n as u32;
             pixels
         });
-        let view = self.camera.view(width, height).ok()?;
+        let view = scene.camera.view(width, height).ok()?;
         let along = view.direction_through(self.pointer[0], self.pointer[1]);
-        VisibleCells::of(manifest, settings).first_on_ray(manifest, view.eye, along)
+        VisibleCells::of(manifest, &scene.settings).first_on_ray(manifest, view.eye, along)
     }
+}
+
+/// The camera along an axis, and from where that is.
+fn along(camera: Camera, axis: usize, volume: &VolumeDescription) -> (Camera, &'static str) {
+    let view = axis_views(volume)[axis];
+    (camera.seen_from(view.from, view.up), view.name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use brickmesh_topology::{
-        TransferFunction, VoxelBox, VoxelType, data::manifest::ManifestParts,
+        RenderSettings, TransferFunction, VoxelBox, VoxelType, data::manifest::ManifestParts,
     };
 
     fn manifest() -> Manifest {
@@ -265,97 +271,109 @@ mod tests {
         Manifest::try_from(parts).unwrap()
     }
 
-    fn settings() -> RenderSettings {
-        RenderSettings {
-            transfer: TransferFunction::ramp(50.0, 200.0),
-            step: 1.0,
-            shade: false,
-            mode: Default::default(),
-            jitter: false,
-            background: [0.0; 3],
-        }
-    }
-
-    fn hands() -> Hands {
+    /// Hands before a scene, and that.
+    fn hands() -> (Hands, History, Manifest) {
         let manifest = manifest();
-        Hands::new(Camera::whole(manifest.volume()), (400, 300))
+        let camera = Camera::whole(manifest.volume());
+        let settings = RenderSettings::new(TransferFunction::ramp(50.0, 200.0), 1.0);
+        let mut hands = Hands::new(camera);
+        hands.resized(400, 300);
+        let settings = Arc::new(settings);
+        (hands, History::new(Scene { camera, settings }), manifest)
     }
 
     #[test]
     fn a_drag_is_one_undo_and_a_click_is_none() {
-        let mut hands = hands();
-        let home = hands.camera();
-        hands.moved([200.0, 150.0]);
-        hands.pressed(Drag::Turn);
+        let (mut hands, mut history, manifest) = hands();
+        let home = history.now().clone();
+        hands.moved([200.0, 150.0], &mut history);
+        hands.pressed(Drag::Turn, &mut history);
         for step in 0..10 {
-            assert!(hands.moved([210.0 + f64::from(step), 150.0]));
+            assert!(hands.moved([210.0 + f64::from(step), 150.0], &mut history));
         }
         assert!(!hands.released());
-        let turned = hands.camera();
-        hands.pressed(Drag::Pan);
+        let turned = history.now().clone();
+        hands.pressed(Drag::Pan, &mut history);
         assert!(hands.released(), "a click");
-        let (manifest, settings) = (manifest(), settings());
-        hands.command(Command::Undo, &manifest, &settings);
-        assert_eq!(hands.camera(), home);
-        hands.command(Command::Undo, &manifest, &settings);
-        assert_eq!(hands.camera(), home, "there is nothing more");
-        hands.command(Command::Redo, &manifest, &settings);
-        assert_eq!(hands.camera(), turned);
+        hands.command(Command::Undo, &manifest, &mut history);
+        assert_eq!(history.now(), &home);
+        hands.command(Command::Undo, &manifest, &mut history);
+        assert_eq!(history.now(), &home, "there is nothing more");
+        hands.command(Command::Redo, &manifest, &mut history);
+        assert_eq!(history.now(), &turned);
     }
 
     #[test]
     fn twenty_edits_can_be_undone_and_done_again() {
-        let (mut hands, manifest, settings) = (hands(), manifest(), settings());
-        let mut cameras = vec![hands.camera()];
+        let (mut hands, mut history, manifest) = hands();
+        let mut scenes = vec![history.now().clone()];
         let all = [
             Command::RollLeft,
             Command::ZoomIn,
             Command::TurnUp,
             Command::Axis(3),
-            Command::TurnLeft,
         ];
-        for command in all.iter().cycle().take(20) {
-            hands.command(*command, &manifest, &settings);
-            cameras.push(hands.camera());
+        for n in 0..20 {
+            if let Some(command) = all.get(n % 5) {
+                hands.command(*command, &manifest, &mut history);
+            } else {
+                hands.pressed(Drag::Window, &mut history);
+                let [x, y] = hands.pointer;
+                assert!(hands.moved([x + 30.0, y - 20.0], &mut history));
+                assert!(hands.moved([x + 40.0, y - 10.0], &mut history));
+                hands.released();
+            }
+            scenes.push(history.now().clone());
         }
-        for camera in cameras.iter().rev().skip(1) {
-            hands.command(Command::Undo, &manifest, &settings);
-            assert_eq!(hands.camera(), *camera);
+        for scene in scenes.iter().rev().skip(1) {
+            hands.command(Command::Undo, &manifest, &mut history);
+            assert_eq!(history.now(), scene);
         }
-        for camera in cameras.iter().skip(1) {
-            hands.command(Command::Redo, &manifest, &settings);
-            assert_eq!(hands.camera(), *camera);
+        for scene in scenes.iter().skip(1) {
+            hands.command(Command::Redo, &manifest, &mut history);
+            assert_eq!(history.now(), scene);
         }
     }
 
     #[test]
+    fn a_window_drag_moves_and_widens_the_values() {
+        let (mut hands, mut history, _) = hands();
+        hands.pressed(Drag::Window, &mut history);
+        // Half the height up and to the right.
+        hands.moved([150.0, -150.0], &mut history);
+        let [low, high] = history.now().settings.transfer.ends();
+        assert!((high - low - 300.0).abs() < 1e-9, "{low} {high}");
+        assert!((0.5 * (low + high) - 275.0).abs() < 1e-9, "{low} {high}");
+    }
+
+    #[test]
     fn views_are_saved_and_found_again_and_home_is_where_it_began() {
-        let (mut hands, manifest, settings) = (hands(), manifest(), settings());
-        let home = hands.camera();
-        hands.command(Command::Axis(4), &manifest, &settings);
-        let above = hands.camera();
+        let (mut hands, mut history, manifest) = hands();
+        let home = history.now().camera;
+        hands.command(Command::Axis(4), &manifest, &mut history);
+        let above = history.now().camera;
         assert!(above.eye.z > above.at.z + 1.0);
-        hands.command(Command::Save(1), &manifest, &settings);
-        hands.command(Command::Reset, &manifest, &settings);
-        assert_eq!(hands.camera(), home);
-        hands.command(Command::Recall(1), &manifest, &settings);
-        assert_eq!(hands.camera(), above);
-        let told = hands.command(Command::Recall(0), &manifest, &settings);
+        hands.command(Command::Save(1), &manifest, &mut history);
+        hands.command(Command::Reset, &manifest, &mut history);
+        assert_eq!(history.now().camera, home);
+        hands.command(Command::Recall(1), &manifest, &mut history);
+        assert_eq!(history.now().camera, above);
+        let told = hands.command(Command::Recall(0), &manifest, &mut history);
         assert!(told.unwrap().contains("no view 1"));
     }
 
     #[test]
     fn the_centre_is_what_is_under_the_pointer() {
-        let (mut hands, manifest, settings) = (hands(), manifest(), settings());
-        hands.command(Command::Axis(4), &manifest, &settings);
-        hands.moved([200.0, 150.0]);
-        hands.command(Command::Axis(5), &manifest, &settings);
-        hands.command(Command::Centre, &manifest, &settings);
+        let (mut hands, mut history, manifest) = hands();
+        hands.command(Command::Axis(4), &manifest, &mut history);
+        hands.moved([200.0, 150.0], &mut history);
+        hands.command(Command::Axis(5), &manifest, &mut history);
+        hands.command(Command::Centre, &manifest, &mut history);
         // From below the first visible layer is in the middle.
-        let at = hands.camera().at;
+        let at = history.now().camera.at;
         assert!((at.z - 15.0).abs() < 5.0, "{at}");
-        hands.moved([1.0, 1.0]);
-        let told = hands.command(Command::Centre, &manifest, &settings);
+        hands.moved([1.0, 1.0], &mut history);
+        let told = hands.command(Command::Centre, &manifest, &mut history);
         assert!(told.unwrap().contains("nothing"));
     }
 }

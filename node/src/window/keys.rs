@@ -7,7 +7,10 @@ use winit::keyboard::{Key, ModifiersState, NamedKey};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Close,
-    Help,
+    /// The list of keys.
+    Keys,
+    /// The panels, shown or not.
+    Panels,
     Reset,
     /// Along an axis, 0 to 5.
     Axis(usize),
@@ -28,10 +31,14 @@ pub(super) enum Command {
 }
 
 /// Keys and what they do, for people.
-pub(super) const KEYS: [(&str, &str); 15] = [
+pub(super) const KEYS: [(&str, &str); 17] = [
     ("left drag", "turns"),
     ("right or middle drag, shift + left drag", "pans"),
     ("ctrl + left drag, Q and E", "roll"),
+    (
+        "ctrl + right drag",
+        "window (right: wider) and level (up: higher) of the transfer function",
+    ),
     ("wheel", "zooms to what is under the pointer"),
     ("+ and -", "zoom to the middle"),
     ("arrows", "turn"),
@@ -48,6 +55,7 @@ pub(super) const KEYS: [(&str, &str); 15] = [
     ("shift + F1 to F4", "save a view"),
     ("F1 to F4", "show a saved view"),
     ("ctrl + Z, ctrl + Y or ctrl + shift + Z", "undo, redo"),
+    ("P", "shows and hides the panels"),
     ("?", "this list"),
     ("Esc", "closes the window"),
 ];
@@ -85,7 +93,8 @@ pub(super) fn command(key: &Key, modifiers: ModifiersState) -> Option<Command> {
         ("e", _) => Some(Command::RollRight),
         ("+" | "=", _) => Some(Command::ZoomIn),
         ("-", _) => Some(Command::ZoomOut),
-        ("?", _) => Some(Command::Help),
+        ("p", _) => Some(Command::Panels),
+        ("?", _) => Some(Command::Keys),
         (digit, _) => {
             let number: usize = digit.parse().ok()?;
             (1..=6).contains(&number).then(|| Command::Axis(number - 1))
@@ -110,7 +119,7 @@ mod tests {
         assert_eq!(typed("z", ctrl), Some(Command::Undo));
         assert_eq!(typed("Z", ctrl | shift), Some(Command::Redo));
         assert_eq!(typed("r", ctrl), None);
-        assert_eq!(typed("?", shift), Some(Command::Help));
+        assert_eq!(typed("?", shift), Some(Command::Keys));
         let f2 = Key::Named(NamedKey::F2);
         assert_eq!(command(&f2, shift), Some(Command::Save(1)));
         assert_eq!(command(&f2, none), Some(Command::Recall(1)));

@@ -1,21 +1,32 @@
-//! The thread of the peer behind a window: renders what is wanted, always the latest.
+//! The thread of the viewer's peer: opens volumes, keeps the mesh going and renders what the window wants,
+//! the latest alone.
 
-use super::{Shown, Slot, Told, Wanted, missing};
-use crate::{
-    args::ViewArgs,
-    camera_choice::camera,
-    picture_settings::PictureSettings,
-    session::{Session, SessionError},
-    transfer::TransferFileError,
+use super::{
+    FrameReport, JobsDone, MeshReport, Opened, PeerRow, Shown, Slot, Told, Wanted, Wish, missing,
+    scene::Scene,
 };
-use brickmesh_actors::plain_text::plain_text;
-use brickmesh_actors::requester::Frame;
+use crate::{
+    args::{ViewArgs, VolumeArgs},
+    camera_choice::camera,
+    open_source::open_source,
+    picture_settings::PictureSettings,
+    session::{DataSource, Session, SessionError},
+    stop::Stop,
+    value_report::ValueReport,
+};
+use brickmesh_actors::{
+    plain_text::plain_text,
+    requester::{AskFrame, Frame},
+};
 use brickmesh_topology::{
-    Camera, Manifest, View,
+    View,
+    balance::plan_rules::PlanRules,
     picture::quality::{Choice, Level, Quality},
 };
 use std::{
-    sync::PoisonError,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -24,18 +35,10 @@ use winit::event_loop::EventLoopProxy;
 
 /// A camera that the wheel moved rests after this.
 const REST: Duration = Duration::from_millis(150);
+/// How often the window is told who is in the mesh.
+const REPORT: Duration = Duration::from_millis(500);
 /// After this, what did not come or had holes is asked for again.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// What all frames have in common, and the camera of the first.
-pub(super) fn prepare(
-    manifest: &Manifest,
-    args: &ViewArgs,
-) -> Result<(PictureSettings, Camera), TransferFileError> {
-    let settings = PictureSettings::of(&args.picture, args.mesh.rules.rules(), manifest)?;
-    settings.tell();
-    Ok((settings, camera(&args.picture, manifest)))
-}
 
 /// Why the peer's work ended.
 type PeerError = Box<dyn std::error::Error + Send + Sync>;
@@ -50,7 +53,6 @@ pub(super) fn start_peer(
 ) -> std::io::Result<PeerThread> {
     let run = move || {
         let result = actix::System::new().block_on(work);
-        let is_stop = |e: &PeerError| matches!(e.downcast_ref(), Some(SessionError::Stopped));
         let why = result.err().filter(|e| !is_stop(e));
         let why = why.map(|e| e.to_string());
         tell(&proxy, Told::Ended(why.clone()));
@@ -59,12 +61,8 @@ pub(super) fn start_peer(
     thread::Builder::new().name("peer".to_owned()).spawn(run)
 }
 
-/// Waits for the end of the peer's thread.
-pub(super) fn ended(peer: PeerThread) -> Result<(), Box<dyn std::error::Error>> {
-    match peer.join() {
-        Ok(why) => why.map_or(Ok(()), |why| Err(why.into())),
-        Err(_) => Err("the peer's thread has failed".into()),
-    }
+fn is_stop(error: &PeerError) -> bool {
+    matches!(error.downcast_ref(), Some(SessionError::Stopped))
 }
 
 fn tell(proxy: &EventLoopProxy<Told>, told: Told) {
@@ -73,17 +71,201 @@ fn tell(proxy: &EventLoopProxy<Told>, told: Told) {
     }
 }
 
+/// What the peer of a window works with.
+pub(super) struct Viewer {
+    pub args: ViewArgs,
+    pub stop: Stop,
+    pub slot: Slot,
+    pub proxy: EventLoopProxy<Told>,
+    pub wanted: watch::Receiver<Wanted>,
+}
+
+/// What is to be opened.
+struct Found {
+    source: DataSource,
+    path: Option<PathBuf>,
+}
+
+impl Viewer {
+    /// Shows volumes, one after the other, until the window is gone.
+    pub(super) async fn run(mut self, source: DataSource) -> Result<(), PeerError> {
+        let path = self.args.source.as_ref().map(|s| s.volume.clone());
+        let mut found = Some(Found { source, path });
+        let mut number = 0;
+        loop {
+            let next = match found.take() {
+                Some(Found { source, path }) => {
+                    let shown = self.show(source, path.as_deref(), number).await;
+                    match shown {
+                        Err(why) if number > 0 && !is_stop(&why) => {
+                            tell(&self.proxy, Told::NotOpened(why.to_string()));
+                            self.asked_to_open().await
+                        }
+                        shown => shown?,
+                    }
+                }
+                None => self.asked_to_open().await,
+            };
+            let Some(next) = next else {
+                return Ok(());
+            };
+            // Camera and transfer function of the command line are of the first volume.
+            let picture = &mut self.args.picture;
+            (picture.camera, picture.orbit, picture.transfer) = (None, None, None);
+            picture.transfer_range = None;
+            number += 1;
+            found = Some(next);
+        }
+    }
+
+    /// Shows a volume until another one is to be shown; `None`: the window is gone.
+    async fn show(
+        &mut self,
+        source: DataSource,
+        path: Option<&Path>,
+        number: u32,
+    ) -> Result<Option<Found>, PeerError> {
+        let session = Session::open(source, &self.args.mesh, self.stop.clone()).await?;
+        let shown = self.show_session(&session, path, number).await;
+        session.close().await;
+        shown
+    }
+
+    async fn show_session(
+        &mut self,
+        session: &Session,
+        path: Option<&Path>,
+        number: u32,
+    ) -> Result<Option<Found>, PeerError> {
+        let manifest = session.manifest();
+        let picture = &self.args.picture;
+        let rules = self.args.mesh.rules.rules();
+        let settings = PictureSettings::of(picture, rules, manifest)?;
+        settings.tell();
+        let opened = Opened {
+            number,
+            path: path.map(Path::to_owned),
+            manifest: Arc::clone(manifest),
+            histogram: ValueReport::of_manifest(manifest).histogram,
+            scene: Scene {
+                camera: camera(picture, manifest),
+                settings: Arc::new(settings.render),
+            },
+        };
+        tell(&self.proxy, Told::Opened(Box::new(opened)));
+        // Until the window has heard of it, it asks for this volume still.
+        let is_heard =
+            |w: &Wanted| !matches!(w, Wanted::Open(asked) if Some(asked.as_path()) == path);
+        if self.wanted.wait_for(is_heard).await.is_err() {
+            return Ok(None);
+        }
+        let quality = Quality::new(self.args.target_fps);
+        let (slot, proxy) = (Arc::clone(&self.slot), self.proxy.clone());
+        let mut pictures = Pictures::new(session, rules, number, quality, slot, proxy.clone());
+        loop {
+            let mut wanted = self.wanted.clone();
+            let next = tokio::select! {
+                next = pictures.show(&mut wanted) => next?,
+                never = report(session, &proxy) => never?,
+            };
+            let Some(path) = next else {
+                return Ok(None);
+            };
+            match self.find(path).await {
+                Ok(found) => return Ok(Some(found)),
+                Err(why) => self.refuse(&why).await,
+            }
+        }
+    }
+
+    /// Waits, with nothing to show, until a volume is there to be opened; `None`: the window is gone.
+    async fn asked_to_open(&mut self) -> Option<Found> {
+        loop {
+            let asked = self.wanted.borrow_and_update().clone();
+            if let Wanted::Open(path) = asked {
+                match self.find(path).await {
+                    Ok(found) => return Some(found),
+                    Err(why) => self.refuse(&why).await,
+                }
+            }
+            self.wanted.changed().await.ok()?;
+        }
+    }
+
+    /// Says that a volume is not opened, and waits until it is not asked for any more.
+    async fn refuse(&mut self, why: &str) {
+        tell(&self.proxy, Told::NotOpened(why.to_owned()));
+        let is_other = |w: &Wanted| !matches!(w, Wanted::Open(_));
+        // Where the window is gone, whoever asks next hears it.
+        if self.wanted.wait_for(is_other).await.is_err() {
+            tracing::debug!("the window is gone");
+        }
+    }
+
+    /// Reads a volume, beside the thread of the peer, which others wait for.
+    async fn find(&self, path: PathBuf) -> Result<Found, String> {
+        let (mut mesh, stop) = (self.args.mesh.clone(), self.stop.clone());
+        let volume = VolumeArgs {
+            volume: path.clone(),
+            fill: None,
+        };
+        let read = move || open_source(&volume, &mut mesh, &stop).map_err(|e| e.to_string());
+        let read = tokio::task::spawn_blocking(read).await;
+        let source = read.map_err(|e| e.to_string())??;
+        let path = Some(path);
+        Ok(Found { source, path })
+    }
+}
+
+/// Tells the window who is in the mesh, again and again.
+async fn report(
+    session: &Session,
+    proxy: &EventLoopProxy<Told>,
+) -> Result<Option<PathBuf>, SessionError> {
+    let mut names = BTreeMap::new();
+    loop {
+        let status = session.status().await?;
+        let of_set = status.data_sets.iter();
+        let of_set = of_set.filter(|d| d.manifest.digest() == session.data_set());
+        let mut report = MeshReport::default();
+        for set in of_set {
+            report.missing = set.safety.missing;
+            report.copies_min = set.safety.copies_min;
+            for (id, hello) in &status.peers {
+                let bricks = set.residency.get(id).map_or(0, |r| r.held.len());
+                let name = plain_text(&hello.name);
+                names.insert(id.clone(), name.clone());
+                report.peers.push(PeerRow {
+                    id: id.clone(),
+                    name,
+                    device: plain_text(&hello.device),
+                    bricks,
+                    is_silent: status.suspects.contains(id),
+                });
+            }
+        }
+        let gone = names
+            .iter()
+            .filter(|(id, _)| !status.peers.contains_key(*id));
+        report.gone = gone.map(|(_, name)| name.clone()).collect();
+        tell(proxy, Told::Mesh(report));
+        tokio::time::sleep(REPORT).await;
+    }
+}
+
 /// The pictures of a session for a window.
-pub(super) struct Pictures<'a> {
+struct Pictures<'a> {
     session: &'a Session,
-    settings: &'a PictureSettings,
+    rules: PlanRules,
+    /// The data set, as the window counts them.
+    number: u32,
     quality: Quality,
     slot: Slot,
     proxy: EventLoopProxy<Told>,
     /// What is shown, and how fine.
-    shown: Option<(Wanted, Choice)>,
-    /// What has not changed for a while: the camera rests.
-    rested: Option<Wanted>,
+    shown: Option<(Wish, Choice)>,
+    /// What has not changed for a while: the scene rests.
+    rested: Option<Wish>,
     /// What is wrong with what is shown.
     trouble: Option<String>,
 }
@@ -92,16 +274,18 @@ pub(super) struct Pictures<'a> {
 type Come = (View, Frame, Duration);
 
 impl<'a> Pictures<'a> {
-    pub(super) fn new(
+    fn new(
         session: &'a Session,
-        settings: &'a PictureSettings,
+        rules: PlanRules,
+        number: u32,
         quality: Quality,
         slot: Slot,
         proxy: EventLoopProxy<Told>,
     ) -> Self {
         Self {
             session,
-            settings,
+            rules,
+            number,
             quality,
             slot,
             proxy,
@@ -111,26 +295,37 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    /// Renders what is wanted, always the latest, until the window is gone: as fast as asked for while
-    /// the camera moves, in passes up to full quality once it rests. What did not come, or came with
-    /// holes, is asked for again: the mesh may heal.
-    pub(super) async fn show(
-        mut self,
-        mut wanted: watch::Receiver<Wanted>,
-    ) -> Result<(), SessionError> {
+    /// Renders what is wanted, always the latest, until the window is gone (`None`) or wants another
+    /// volume: as fast as asked for while the scene is edited, in passes up to full quality once it rests.
+    /// What did not come, or came with holes, is asked for again: the mesh may heal.
+    async fn show(
+        &mut self,
+        wanted: &mut watch::Receiver<Wanted>,
+    ) -> Result<Option<PathBuf>, SessionError> {
         let mut stop = self.session.stop();
         loop {
-            let now = *wanted.borrow_and_update();
-            let rests = !now.moving || self.rested == Some(now);
-            let gone = if let Some(choice) = self.next(now, rests) {
+            let now = match wanted.borrow_and_update().clone() {
+                Wanted::Open(path) => return Ok(Some(path)),
+                Wanted::Picture(wish) if wish.opened == self.number => Some(wish),
+                Wanted::Picture(_) | Wanted::Nothing => None,
+            };
+            let Some(now) = now else {
+                tokio::select! {
+                    changed = wanted.changed() => if changed.is_err() { return Ok(None) },
+                    () = stop.said() => return Err(SessionError::Stopped),
+                }
+                continue;
+            };
+            let rests = !now.moving || self.rested.as_ref() == Some(&now);
+            let gone = if let Some(choice) = self.next(&now, rests) {
                 tokio::select! {
                     biased;
-                    come = self.frame(now, choice) => {
+                    come = self.frame(&now, choice) => {
                         self.came(now, choice, come)?;
                         false
                     }
-                    // A picture of a camera that rested is not waited for any more, and called off. One of
-                    // a moving camera is: it takes little time, and without any nothing would move.
+                    // A picture of a scene that rested is not waited for any more, and called off. One of
+                    // a moving scene is: it takes little time, and without any nothing would move.
                     changed = wanted.changed(), if rests => changed.is_err(),
                 }
             } else {
@@ -154,24 +349,28 @@ impl<'a> Pictures<'a> {
                 }
             };
             if gone {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
 
     /// How fine the next picture is; `None`: what is shown is as good as it gets.
-    fn next(&mut self, now: Wanted, rests: bool) -> Option<Choice> {
-        let still = |w: Wanted| Wanted { moving: false, ..w };
-        let shown = self.shown.filter(|(w, _)| still(*w) == still(now));
-        let shown = shown.map(|(_, choice)| choice);
-        match (rests, shown) {
+    fn next(&mut self, now: &Wish, rests: bool) -> Option<Choice> {
+        let shown = self.shown.as_ref().filter(|(shown, _)| {
+            let moving = now.moving;
+            Wish {
+                moving,
+                ..shown.clone()
+            } == *now
+        });
+        match (rests, shown.map(|(_, choice)| *choice)) {
             (true, shown) => self.quality.resting(shown),
             (false, Some(_)) => None,
             (false, None) => Some(self.quality.moving()),
         }
     }
 
-    async fn frame(&self, now: Wanted, choice: Choice) -> Result<Option<Come>, SessionError> {
+    async fn frame(&self, now: &Wish, choice: Choice) -> Result<Option<Come>, SessionError> {
         let start = Instant::now();
         let level = choice.level();
         #[expect(
@@ -180,15 +379,21 @@ impl<'a> Pictures<'a> {
             reason = "pixels of a window"
         )]
         let size = [now.width, now.height].map(|n| ((f64::from(n) * level.scale) as u32).max(1));
-        let view = match now.camera.view(size[0], size[1]) {
+        let view = match now.scene.camera.view(size[0], size[1]) {
             Ok(view) => view,
             Err(error) => {
                 tracing::debug!(%error, "a camera that shows nothing");
                 return Ok(None);
             }
         };
-        let mut ask = self.settings.ask(self.session.data_set(), view);
-        ask.settings.step *= level.step;
+        let mut settings = (*now.scene.settings).clone();
+        settings.step *= level.step;
+        let ask = AskFrame {
+            data_set: self.session.data_set(),
+            view,
+            settings,
+            rules: self.rules,
+        };
         let frame = self.session.frame(ask).await?;
         Ok(Some((view, frame, start.elapsed())))
     }
@@ -196,17 +401,19 @@ impl<'a> Pictures<'a> {
     /// Shows what came, and says what is wrong with it.
     fn came(
         &mut self,
-        now: Wanted,
+        now: Wish,
         choice: Choice,
         come: Result<Option<Come>, SessionError>,
     ) -> Result<(), SessionError> {
+        let moving = now.moving;
         let trouble = match come {
             Ok(Some((view, frame, took))) => {
                 self.quality.took(choice, took);
                 let Level { scale, step, .. } = choice.level();
-                tracing::debug!(scale, step, ?took, now.moving, "shown");
+                tracing::debug!(scale, step, ?took, moving, "shown");
+                let trouble = self.present(&now.scene, &view, &frame, choice, took);
                 self.shown = Some((now, choice));
-                self.present(&view, &frame)
+                trouble
             }
             Ok(None) => {
                 self.shown = Some((now, Choice::FULL));
@@ -229,9 +436,16 @@ impl<'a> Pictures<'a> {
     }
 
     /// Puts a frame into the slot; what is missing in it, for people.
-    fn present(&self, view: &View, frame: &Frame) -> Option<String> {
+    fn present(
+        &self,
+        scene: &Scene,
+        view: &View,
+        frame: &Frame,
+        choice: Choice,
+        took: Duration,
+    ) -> Option<String> {
         let rect = frame.image.rect();
-        let rgba = frame.image.to_rgba8(self.settings.render.background);
+        let rgba = frame.image.to_rgba8(scene.settings.background);
         let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
         let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
         let missing = &frame.stats.missing;
@@ -241,10 +455,29 @@ impl<'a> Pictures<'a> {
             width: rect.width,
             height: rect.height,
             pixels,
+            report: FrameReport::of(frame, choice, took),
         };
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
         tell(&self.proxy, Told::Frame);
         let some = format!("{} boxes are missing: nobody holds them", missing.len());
         (!missing.is_empty()).then_some(some)
+    }
+}
+
+impl FrameReport {
+    fn of(frame: &Frame, choice: Choice, took: Duration) -> Self {
+        let mut jobs: BTreeMap<_, JobsDone> = BTreeMap::new();
+        for job in &frame.stats.jobs {
+            let of_peer = jobs.entry(job.peer.clone()).or_default();
+            of_peer.count += 1;
+            of_peer.micros += job.measured_micros.unwrap_or(0);
+        }
+        let rect = frame.image.rect();
+        Self {
+            took,
+            size: [rect.width, rect.height],
+            choice,
+            jobs,
+        }
     }
 }

@@ -1,0 +1,280 @@
+//! Panels beside the picture: what is shown and how it can be changed.
+//!
+//! A panel changes a scene that it is given, and says what else it asks for; it waits for nothing.
+
+mod mesh_panel;
+mod transfer_editor;
+
+use self::transfer_editor::TransferEditor;
+use super::{
+    FrameReport, MeshReport,
+    keys::{Command, KEYS},
+    scene::Scene,
+};
+use crate::{
+    transfer::{short, short_range},
+    value_report::Histogram,
+};
+use brickmesh_topology::{Manifest, RenderSettings, picture::render_settings::Mode};
+use egui::{
+    CollapsingHeader, ComboBox, Frame, Key, Panel, PopupCloseBehavior, RichText, ScrollArea,
+    Slider, ThemePreference, Ui,
+    containers::menu::{MenuButton, MenuConfig},
+};
+use std::{path::PathBuf, sync::Arc};
+
+/// Width of the panels in points, at first.
+const WIDTH: f32 = 320.0;
+/// Sample distances that can be chosen, in multiples of the smallest spacing.
+const STEPS: std::ops::RangeInclusive<f64> = 0.1..=4.0;
+
+/// What panels show beside the scene.
+pub(super) struct Facts<'a> {
+    pub manifest: &'a Manifest,
+    pub histogram: &'a Histogram,
+    pub frame: Option<&'a FrameReport>,
+    pub mesh: &'a MeshReport,
+    /// What went wrong or was done, newest last.
+    pub told: &'a [String],
+    pub recent: &'a [PathBuf],
+    pub can_undo: bool,
+    pub can_redo: bool,
+}
+
+/// What a panel asks for that is no edit of the scene.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Command(Command),
+    /// A volume, or a transfer function.
+    Open(PathBuf),
+    /// Writes the transfer function to a file, or under a name of the user's own.
+    SaveTransfer(String),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Panels {
+    pub(super) is_open: bool,
+    are_keys_shown: bool,
+    path: String,
+    editor: TransferEditor,
+}
+
+impl Panels {
+    pub(super) fn new(is_open: bool) -> Self {
+        Self {
+            is_open,
+            are_keys_shown: false,
+            path: String::new(),
+            editor: TransferEditor::default(),
+        }
+    }
+
+    /// Another data set is open.
+    pub(super) fn opened(&mut self) {
+        self.editor = TransferEditor::default();
+    }
+
+    pub(super) fn toggle_keys(&mut self) {
+        self.are_keys_shown = !self.are_keys_shown;
+    }
+
+    /// Whether the list of keys was shown; now it is not.
+    pub(super) fn hide_keys(&mut self) -> bool {
+        std::mem::take(&mut self.are_keys_shown)
+    }
+
+    /// Shows all panels.
+    pub(super) fn show(&mut self, ui: &mut Ui, scene: &mut Scene, facts: &Facts<'_>) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        if self.is_open {
+            let content = |ui: &mut Ui| self.content(ui, scene, facts, &mut asked);
+            Panel::right("panels")
+                .default_size(WIDTH)
+                .frame(Frame::side_top_panel(ui.style()))
+                .show(ui, |ui| {
+                    ScrollArea::vertical().auto_shrink(false).show(ui, content);
+                });
+        }
+        self.keys(ui);
+        asked
+    }
+
+    fn content(
+        &mut self,
+        ui: &mut Ui,
+        scene: &mut Scene,
+        facts: &Facts<'_>,
+        asked: &mut Vec<Asked>,
+    ) {
+        self.data_set(ui, facts, asked);
+        let mut settings = (*scene.settings).clone();
+        section(ui, "Transfer function", true, |ui| {
+            self.editor.show(ui, &mut settings, facts, asked);
+        });
+        section(ui, "Sampling and light", true, |ui| {
+            sampling(ui, &mut settings, facts.manifest);
+        });
+        if settings != *scene.settings {
+            scene.settings = Arc::new(settings);
+        }
+        section(ui, "View", true, |ui| view(ui, facts, asked));
+        section(ui, "Mesh", true, |ui| {
+            mesh_panel::show(ui, facts.frame, facts.mesh);
+        });
+        for line in facts.told.iter().rev() {
+            ui.label(RichText::new(line).small());
+        }
+    }
+
+    fn data_set(&mut self, ui: &mut Ui, facts: &Facts<'_>, asked: &mut Vec<Asked>) {
+        let volume = facts.manifest.volume();
+        let name = std::path::Path::new(facts.manifest.source());
+        let name = name.file_name().unwrap_or(name.as_os_str());
+        ui.horizontal(|ui| {
+            let stays = PopupCloseBehavior::CloseOnClickOutside;
+            MenuButton::new("Open")
+                .config(MenuConfig::new().close_behavior(stays))
+                .ui(ui, |ui| self.open_menu(ui, facts, asked));
+            if ui.button("Keys").clicked() {
+                self.are_keys_shown = !self.are_keys_shown;
+            }
+            ui.add(egui::Label::new(RichText::new(name.to_string_lossy()).strong()).truncate());
+        });
+        let [x, y, z] = volume.dims;
+        let voxel = format!("{:?}", volume.voxel).to_lowercase();
+        let values = facts.manifest.value_range();
+        let values = values.map_or_else(|| "no data".to_owned(), short_range);
+        ui.label(format!("{x} × {y} × {z} {voxel}, values {values}"));
+        let spacing = volume.spacing.map(short).join(" × ");
+        ui.label(RichText::new(format!("spacing {spacing}")).small());
+    }
+
+    fn open_menu(&mut self, ui: &mut Ui, facts: &Facts<'_>, asked: &mut Vec<Asked>) {
+        ui.label("A volume or a transfer function; dropping a file on the window does the same.");
+        ui.horizontal(|ui| {
+            let field = ui
+                .text_edit_singleline(&mut self.path)
+                .on_hover_text("path of a file, or of a .brickmesh folder");
+            let is_entered = field.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter));
+            if (ui.button("Open").clicked() || is_entered) && !self.path.is_empty() {
+                asked.push(Asked::Open(PathBuf::from(&self.path)));
+                ui.close();
+            }
+        });
+        for path in facts.recent {
+            if ui.button(path.display().to_string()).clicked() {
+                asked.push(Asked::Open(path.clone()));
+                ui.close();
+            }
+        }
+    }
+
+    fn keys(&mut self, ui: &Ui) {
+        egui::Window::new("Keys and hands")
+            .open(&mut self.are_keys_shown)
+            .resizable(false)
+            .show(ui.ctx(), |ui| {
+                egui::Grid::new("keys").striped(true).show(ui, |ui| {
+                    for (key, what) in KEYS {
+                        ui.strong(key);
+                        ui.label(what);
+                        ui.end_row();
+                    }
+                });
+            });
+    }
+}
+
+fn section(ui: &mut Ui, name: &str, is_open: bool, content: impl FnOnce(&mut Ui)) {
+    ui.separator();
+    CollapsingHeader::new(RichText::new(name).strong())
+        .default_open(is_open)
+        .show_unindented(ui, content);
+}
+
+fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
+    ui.horizontal(|ui| {
+        ui.label("Mode");
+        let before = settings.mode;
+        ComboBox::from_id_salt("mode")
+            .selected_text(before.name())
+            .show_ui(ui, |ui| {
+                for mode in Mode::ALL {
+                    ui.selectable_value(&mut settings.mode, mode, mode.name());
+                }
+            });
+        // Who has not chosen a function gets the one that the mode is best seen with.
+        if settings.mode != before
+            && settings.transfer == before.default_transfer(manifest).function
+        {
+            settings.transfer = settings.mode.default_transfer(manifest).function;
+        }
+    });
+    let spacing = manifest.volume().min_spacing();
+    let mut step = settings.step / spacing;
+    let slider = Slider::new(&mut step, STEPS).logarithmic(true).text("Step");
+    if ui
+        .add(slider.fixed_decimals(2))
+        .on_hover_text("sample distance, in multiples of the smallest spacing")
+        .changed()
+    {
+        settings.step = step * spacing;
+    }
+    ui.horizontal(|ui| {
+        let can_light = settings.mode == Mode::Dvr;
+        ui.add_enabled(can_light, egui::Checkbox::new(&mut settings.shade, "Light"))
+            .on_hover_text("headlight shading on gradients; of mode dvr");
+        ui.checkbox(&mut settings.jitter, "Jitter")
+            .on_hover_text("fine grain in place of rings");
+        let mut background = settings.background.map(to_byte);
+        if ui.color_edit_button_srgb(&mut background).changed() {
+            settings.background = background.map(|b| f32::from(b) / 255.0);
+        }
+        ui.label("Background");
+    });
+}
+
+/// Colours are written to pictures as they are, without a curve.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts of floats saturate"
+)]
+pub(super) fn to_byte(color: f32) -> u8 {
+    (color * 255.0 + 0.5) as u8
+}
+
+fn view(ui: &mut Ui, facts: &Facts<'_>, asked: &mut Vec<Asked>) {
+    let mut button = |ui: &mut Ui, is_enabled: bool, text: &str, command| {
+        if ui
+            .add_enabled(is_enabled, egui::Button::new(text))
+            .clicked()
+        {
+            asked.push(Asked::Command(command));
+        }
+    };
+    ui.horizontal(|ui| {
+        button(ui, facts.can_undo, "Undo", Command::Undo);
+        button(ui, facts.can_redo, "Redo", Command::Redo);
+        button(ui, true, "Reset", Command::Reset);
+        button(ui, true, "Ball or table", Command::Style);
+    });
+    ui.horizontal_wrapped(|ui| {
+        let names = ["Front", "Back", "Left", "Right", "Above", "Below"];
+        for (axis, name) in names.into_iter().enumerate() {
+            button(ui, true, name, Command::Axis(axis));
+        }
+    });
+    let mut theme = ui.ctx().options(|o| o.theme_preference);
+    ui.horizontal(|ui| {
+        for (choice, name) in [
+            (ThemePreference::System, "As the system"),
+            (ThemePreference::Light, "Light"),
+            (ThemePreference::Dark, "Dark"),
+        ] {
+            ui.selectable_value(&mut theme, choice, name);
+        }
+    });
+    ui.ctx().set_theme(theme);
+}
