@@ -214,6 +214,7 @@ impl RulesArgs {
             assign: self.assign.unwrap_or(all.assign),
             composite: self.composite.unwrap_or(all.composite),
             steal: self.steal.unwrap_or(all.steal),
+            reuse: all.reuse,
         }
     }
 }

@@ -139,7 +139,10 @@ impl Viewer {
     ) -> Result<Option<Found>, PeerError> {
         let manifest = session.manifest();
         let picture = &self.args.picture;
-        let rules = self.args.mesh.rules.rules();
+        let rules = PlanRules {
+            reuse: true,
+            ..self.args.mesh.rules.rules()
+        };
         let settings = PictureSettings::of(picture, rules, manifest)?;
         settings.tell();
         let opened = Opened {

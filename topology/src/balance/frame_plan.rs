@@ -81,6 +81,8 @@ pub struct PlannedJob {
     pub renderer: Option<usize>,
     /// Its renderer has rendered it in an earlier attempt.
     pub is_rendered: bool,
+    /// Name of all that decides its pixels, where frames share what is rendered ([`PlanRules::reuse`]).
+    pub content: Option<Digest>,
 }
 
 impl PlannedJob {
@@ -284,6 +286,46 @@ impl PlanInputs<'_> {
         scheduled
     }
 
+    /// Name of what all pixels of the picture depend on: the data and the rays.
+    fn frame_content(&self) -> Digest {
+        let View {
+            eye,
+            forward,
+            right,
+            down,
+            width,
+            height,
+            first,
+        } = self.view;
+        let mut bytes = self.manifest.digest().as_bytes().to_vec();
+        for vector in [eye, forward, right, down] {
+            let numbers = vector.to_array();
+            bytes.extend(numbers.iter().flat_map(|n| n.to_bits().to_le_bytes()));
+        }
+        let numbers = [*width, *height, first[0], first[1]];
+        bytes.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+        Digest::of(&bytes)
+    }
+
+    /// Name of what the pixels of a job depend on: those, its part of the volume, and what is to be seen
+    /// of the values there.
+    fn content(&self, frame: Digest, cut: &CutJob) -> Digest {
+        let range = self.manifest.brick_range(cut.brick).unwrap_or_default();
+        let settings = self.settings.digest_within(self.manifest.values(range));
+        let mut bytes = frame.as_bytes().to_vec();
+        bytes.extend(settings.as_bytes());
+        let PixelRect {
+            x,
+            y,
+            width,
+            height,
+        } = cut.rect;
+        let numbers = [cut.brick.0, x, y, width, height];
+        let all = numbers.into_iter().chain(cut.owned.lo).chain(cut.owned.hi);
+        bytes.extend(all.flat_map(u32::to_le_bytes));
+        Digest::of(&bytes)
+    }
+
     /// Tiles, who composites them, and which jobs meet in which.
     fn composite(
         &self,
@@ -323,6 +365,7 @@ fn front_to_back_jobs(
     let eye = grid_from_world.transform_point3(inputs.view.eye);
     let boxes: Vec<VoxelBox> = cut.iter().map(|j| j.owned).collect();
     let order = front_to_back(&boxes, eye)?;
+    let frame = inputs.rules.reuse.then(|| inputs.frame_content());
     let job = |i: usize| {
         let cut = &cut[i];
         PlannedJob {
@@ -333,6 +376,7 @@ fn front_to_back_jobs(
             estimate_micros: cut.cost_micros,
             renderer: None,
             is_rendered: false,
+            content: frame.map(|frame| inputs.content(frame, cut)),
         }
     };
     Ok(order.into_iter().map(job).collect())

@@ -35,6 +35,9 @@ pub struct PlanRules {
     pub composite: Strategy,
     /// Whether peers that are done take jobs from others.
     pub steal: bool,
+    /// Whether what a peer has rendered for one frame is taken for another where it is the same: for who
+    /// edits a picture. Nothing is measured by frames that do.
+    pub reuse: bool,
 }
 
 impl PlanRules {
@@ -54,6 +57,7 @@ impl PlanRules {
             },
             composite: strategy,
             steal: strategy == Strategy::Refined,
+            reuse: false,
         }
     }
 }

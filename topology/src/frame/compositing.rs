@@ -291,6 +291,7 @@ mod tests {
             estimate_micros: 1,
             renderer: Some(0),
             is_rendered: false,
+            content: None,
         };
         let tile = Tile {
             rect: RECT,

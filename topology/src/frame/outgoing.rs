@@ -166,6 +166,7 @@ mod tests {
             estimate_micros: 1,
             renderer: Some(0),
             is_rendered: false,
+            content: None,
         };
         let tile = |t: u32| Tile {
             rect: rect(t * edge, edge),

@@ -11,7 +11,7 @@ use crate::{
         default_transfer::{DefaultTransfer, Interest, default_transfer, interest, stretched},
         manifest::Manifest,
         presets::{self, GREY},
-        transfer_function::{TransferFunction, TransferFunctionError},
+        transfer_function::{TransferFunction, TransferFunctionError, TransferPoint},
         volume::VolumeDescription,
     },
 };
@@ -213,6 +213,31 @@ impl RenderSettings {
         self.shade && self.mode == Mode::Dvr
     }
 
+    /// Name of what these say of data values between two, ascending: what else is changed makes no
+    /// difference where a volume has no other values. The background is in none of them.
+    #[must_use]
+    pub fn digest_within(&self, [low, high]: [f64; 2]) -> Digest {
+        let mut within = Self {
+            background: [0.0; 3],
+            ..self.clone()
+        };
+        let at = |value| {
+            let (color, opacity) = self.transfer.classify(value);
+            TransferPoint {
+                value,
+                color,
+                opacity,
+            }
+        };
+        let points = &mut within.transfer.points;
+        points.retain(|p| low < p.value && p.value < high && !self.mode.combines_values());
+        if !self.mode.combines_values() {
+            points.insert(0, at(low));
+            points.push(at(high));
+        }
+        within.digest()
+    }
+
     /// Name of all that these say.
     #[must_use]
     pub fn digest(&self) -> Digest {
@@ -285,6 +310,36 @@ mod tests {
         let json = serde_json::to_string(&settings()).unwrap();
         let back: RenderSettings = serde_json::from_str(&json).unwrap();
         assert_eq!(back.digest(), settings().digest());
+    }
+
+    #[test]
+    fn within_a_range_only_what_is_seen_there_counts() {
+        let of = |change: fn(&mut RenderSettings), range| {
+            let mut settings = settings();
+            settings.transfer.points[3].value = 7.0;
+            change(&mut settings);
+            settings.digest_within(range)
+        };
+        let as_it_was = |range| of(|_| {}, range);
+        // Points stand at 0, 2.25, 4.5, 7 and 9.
+        let low = [0.0, 4.0];
+        assert_eq!(
+            of(|s| s.transfer.points[3].opacity = 0.9, low),
+            as_it_was(low)
+        );
+        assert_eq!(of(|s| s.background[1] = 0.5, low), as_it_was(low));
+        assert_ne!(
+            of(|s| s.transfer.points[2].opacity = 0.9, low),
+            as_it_was(low)
+        );
+        assert_ne!(of(|s| s.shade = false, low), as_it_was(low));
+        assert_ne!(as_it_was([0.0, 4.1]), as_it_was(low));
+        let mip: fn(&mut RenderSettings) = |s| s.mode = Mode::Mip;
+        let other: fn(&mut RenderSettings) = |s| {
+            s.mode = Mode::Mip;
+            s.transfer = TransferFunction::ramp(3.0, 4.0);
+        };
+        assert_eq!(of(mip, low), of(other, low));
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn plan(peers: usize, raw: &[Raw]) -> FramePlan {
         estimate_micros: r.0,
         renderer: Some(r.1),
         is_rendered: false,
+        content: None,
     };
     let names = ["a", "b", "c", "d", "e", "f"];
     scripted(

@@ -325,6 +325,7 @@ mod tests {
             estimate_micros: 1,
             renderer,
             is_rendered: false,
+            content: None,
         };
         let tile = |x, compositor| Tile {
             rect: rect(x),

@@ -69,6 +69,7 @@ fn plan_of(roster: &Roster) -> FramePlan {
         estimate_micros: 1_000,
         renderer: Some(b as usize % names.len()),
         is_rendered: false,
+        content: None,
     };
     let compositor = names.len() - 1;
     scripted(

@@ -1,6 +1,9 @@
 //! What this peer has rendered of frames that are under way, in case one is asked for again: most
 //! of what a frame lacks when a peer dies is there already, at those that live.
 //!
+//! Where a plan names what decides the pixels of its jobs, other frames share them: after an edit only
+//! what it changes is rendered.
+//!
 //! A requester's frame number means one picture: whoever asks for another under the same number spoils
 //! its own.
 //!
@@ -76,22 +79,31 @@ impl<I: Image> RenderCache<I> {
         }
     }
 
-    /// Gives what was rendered of a job, in this attempt at the frame or an earlier one, and the
-    /// microseconds that it took.
+    /// Gives what was rendered of a job, in this attempt at the frame or an earlier one, or in another
+    /// frame where that is said to be the same, and the microseconds that it took.
     pub(super) fn take(&mut self, key: &FrameKey, job: &PlannedJob) -> Option<(I, u64)> {
-        let frame = self.frames.iter_mut().find(|f| f.is(key))?;
-        let is_it = |k: &KeptJob<I>| is_same_part(&k.job, job);
-        let at = frame.jobs.iter().position(is_it)?;
-        let kept = frame.jobs.swap_remove(at);
+        let newest_first = self.frames.iter_mut().rev();
+        let kept = newest_first.into_iter().find_map(|frame| {
+            let is_one = frame.is(key);
+            let is_it = |k: &KeptJob<I>| {
+                let is_same = k.job.content.is_some() && k.job.content == job.content;
+                is_same || is_one && is_same_part(&k.job, job)
+            };
+            let at = frame.jobs.iter().position(is_it)?;
+            Some(frame.jobs.swap_remove(at))
+        })?;
         self.bytes -= bytes_of(&kept.image);
         Some((kept.image, kept.micros))
     }
 
-    /// Forgets a frame of a requester; `None`: all of its frames.
+    /// Forgets a frame of a requester, but for what another frame may share; `None`: all of its frames.
     pub(super) fn forget(&mut self, requester: &PeerId, number: Option<u64>) {
         let over =
             |f: &KeptFrame<I>| f.requester == *requester && number.is_none_or(|n| n == f.number);
-        self.frames.retain(|f| !over(f));
+        for frame in self.frames.iter_mut().filter(|f| over(f)) {
+            frame.jobs.retain(|kept| kept.job.content.is_some());
+        }
+        self.frames.retain(|f| !f.jobs.is_empty() || !over(f));
         self.bytes = self.frames.iter().map(KeptFrame::bytes).sum();
     }
 }
@@ -120,6 +132,7 @@ fn bytes_of<I: Image>(image: &I) -> usize {
 mod tests {
     use super::*;
     use crate::{
+        base::digest::Digest,
         data::{brick_grid::BrickIndex, voxel_box::VoxelBox},
         frame::{frame_requests::FrameId, image::named::Names},
         picture::camera::PixelRect,
@@ -144,6 +157,7 @@ mod tests {
             estimate_micros: 1,
             renderer: Some(0),
             is_rendered: false,
+            content: None,
         };
         (job, Names::of(brick, rect))
     }
@@ -162,6 +176,48 @@ mod tests {
         assert_eq!(found.map(|(_, micros)| micros), Some(70));
         assert!(take(key("a", 1, 2), &seven).is_none(), "it was taken");
         assert_eq!(cache.bytes, 0);
+    }
+
+    #[test]
+    fn another_frame_finds_what_is_said_to_be_the_same_and_that_alone() {
+        let mut cache = RenderCache::default();
+        let content = |n: u8| Some(Digest::of(&[n]));
+        let named = |n, (job, image)| {
+            (
+                PlannedJob {
+                    content: content(n),
+                    ..job
+                },
+                image,
+            )
+        };
+        for (n, (job, image)) in [named(1, job(1, 8)), named(2, job(2, 8)), job(3, 8)]
+            .into_iter()
+            .enumerate()
+        {
+            cache.put(&key("a", 1, 0), job, image, n as u64);
+        }
+        cache.forget(&PeerId::new("a"), Some(1));
+        let (asked, _) = named(2, job(2, 8));
+        assert_eq!(
+            cache
+                .take(&key("b", 5, 0), &asked)
+                .map(|(_, micros)| micros),
+            Some(1)
+        );
+        assert!(
+            cache.take(&key("b", 5, 0), &asked).is_none(),
+            "it was taken"
+        );
+        assert!(
+            cache.take(&key("a", 1, 0), &job(3, 8).0).is_none(),
+            "its frame is over"
+        );
+        assert!(
+            cache.take(&key("b", 5, 0), &job(1, 8).0).is_none(),
+            "it has no name"
+        );
+        assert_eq!(cache.frames.len(), 1);
     }
 
     #[test]

@@ -39,6 +39,7 @@ fn in_rect(costs: &[u64], rect: PixelRect) -> Arc<Shown> {
         estimate_micros: micros,
         renderer: Some(0),
         is_rendered: false,
+        content: None,
     };
     let jobs: Vec<PlannedJob> = (0..).zip(costs).map(job).collect();
     let holders = vec![vec![0, 1]; jobs.len()];
