@@ -19,7 +19,7 @@ use std::{
 };
 
 #[path = "src/constants.rs"]
-#[expect(dead_code, unreachable_pub, reason = "the crate uses all of it")]
+#[expect(unreachable_pub, reason = "the crate uses all of it")]
 mod constants;
 
 /// The `override` constants of `raycast.wgsl`.

@@ -11,14 +11,14 @@ use brickmesh_topology::{
         prediction::Prediction,
         schedule::Assignment,
     },
-    picture::render_settings::Mode,
+    picture::render_settings::{Light, Mode},
 };
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
-    parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_listen_address,
-    parse_milliseconds, parse_name, parse_rate, parse_size, parse_socket, parse_step,
-    parse_transfer_range, switch,
+    parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_light,
+    parse_listen_address, parse_milliseconds, parse_name, parse_rate, parse_size, parse_socket,
+    parse_step, parse_transfer_range, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -125,6 +125,9 @@ pub struct PictureArgs {
     /// Headlight shading [default: on; off where an axis has one voxel]
     #[arg(long, value_parser = switch(), value_name = "ON|OFF")]
     pub shade: Option<bool>,
+    /// How surfaces answer the light: parts of ambient, diffuse and specular light, 0 to 1, and the exponent of the highlight, 1 to 128 [default: 0.2,0.7,0.2,10]
+    #[arg(long, value_name = "A,D,S,E", value_parser = parse_light, allow_hyphen_values = true)]
+    pub light: Option<Light>,
     /// Move the samples of each pixel by another part of a step: fine grain in place of rings
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
     pub jitter: bool,

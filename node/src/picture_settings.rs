@@ -64,6 +64,7 @@ impl PictureSettings {
                 transfer: chosen.function,
                 step: asked.max(least),
                 shade,
+                light: args.light.unwrap_or_default(),
                 mode: args.mode,
                 jitter: args.jitter,
                 background: args.background,

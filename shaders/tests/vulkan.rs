@@ -10,7 +10,7 @@
 
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, DeviceError, Job, RenderDevice, Scene, SubImage,
-    constants::{AMBIENT, DIFFUSE, OPAQUE, SPECULAR, SPECULAR_EXPONENT},
+    constants::OPAQUE,
     device::{
         cpu::CpuDevice,
         vulkan::{VulkanDevice, enumerate},
@@ -167,8 +167,8 @@ impl Data {
                         .map(|a| 0.5 * (self.sample(p + a) - self.sample(p - a)));
                     let g = normal * DVec3::from_array(difference) * self.volume.value_scale;
                     let nl = g.dot(direction).abs() / g.length().max(floor);
-                    color = color * (f64::from(AMBIENT) + f64::from(DIFFUSE) * nl)
-                        + alpha * f64::from(SPECULAR) * nl.powi(SPECULAR_EXPONENT);
+                    // As `Light::default` says.
+                    color = color * (0.2 + 0.7 * nl) + alpha * 0.2 * nl.powi(10);
                 }
                 acc += (1.0 - acc.w) * color.extend(alpha);
             }

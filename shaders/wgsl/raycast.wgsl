@@ -20,9 +20,6 @@ override SHADED: bool;
 override LEAPS: bool;
 
 // `constants.rs`
-override AMBIENT: f32;
-override DIFFUSE: f32;
-override SPECULAR: f32;
 override OPAQUE: f32;
 override CELL_EDGE: f32;
 override NO_DATA_MIN: f32;
@@ -54,7 +51,11 @@ struct SceneParams {
     gradient_y: vec3<f32>,
     picture_y: u32,
     gradient_z: vec3<f32>,
-    pad_4: f32,
+    // Exponent of the highlight, above 0.
+    exponent: u32,
+    // Ambient, diffuse, specular.
+    light: vec3<f32>,
+    pad_2: f32,
 }
 
 struct JobParams {
@@ -181,6 +182,19 @@ fn difference(q: vec3<f32>, axis: vec3<f32>) -> f32 {
     return select(0.0, d, abs(d) < NO_DATA_MIN);
 }
 
+// A power by squares.
+fn power(base: f32, exponent: u32) -> f32 {
+    var square = base;
+    var product = 1.0;
+    for (var rest = exponent; rest > 0u; rest = rest >> 1u) {
+        if ((rest & 1u) == 1u) {
+            product *= square;
+        }
+        square *= square;
+    }
+    return product;
+}
+
 // Blinn-Phong with a light at the eye, so that the halfway vector is the view direction.
 fn shade(color: vec4<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
     let dx = difference(q, vec3<f32>(1.0, 0.0, 0.0));
@@ -189,10 +203,8 @@ fn shade(color: vec4<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
     let s = job.sample_scale;
     let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
     let nl = abs(dot(g, toward)) / max(length(g), 1.0);
-    let nl2 = nl * nl;
-    let nl4 = nl2 * nl2;
-    let shine = SPECULAR * nl4 * nl4 * nl2;
-    return vec4<f32>(color.rgb * (AMBIENT + DIFFUSE * nl) + color.a * shine, color.a);
+    let shine = scene.light.z * power(nl, scene.exponent);
+    return vec4<f32>(color.rgb * (scene.light.x + scene.light.y * nl) + color.a * shine, color.a);
 }
 
 // The first sample from k on, below `end`, that lies in a macrocell that can be seen. From a cell

@@ -7,7 +7,10 @@
 //! step `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied. Other modes take
 //! the greatest, least or mean value and classify that, or add up the colours of all samples.
 
-use brickmesh_topology::{RenderSettings, View, VolumeDescription, picture::render_settings::Mode};
+use brickmesh_topology::{
+    RenderSettings, View, VolumeDescription,
+    picture::render_settings::{Light, Mode},
+};
 use glam::{DMat3, DVec3};
 
 /// A volume with its voxels as stored numbers, x fastest.
@@ -141,7 +144,7 @@ fn ray(
                 let (mut color, opacity) = transfer.classify(value);
                 let alpha = 1.0 - (1.0 - opacity).powf(step / unit);
                 if settings.shade && alpha > 0.0 {
-                    color = shaded(color, field.gradient(p), direction);
+                    color = shaded(color, field.gradient(p), direction, &settings.light);
                 }
                 let through = 1.0 - acc[3];
                 let behind = premultiplied(color, alpha);
@@ -167,9 +170,12 @@ fn ray(
 }
 
 /// Light, eye and half vector are one direction: the ray's.
-fn shaded(color: [f64; 3], gradient: DVec3, direction: DVec3) -> [f64; 3] {
+fn shaded(color: [f64; 3], gradient: DVec3, direction: DVec3, light: &Light) -> [f64; 3] {
     let facing = gradient
         .try_normalize()
         .map_or(0.0, |n| n.dot(direction).abs());
-    color.map(|c| c * (0.2 + 0.7 * facing) + 0.2 * facing.powi(10))
+    let [ambient, diffuse, specular] =
+        [light.ambient, light.diffuse, light.specular].map(f64::from);
+    let shine = specular * facing.powf(light.exponent.into());
+    color.map(|c| c * (ambient + diffuse * facing) + shine)
 }

@@ -6,7 +6,8 @@ use crate::{
 };
 use brickmesh_topology::{
     Camera, RenderSettings, TransferFunction, View, VoxelType,
-    data::transfer_function::TransferPoint, picture::render_settings::Mode,
+    data::transfer_function::TransferPoint,
+    picture::render_settings::{Light, Mode},
 };
 use glam::DVec3;
 
@@ -94,6 +95,13 @@ pub fn mode_settings(field: &Field, mode: Mode) -> RenderSettings {
     };
     RenderSettings {
         mode,
+        // Not the default one, which other tests have.
+        light: Light {
+            ambient: 0.1,
+            diffuse: 0.6,
+            specular: 0.5,
+            exponent: 37,
+        },
         ..RenderSettings::new(transfer, 0.5 * field.volume.min_spacing())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{CameraArg, DeviceChoice, Orbit, TransferRange};
 use crate::network::address;
-use brickmesh_topology::picture::render_settings::STEP_VOXELS_MIN;
+use brickmesh_topology::picture::render_settings::{Light, STEP_VOXELS_MIN};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::net::SocketAddr;
 
@@ -189,6 +189,27 @@ pub(crate) fn parse_color(text: &str) -> Result<[f32; 3], String> {
     } else {
         Err("each must be 0 to 1".to_owned())
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts of floats saturate; what is out of bounds is refused"
+)]
+pub(crate) fn parse_light(text: &str) -> Result<Light, String> {
+    let [ambient, diffuse, specular, exponent] = numbers::<4>(text)?;
+    if exponent.fract() != 0.0 {
+        return Err("the exponent must be a whole number".to_owned());
+    }
+    let [ambient, diffuse, specular] = [ambient, diffuse, specular].map(|part| part as f32);
+    let light = Light {
+        ambient,
+        diffuse,
+        specular,
+        exponent: exponent as u32,
+    };
+    light.validate().map_err(|e| e.to_string())?;
+    Ok(light)
 }
 
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {

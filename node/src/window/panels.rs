@@ -15,7 +15,10 @@ use crate::{
     transfer::{short, short_range},
     value_report::Histogram,
 };
-use brickmesh_topology::{Manifest, RenderSettings, picture::render_settings::Mode};
+use brickmesh_topology::{
+    Manifest, RenderSettings,
+    picture::render_settings::{LIGHT_EXPONENT_MAX, Mode},
+};
 use egui::{
     CollapsingHeader, ComboBox, Frame, Key, Panel, PopupCloseBehavior, RichText, ScrollArea,
     Slider, ThemePreference, Ui,
@@ -221,10 +224,27 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
     {
         settings.step = step * spacing;
     }
+    let can_light = settings.mode == Mode::Dvr;
+    ui.add_enabled(can_light, egui::Checkbox::new(&mut settings.shade, "Light"))
+        .on_hover_text("at the eye; of surfaces by their gradients, in mode dvr");
+    if settings.is_shaded() {
+        let light = &mut settings.light;
+        for (part, name) in [
+            (&mut light.ambient, "Ambient"),
+            (&mut light.diffuse, "Diffuse"),
+            (&mut light.specular, "Specular"),
+        ] {
+            ui.add(Slider::new(part, 0.0..=1.0).fixed_decimals(2).text(name));
+        }
+        let exponents = 1..=LIGHT_EXPONENT_MAX;
+        ui.add(
+            Slider::new(&mut light.exponent, exponents)
+                .logarithmic(true)
+                .text("Exponent"),
+        )
+        .on_hover_text("the greater, the smaller the highlight");
+    }
     ui.horizontal(|ui| {
-        let can_light = settings.mode == Mode::Dvr;
-        ui.add_enabled(can_light, egui::Checkbox::new(&mut settings.shade, "Light"))
-            .on_hover_text("headlight shading on gradients; of mode dvr");
         ui.checkbox(&mut settings.jitter, "Jitter")
             .on_hover_text("fine grain in place of rings");
         let mut background = settings.background.map(to_byte);

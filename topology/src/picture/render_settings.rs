@@ -123,6 +123,60 @@ impl Mode {
     }
 }
 
+/// How surfaces answer a white light at the eye: Blinn-Phong, on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Light {
+    /// Part of a colour that is seen whatever the direction.
+    pub ambient: f32,
+    /// Part that goes with the cosine between surface normal and light.
+    pub diffuse: f32,
+    /// Highlight.
+    pub specular: f32,
+    /// The greater, the smaller the highlight.
+    pub exponent: u32,
+}
+
+impl Default for Light {
+    fn default() -> Self {
+        Self {
+            ambient: 0.2,
+            diffuse: 0.7,
+            specular: 0.2,
+            exponent: 10,
+        }
+    }
+}
+
+impl Light {
+    /// Checks what comes from a file, a command line or a peer.
+    ///
+    /// # Errors
+    /// [`RenderSettingsError::Light`].
+    pub fn validate(&self) -> Result<(), RenderSettingsError> {
+        let parts = [
+            ("ambient", self.ambient),
+            ("diffuse", self.diffuse),
+            ("specular", self.specular),
+        ];
+        let wrong = |field, found, bound| RenderSettingsError::Light {
+            field,
+            found,
+            bound,
+        };
+        if let Some((field, found)) = parts.into_iter().find(|(_, p)| !(0.0..=1.0).contains(p)) {
+            return Err(wrong(field, found.into(), "0 to 1"));
+        }
+        if !(1..=LIGHT_EXPONENT_MAX).contains(&self.exponent) {
+            return Err(wrong("exponent", self.exponent.into(), "1 to 128"));
+        }
+        Ok(())
+    }
+}
+
+/// Largest [`Light::exponent`].
+pub const LIGHT_EXPONENT_MAX: u32 = 128;
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RenderSettings {
@@ -132,8 +186,10 @@ pub struct RenderSettings {
     pub step: f64,
     /// How they become a pixel.
     pub mode: Mode,
-    /// Headlight Blinn-Phong on central-difference gradients.
+    /// Whether surfaces, of central-difference gradients, are lit.
     pub shade: bool,
+    /// How, where they are.
+    pub light: Light,
     /// Whether the samples of each pixel are moved by another part of a step.
     pub jitter: bool,
     /// Colour behind the volume, linear RGB.
@@ -155,6 +211,16 @@ pub enum RenderSettingsError {
         /// Smallest, world units.
         least: f64,
     },
+    /// A part of the light.
+    #[error("light: {field} is {found}; it must be {bound}")]
+    Light {
+        /// Which.
+        field: &'static str,
+        /// Found.
+        found: f64,
+        /// What it must be.
+        bound: &'static str,
+    },
     /// The background.
     #[error("background is {found:?}; its colours must be 0 to 1")]
     Background {
@@ -173,6 +239,7 @@ impl RenderSettings {
             step,
             mode: Mode::default(),
             shade: true,
+            light: Light::default(),
             jitter: true,
             background: [0.0; 3],
         }
@@ -188,6 +255,7 @@ impl RenderSettings {
         if !(found.is_finite() && found >= least * (1.0 - STEP_ROUNDING)) {
             return Err(RenderSettingsError::Step { found, least });
         }
+        self.light.validate()?;
         let found = self.background;
         if !found.iter().all(|c| (0.0..=1.0).contains(c)) {
             return Err(RenderSettingsError::Background { found });
@@ -251,6 +319,13 @@ impl RenderSettings {
             step,
             mode,
             shade,
+            light:
+                Light {
+                    ambient,
+                    diffuse,
+                    specular,
+                    exponent,
+                },
             jitter,
             background,
         } = self;
@@ -260,6 +335,8 @@ impl RenderSettings {
             numbers.extend(point.color);
         }
         numbers.extend(background.map(f64::from));
+        numbers.extend([ambient, diffuse, specular].map(|&part| f64::from(part)));
+        numbers.push(f64::from(*exponent));
         let mut bytes = vec![*mode as u8, u8::from(*shade), u8::from(*jitter)];
         bytes.extend(numbers.iter().flat_map(|n| n.to_bits().to_le_bytes()));
         Digest::of(&bytes)
@@ -288,11 +365,17 @@ mod tests {
         assert!(refused(|s| s.step = 1e-4).contains("at least 0.001"));
         assert!(refused(|s| s.transfer.points.clear()).starts_with("transfer: "));
         assert!(refused(|s| s.background[1] = f32::INFINITY).starts_with("background is"));
+        assert!(refused(|s| s.light.specular = f32::NAN).starts_with("light: specular is NaN"));
+        assert!(refused(|s| s.light.exponent = 0).contains("exponent is 0; it must be 1 to 128"));
     }
 
     #[test]
     fn every_field_is_in_the_name() {
-        let changes: [fn(&mut RenderSettings); 8] = [
+        let changes: [fn(&mut RenderSettings); 12] = [
+            |s| s.light.ambient = 0.1,
+            |s| s.light.diffuse = 0.1,
+            |s| s.light.specular = 0.1,
+            |s| s.light.exponent = 11,
             |s| s.transfer.unit_distance = Some(2.0),
             |s| s.transfer.points[1].value += 0.1,
             |s| s.transfer.points[1].color[2] = 0.0,

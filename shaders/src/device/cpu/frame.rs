@@ -4,14 +4,11 @@
 //! and job of a scene.
 
 use super::ray::{ExactRay, Ray};
-use crate::{
-    classifier::Classifier,
-    constants::{AMBIENT, DIFFUSE, SPECULAR, SPECULAR_EXPONENT},
-    jitter::jitter,
-    scene::Scene,
-    transfer_table::TransferTable,
+use crate::{classifier::Classifier, jitter::jitter, scene::Scene, transfer_table::TransferTable};
+use brickmesh_topology::{
+    Digest, View, VolumeDescription,
+    picture::render_settings::{Light, Mode},
 };
-use brickmesh_topology::{Digest, View, VolumeDescription, picture::render_settings::Mode};
 use glam::DVec3;
 use std::sync::Arc;
 
@@ -83,6 +80,21 @@ impl Frame {
     }
 }
 
+/// A power by squares, the same in all kernels; the exponent is above 0.
+fn power(base: f32, exponent: u32) -> f32 {
+    let (mut square, mut rest, mut product) = (base, exponent, 1.0);
+    loop {
+        if rest & 1 == 1 {
+            product *= square;
+        }
+        rest >>= 1;
+        if rest == 0 {
+            return product;
+        }
+        square *= square;
+    }
+}
+
 /// Headlight Blinn-Phong of a grid-space gradient.
 ///
 /// With J the linear part of grid-from-world, the gradient in the world is `Jᵀ g`. So its dot
@@ -94,6 +106,7 @@ pub(super) struct Shading {
     pub(super) scale: f32,
     /// `J Jᵀ`: xx, yy, zz, and twice xy, xz, yz.
     pub(super) metric: [f32; 6],
+    pub(super) light: Light,
 }
 
 impl Shading {
@@ -107,6 +120,7 @@ impl Shading {
         Self {
             scale: (0.5 * value_scale / scene.gradient_floor()) as f32,
             metric: metric.map(|c| c as f32),
+            light: scene.settings.light,
         }
     }
 
@@ -125,8 +139,9 @@ impl Shading {
             m[0] * x * x + m[1] * y * y + m[2] * z * z + m[3] * x * y + m[4] * x * z + m[5] * y * z;
         let along = x * direction[0] + y * direction[1] + z * direction[2];
         let nl = along.abs() / square.max(1.0).sqrt();
-        let diffuse = AMBIENT + DIFFUSE * nl;
-        let shine = color[3] * SPECULAR * nl.powi(SPECULAR_EXPONENT);
+        let light = &self.light;
+        let diffuse = light.ambient + light.diffuse * nl;
+        let shine = color[3] * light.specular * power(nl, light.exponent);
         let [r, g, b, a] = color;
         [
             r * diffuse + shine,

@@ -13,12 +13,7 @@ use super::{
     packet_voxel::{Columns, PacketVoxel},
     ray::Ray,
 };
-use crate::{
-    constants::{AMBIENT, DIFFUSE, SPECULAR},
-    macrocells::SkipGrid,
-    modes::with_kernel_mode,
-    transfer_table::TransferTable,
-};
+use crate::{macrocells::SkipGrid, modes::with_kernel_mode, transfer_table::TransferTable};
 use brickmesh_topology::{
     PixelRect,
     data::voxel_numbers::{NO_DATA, NO_DATA_MIN, NUMBER_MAX},
@@ -651,6 +646,23 @@ fn classify(table: &TransferTable, place: __m256) -> [__m256; 4] {
     ]
 }
 
+/// A power by squares, eight at once; the exponent is above 0.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn power(base: __m256, exponent: u32) -> __m256 {
+    let (mut square, mut rest, mut product) = (base, exponent, _mm256_set1_ps(1.0));
+    loop {
+        if rest & 1 == 1 {
+            product = _mm256_mul_ps(product, square);
+        }
+        rest >>= 1;
+        if rest == 0 {
+            return product;
+        }
+        square = _mm256_mul_ps(square, square);
+    }
+}
+
 /// As [`Shading::lit`], eight at once.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
@@ -682,12 +694,11 @@ fn lit(
         _mm256_fmadd_ps(y, direction[1], _mm256_mul_ps(z, direction[2])),
     );
     let nl = _mm256_div_ps(_mm256_andnot_ps(set(-0.0), along), length);
-    let diffuse = _mm256_fmadd_ps(nl, set(DIFFUSE), set(AMBIENT));
-    let squared = _mm256_mul_ps(nl, nl);
-    let fourth = _mm256_mul_ps(squared, squared);
-    let tenth = _mm256_mul_ps(_mm256_mul_ps(fourth, fourth), squared);
+    let light = &shading.light;
+    let diffuse = _mm256_fmadd_ps(nl, set(light.diffuse), set(light.ambient));
     let [r, g, b, a] = color;
-    let shine = _mm256_mul_ps(_mm256_mul_ps(a, set(SPECULAR)), tenth);
+    let highlight = power(nl, light.exponent);
+    let shine = _mm256_mul_ps(_mm256_mul_ps(a, set(light.specular)), highlight);
     let shaded = |c| _mm256_fmadd_ps(c, diffuse, shine);
     [shaded(r), shaded(g), shaded(b), a]
 }

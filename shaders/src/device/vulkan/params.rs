@@ -32,17 +32,20 @@ pub(super) struct SceneParams {
     gradient_y: [f32; 3],
     picture_y: u32,
     gradient_z: [f32; 3],
-    pad_4: f32,
+    exponent: u32,
+    light: [f32; 3],
+    pad_2: f32,
 }
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 160
+    size_of::<SceneParams>() == 176
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
         && offset_of!(SceneParams, gradient_x) == 112
         && offset_of!(SceneParams, picture_y) == 140
         && offset_of!(SceneParams, gradient_z) == 144
+        && offset_of!(SceneParams, light) == 160
 );
 
 /// Mirror of `JobParams` in `wgsl/raycast.wgsl` (push constants, at most 128 bytes;
@@ -91,6 +94,7 @@ impl SceneParams {
         let gradient =
             world_from_grid.inverse().transpose() * (0.5 * value_scale / scene.gradient_floor());
         let count = table.entries.len() as f32;
+        let light = &scene.settings.light;
         Self {
             eye_in_grid: grid_from_world
                 .transform_point3(view.eye)
@@ -114,7 +118,9 @@ impl SceneParams {
             gradient_y: world(gradient.y_axis),
             picture_y: view.first[1],
             gradient_z: world(gradient.z_axis),
-            pad_4: 0.0,
+            exponent: light.exponent,
+            light: [light.ambient, light.diffuse, light.specular],
+            pad_2: 0.0,
         }
     }
 }
