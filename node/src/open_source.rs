@@ -7,7 +7,6 @@ use crate::{
     network::MeshKey,
     progress::Progress,
     session::DataSource,
-    stop::Stop,
 };
 use std::error::Error;
 
@@ -17,11 +16,12 @@ pub(crate) const BRICK_ALONE: u32 = 256;
 pub(crate) const BRICK_SHARED: u32 = 64;
 
 /// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder. What is
-/// no file here is looked for in the mesh: by digest, or with `--mesh` by the name of its file.
+/// no file here is looked for in the mesh: by digest, or with `--mesh` by the name of its file. Reading ends with an error
+/// where it no longer `goes_on`.
 pub(crate) fn open_source(
     args: &VolumeArgs,
     mesh: &mut MeshArgs,
-    stop: &Stop,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<DataSource, Box<dyn Error>> {
     let volume = args.volume.as_path();
     if let Some(name) = volume.to_str().filter(|_| !volume.exists())
@@ -35,13 +35,8 @@ pub(crate) fn open_source(
         mesh.mesh = true;
         return Ok(DataSource::Named(name.to_owned()));
     }
-    if !mesh.mesh && mesh.network.is_given() {
-        return Err("--join, --listen, --key and --identity belong to --mesh: without it only peers of this process render".into());
-    }
-    if mesh.mesh {
-        // Before the volume is read, which may take a while: it is for nothing without the key.
-        MeshKey::load(&mesh.network.key_file()?)?;
-    }
+    // Before the volume is read, which may take a while: it is for nothing without the key.
+    check_network(mesh)?;
     let alone = mesh.peers == 1 && !mesh.mesh;
     let edge = mesh
         .brick
@@ -54,7 +49,18 @@ pub(crate) fn open_source(
     let source =
         brick_store::open_source(volume, args.fill, edge, bytes_max, &mut |done, total| {
             progress.show(done, total);
-            !stop.is_said()
+            goes_on()
         })?;
     Ok(DataSource::Own(source))
+}
+
+/// Looks whether what is said of other peers fits together, and the mesh key is there where it is needed.
+pub(crate) fn check_network(mesh: &MeshArgs) -> Result<(), Box<dyn Error>> {
+    if !mesh.mesh && mesh.network.is_given() {
+        return Err("--join, --listen, --key and --identity belong to --mesh: without it only peers of this process render".into());
+    }
+    if mesh.mesh {
+        MeshKey::load(&mesh.network.key_file()?)?;
+    }
+    Ok(())
 }

@@ -7,7 +7,8 @@ use crate::{
 };
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
-    Digest, Manifest, RenderSettings, View, VoxelType, balance::plan_rules::PlanRules,
+    Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelType,
+    balance::plan_rules::PlanRules,
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
@@ -49,7 +50,7 @@ impl PictureSettings {
         told.extend(no_data(manifest));
         told.extend(lost_in_floats(manifest));
         let asked = args.step * volume.min_spacing();
-        let least = volume.diagonal() / SAMPLES_ACROSS_MAX;
+        let least = least_step(volume);
         if least > asked {
             told.push(format!(
                 "the step is {} in place of {}: the spacing of the shortest axis is too short beside the size of the volume",
@@ -91,6 +92,11 @@ impl PictureSettings {
             note(format_args!("brickmesh: {line}"));
         }
     }
+}
+
+/// The shortest step that pictures of a volume are made with, world units.
+pub(crate) fn least_step(volume: &VolumeDescription) -> f64 {
+    volume.diagonal() / SAMPLES_ACROSS_MAX
 }
 
 /// What floats have lost of the values, if that can be seen.

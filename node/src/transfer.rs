@@ -27,6 +27,10 @@ use std::{
 const FILE_BYTES_MAX: u64 = 8 << 20;
 /// Highest opacity of a ParaView preset that brings none of its own.
 const PRESET_OPACITY: f64 = 0.3;
+/// Parts of a line between two points, where it is a curve in the opacities that are written.
+const PARTS: u8 = 16;
+/// What the function that is chosen by the values is called where it can be chosen.
+pub const DEFAULT: &str = "default";
 /// Letters of a preset's name, at most.
 const NAME_MAX: usize = 40;
 /// How far from 0 and 1 the ends of a normalised function may be.
@@ -222,14 +226,14 @@ pub fn save(function: &TransferFunction, to: &str, spacing: f64) -> Result<PathB
         let preset = to_paraview(function, &name, spacing);
         let text = serde_json::to_string_pretty(&[preset]);
         (path, text)
-    } else if is_name(to) {
+    } else if is_name(to) && presets::by_name(to).is_none() && to != DEFAULT {
         let folder = own_folder().ok_or("presets need a folder: HOME is not set")?;
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let text = serde_json::to_string_pretty(function);
         (folder.join(format!("{to}.json")), text)
     } else {
         return Err(format!(
-            "{to:?} is no name for a preset (letters, digits, spaces, - and _, at most {NAME_MAX}), and no path that ends in .json"
+            "{to:?} is no name for a preset of your own (letters, digits, spaces, - and _, at most {NAME_MAX}; not that of a built-in one), and no path that ends in .json"
         ));
     };
     let text = text.map_err(|e| e.to_string())?;
@@ -247,6 +251,20 @@ fn is_name(text: &str) -> bool {
 /// What ParaView calls a preset.
 fn to_paraview(function: &TransferFunction, name: &str, spacing: f64) -> serde_json::Value {
     let unit = function.unit_distance.unwrap_or(spacing);
+    // Straight lines between opacities of another distance are none between these.
+    let mut function = function.clone();
+    if unit.to_bits() != spacing.to_bits() {
+        let ends = function.points.clone();
+        for pair in ends.windows(2) {
+            for part in 1..PARTS {
+                let t = f64::from(part) / f64::from(PARTS);
+                let value = pair[0].value + (pair[1].value - pair[0].value) * t;
+                if pair[0].value < value && value < pair[1].value {
+                    function.add_point(value, function.classify(value).1);
+                }
+            }
+        }
+    }
     let colors = |p: &TransferPoint| [p.value, p.color[0], p.color[1], p.color[2]];
     let opacity = |p: &TransferPoint| [p.value, step_opacity(p.opacity, spacing, unit), 0.5, 0.0];
     let (points, colors): (Vec<f64>, Vec<f64>) = (
@@ -392,14 +410,18 @@ fn of_paraview(
     let mut values: Vec<f64> = colors.iter().chain(&opacities).map(|p| p.0).collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
-    let point = |value| TransferPoint {
+    let point = |value, side| TransferPoint {
         value,
-        color: interpolate(&colors, value),
-        opacity: interpolate(&opacities, value)[0],
+        color: interpolate(&colors, value, side),
+        opacity: interpolate(&opacities, value, side)[0],
     };
+    // Two rows of one value are a step: a point on either side.
+    let both = |value| [point(value, Side::Left), point(value, Side::Right)];
+    let mut points: Vec<TransferPoint> = values.into_iter().flat_map(both).collect();
+    points.dedup();
     Ok(TransferFunction {
         unit_distance: None,
-        points: values.into_iter().map(point).collect(),
+        points,
     })
 }
 
@@ -421,8 +443,18 @@ fn move_to(rows: &mut [Row], [low, high]: [f64; 2]) {
     rows.iter_mut().for_each(|r| r.0 = low + (high - low) * r.0);
 }
 
-fn interpolate(rows: &[Row], value: f64) -> [f64; 3] {
-    let above = rows.partition_point(|r| r.0 <= value);
+/// From where a value is come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+fn interpolate(rows: &[Row], value: f64, side: Side) -> [f64; 3] {
+    let above = match side {
+        Side::Left => rows.partition_point(|r| r.0 < value),
+        Side::Right => rows.partition_point(|r| r.0 <= value),
+    };
     let (Some(a), b) = (above.checked_sub(1).map(|i| rows[i]), rows.get(above)) else {
         return rows[0].1;
     };
@@ -561,5 +593,51 @@ mod tests {
         assert!(error(r#"{"points":[]}"#).contains("1 to 4096 points"));
         assert!(error(r#"[{"RGBPoints":[1,2,3]}]"#).contains("RGBPoints has 3 numbers"));
         assert!(load(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn what_is_saved_for_paraview_is_read_again_as_it_looks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.json");
+        let point = |value, opacity| TransferPoint {
+            value,
+            color: [value / 100.0, 0.25, 1.0],
+            opacity,
+        };
+        // A step at 60.
+        let points = vec![
+            point(0.0, 0.0),
+            point(60.0, 0.5),
+            point(60.0, 0.1),
+            point(100.0, 0.8),
+        ];
+        for unit_distance in [None, Some(0.2), Some(3.0)] {
+            let function = TransferFunction {
+                unit_distance,
+                points: points.clone(),
+            };
+            save(&function, path.to_str().unwrap(), 0.5).unwrap();
+            let preset = Some(TransferRange::Preset);
+            let read = choose(Some(&path), preset, Mode::Dvr, &manifest())
+                .unwrap()
+                .function;
+            let unit = unit_distance.unwrap_or(0.5);
+            for value in (0..=1000).map(|n| f64::from(n) / 10.0) {
+                let ((color, opacity), (shown, faint)) =
+                    (function.classify(value), read.classify(value));
+                let wanted = step_opacity(opacity, 0.5, unit);
+                assert!(
+                    (wanted - faint).abs() < 0.01,
+                    "{unit_distance:?}, {value}: {wanted} {faint}"
+                );
+                assert!((0..3).all(|c| (color[c] - shown[c]).abs() < 1e-9));
+            }
+        }
+        assert!(
+            save(&TransferFunction::ramp(0.0, 1.0), "grey", 1.0)
+                .unwrap_err()
+                .contains("built-in")
+        );
+        assert!(save(&TransferFunction::ramp(0.0, 1.0), "a/b", 1.0).is_err());
     }
 }

@@ -22,8 +22,12 @@ use self::{
     scene::Scene,
 };
 use crate::{
-    args::ViewArgs, demo_volume::demo_source, open_source::open_source, session::DataSource,
-    stop::Stop, value_report::Histogram,
+    args::ViewArgs,
+    demo_volume::demo_source,
+    open_source::{check_network, open_source},
+    session::DataSource,
+    stop::Stop,
+    value_report::Histogram,
 };
 use brickmesh_topology::{Manifest, PeerId, picture::quality::Choice};
 use std::{
@@ -37,19 +41,24 @@ use winit::event_loop::EventLoop;
 
 /// What the window wants.
 #[derive(Clone, Debug, Default, PartialEq)]
-enum Wanted {
-    /// To know what there is.
-    #[default]
-    Nothing,
-    Picture(Wish),
+struct Wanted {
+    picture: Option<Wish>,
     /// Another volume.
-    Open(PathBuf),
+    volume: Option<AskedVolume>,
+}
+
+/// A volume that is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AskedVolume {
+    /// Counts those that were asked for, from 1.
+    number: u32,
+    path: PathBuf,
 }
 
 /// A picture that is wanted.
 #[derive(Clone, Debug, PartialEq)]
 struct Wish {
-    /// Of the data set that was opened as this one.
+    /// [`Opened::number`] of the data set.
     opened: u32,
     scene: Scene,
     width: u32,
@@ -61,8 +70,10 @@ struct Wish {
 /// A data set that is open.
 #[derive(Debug)]
 struct Opened {
-    /// Those opened before it.
+    /// Counts those that were opened.
     number: u32,
+    /// The one asked for as [`AskedVolume::number`]; 0: by the command line.
+    asked: u32,
     /// File, where it is one.
     path: Option<PathBuf>,
     manifest: Arc<Manifest>,
@@ -122,8 +133,8 @@ struct PeerRow {
 #[derive(Debug)]
 enum Told {
     Opened(Box<Opened>),
-    /// What was asked for cannot be opened.
-    NotOpened(String),
+    /// What was asked for as [`AskedVolume::number`] cannot be opened, and why.
+    NotOpened(u32, String),
     /// A new frame is in the slot.
     Frame,
     Mesh(MeshReport),
@@ -142,8 +153,11 @@ type Slot = Arc<Mutex<Option<Shown>>>;
 pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error>> {
     let mut args = args.clone();
     let source = match args.source.clone() {
-        Some(volume) => open_source(&volume, &mut args.mesh, &stop)?,
-        None => DataSource::Own(demo_source()?),
+        Some(volume) => open_source(&volume, &mut args.mesh, &|| !stop.is_said())?,
+        None => {
+            check_network(&args.mesh)?;
+            DataSource::Own(demo_source()?)
+        }
     };
     let event_loop = EventLoop::<Told>::with_user_event().build().map_err(|e| {
         let text = e.to_string();

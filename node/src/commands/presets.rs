@@ -1,7 +1,11 @@
 //! `presets`: the transfer functions that have names.
 
 use super::CommandResult;
-use crate::{args::JsonArgs, terminal::say, transfer::short};
+use crate::{
+    args::JsonArgs,
+    terminal::say,
+    transfer::{own_presets, short},
+};
 use brickmesh_topology::data::presets::{PRESETS, PresetValues};
 
 pub(super) fn run(args: &JsonArgs) -> CommandResult {
@@ -28,6 +32,13 @@ pub(super) fn run(args: &JsonArgs) -> CommandResult {
         say(format_args!(
             "{:<12} {values:<17} {}",
             preset.name, preset.what
+        ))?;
+    }
+    for (name, path) in own_presets() {
+        say(format_args!(
+            "{name:<12} {:<17} {}",
+            "your own",
+            path.display()
         ))?;
     }
     say("data: stretched over the values of interest, or over what --transfer-range says")?;

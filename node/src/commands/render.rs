@@ -91,7 +91,7 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
         file.is_not(&first, "the picture")?;
     }
     let mut mesh = args.mesh.clone();
-    let source = open_source(&args.source, &mut mesh, &stop)?;
+    let source = open_source(&args.source, &mut mesh, &|| !stop.is_said())?;
     if let DataSource::Own(source) = &source {
         // Before anybody is asked for anything.
         settings_and_shots(args, source.manifest())?;

@@ -1,20 +1,21 @@
 //! The window itself: what it hears of keys and mouse, and what it draws.
 
 use super::{
-    MeshReport, Opened, Shown, Slot, Told, Wanted, Wish,
+    AskedVolume, MeshReport, Opened, Shown, Slot, Told, Wanted, Wish,
     hands::{Drag, Hands},
     keys::{self, Command},
     painter::Canvas,
-    panels::{Asked, Facts, Panels},
+    panels::{Asked, Facts, Line, Panels},
     recent,
     scene::{History, Scene},
     ui::{Area, UiLayer},
 };
-use crate::{args::ViewArgs, transfer};
+use crate::{args::ViewArgs, terminal::note, transfer};
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::picture::render_settings::Mode;
 use softbuffer::{Context, Surface};
 use std::{
+    collections::VecDeque,
     num::NonZeroU32,
     path::{Path, PathBuf},
     rc::Rc,
@@ -37,8 +38,10 @@ const TITLE: &str = "brickmesh";
 const NOTCH_PIXELS: f64 = 40.0;
 /// Two clicks within this are a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(400);
-/// Lines that are shown of what was told.
+/// Lines that are shown of what was told, and for how long.
 const TOLD_MAX: usize = 5;
+const TOLD_FOR: Duration = Duration::from_secs(5);
+const WRONG_FOR: Duration = Duration::from_secs(20);
 
 /// What the window is called while this is wrong. It may be what another peer says, and a window
 /// system takes no title with a NUL in it.
@@ -75,9 +78,13 @@ pub(super) struct App {
     /// A panel changes the scene, and its edit goes on.
     is_panel_editing: bool,
     /// A volume that is on its way.
-    opening: Option<PathBuf>,
+    opening: Option<AskedVolume>,
+    /// Volumes that were asked for.
+    asked: u32,
     modifiers: ModifiersState,
     pointer: [f64; 2],
+    /// The button that the picture has.
+    held: Option<MouseButton>,
     last_click: Option<Instant>,
     size: (u32, u32),
     /// Of the picture, until the window is as large as that and its panels.
@@ -86,8 +93,8 @@ pub(super) struct App {
     screen: Option<Screen>,
     shown: Option<Shown>,
     mesh: MeshReport,
-    /// What was told, newest last.
-    told: Vec<String>,
+    /// What was told, newest last, until when.
+    told: VecDeque<(Instant, Line)>,
     recent: Vec<PathBuf>,
     pub(super) failed: Option<String>,
 }
@@ -106,8 +113,10 @@ impl App {
             panels: Panels::new(args.panels),
             is_panel_editing: false,
             opening: None,
+            asked: 0,
             modifiers: ModifiersState::empty(),
             pointer: [0.0; 2],
+            held: None,
             last_click: None,
             size: args.picture.size,
             asked_size: Some(args.picture.size),
@@ -115,7 +124,7 @@ impl App {
             screen: None,
             shown: None,
             mesh: MeshReport::default(),
-            told: Vec::new(),
+            told: VecDeque::new(),
             recent: recent::recent(),
             failed: None,
         }
@@ -153,23 +162,19 @@ impl App {
         self.stage.as_ref().is_some_and(|s| s.hands.is_dragging())
     }
 
-    /// Wants the picture as it is now; a coarse one does while a button is down.
+    /// Wants the picture as it is now; a coarse one does while it is edited.
     fn want(&self) {
-        self.want_as(self.is_dragging() || self.is_panel_editing);
-    }
-
-    fn want_as(&self, moving: bool) {
-        let wanted = match (&self.opening, &self.stage) {
-            (Some(path), _) => Wanted::Open(path.clone()),
-            (None, Some(stage)) if self.area().width > 0 => Wanted::Picture(Wish {
-                opened: stage.opened.number,
-                scene: stage.history.now().clone(),
-                width: self.area().width,
-                height: self.area().height,
-                moving,
-            }),
-            _ => Wanted::Nothing,
-        };
+        let area = self.area();
+        let stage = self.stage.as_ref().filter(|_| area.width > 0);
+        let picture = stage.map(|stage| Wish {
+            opened: stage.opened.number,
+            scene: stage.history.now().clone(),
+            width: area.width,
+            height: area.height,
+            moving: self.is_panel_editing || stage.hands.is_dragging() || stage.hands.is_zooming(),
+        });
+        let volume = self.opening.clone();
+        let wanted = Wanted { picture, volume };
         self.want.send_if_modified(|w| {
             let new = *w != wanted;
             *w = wanted;
@@ -184,33 +189,35 @@ impl App {
         }
     }
 
-    fn tell(&mut self, line: String) {
-        self.told.push(line);
-        let old = self.told.len().saturating_sub(TOLD_MAX);
-        self.told.drain(..old);
+    fn tell(&mut self, line: Line) {
+        note(format_args!("brickmesh: {}", line.text));
+        let told_for = if line.is_bad { WRONG_FOR } else { TOLD_FOR };
+        self.told.push_back((Instant::now() + told_for, line));
+        if self.told.len() > TOLD_MAX {
+            self.told.pop_front();
+        }
         self.redraw(true);
     }
 
-    /// Lays the panels out, and does what they ask for.
-    fn lay_out(&mut self, screen: &mut Screen) {
+    /// Lays the panels out; what they ask for.
+    fn lay_out(&mut self, screen: &mut Screen) -> Vec<Asked> {
         let mut asked = Vec::new();
         let before = screen.ui.area();
+        let now = Instant::now();
+        self.told.retain(|(until, _)| *until > now);
+        let told_for = self.told.iter().map(|(until, _)| *until - now).min();
         let Some(stage) = &mut self.stage else {
-            let what = self
-                .opening
-                .as_deref()
-                .map_or_else(String::new, |p| p.display().to_string());
             screen.ui.run(&screen.window, |ui| {
-                ui.centered_and_justified(|ui| ui.label(format!("loading {what} …")));
+                ui.centered_and_justified(|ui| ui.label("loading bricks …"));
             });
-            return;
+            return asked;
         };
         let facts = Facts {
             manifest: &stage.opened.manifest,
             histogram: &stage.opened.histogram,
             frame: self.shown.as_ref().map(|s| &s.report),
             mesh: &self.mesh,
-            told: &self.told,
+            told: &self.told.iter().map(|(_, line)| line).collect::<Vec<_>>(),
             recent: &self.recent,
             can_undo: stage.history.can_undo(),
             can_redo: stage.history.can_redo(),
@@ -218,6 +225,9 @@ impl App {
         let mut scene = stage.history.now().clone();
         screen.ui.run(&screen.window, |ui| {
             asked.extend(self.panels.show(ui, &mut scene, &facts));
+            if let Some(told_for) = told_for {
+                ui.ctx().request_repaint_after(told_for);
+            }
         });
         let is_held = screen.ui.is_held();
         if scene != *stage.history.now() {
@@ -225,6 +235,7 @@ impl App {
                 stage.history.end_edit();
             }
             stage.history.set(scene);
+            stage.hands.end_zoom();
             self.is_panel_editing = is_held;
             screen.is_stale = true;
         } else if !is_held {
@@ -243,14 +254,7 @@ impl App {
                 screen.is_stale = true;
             }
         }
-        screen.is_stale |= !asked.is_empty();
-        for asked in asked {
-            match asked {
-                Asked::Command(command) => self.command(command),
-                Asked::Open(path) => self.open(&path),
-                Asked::SaveTransfer(to) => self.save_transfer(&to),
-            }
-        }
+        asked
     }
 
     /// Draws the latest frame, scaled to its area by nearest pixels, and the panels.
@@ -260,14 +264,24 @@ impl App {
         };
         let start = Instant::now();
         let is_due = screen.ui.due.is_some_and(|due| due <= Instant::now());
-        if std::mem::take(&mut screen.is_stale) || is_due {
-            self.lay_out(&mut screen);
-        }
+        let is_stale = std::mem::take(&mut screen.is_stale);
+        let asked = if is_stale || is_due {
+            self.lay_out(&mut screen)
+        } else {
+            Vec::new()
+        };
         let drawn = self.draw_on(&mut screen);
         if screen.is_stale {
             screen.window.request_redraw();
         }
         self.screen = Some(screen);
+        for asked in asked {
+            match asked {
+                Asked::Command(command) => self.command(command),
+                Asked::Open(path) => self.open(&path),
+                Asked::SaveTransfer(to) => self.save_transfer(&to),
+            }
+        }
         self.want();
         tracing::trace!(took = ?start.elapsed(), "window drawn");
         drawn
@@ -325,7 +339,7 @@ impl App {
                 }) = &mut self.stage
                     && let Some(told) = hands.command(command, &opened.manifest, history)
                 {
-                    self.tell(told);
+                    self.tell(Line::good(told));
                 }
             }
         }
@@ -350,13 +364,17 @@ impl App {
                         settings: Arc::new(settings),
                     });
                     stage.history.end_edit();
-                    self.tell(chosen.told);
+                    self.tell(Line::good(chosen.told));
                 }
-                Err(error) => self.tell(error.to_string()),
+                Err(error) => self.tell(Line::bad(&error.to_string())),
             }
         } else {
-            self.tell(format!("loading {} …", path.display()));
-            self.opening = Some(path.to_owned());
+            self.tell(Line::good(format!("loading {} …", path.display())));
+            self.asked += 1;
+            self.opening = Some(AskedVolume {
+                number: self.asked,
+                path: path.to_owned(),
+            });
         }
         self.want();
     }
@@ -367,29 +385,43 @@ impl App {
         };
         let spacing = stage.opened.manifest.volume().min_spacing();
         let saved = transfer::save(&stage.history.now().settings.transfer, to, spacing);
-        let line = saved.map_or_else(|why| why, |path| format!("wrote {}", path.display()));
-        self.tell(line);
+        self.tell(match saved {
+            Ok(path) => Line::good(format!("wrote {}", path.display())),
+            Err(why) => Line::bad(&why),
+        });
     }
 
     /// A data set is open.
     fn opened(&mut self, opened: Opened) {
-        self.opening = None;
+        self.opening = self.opening.take().filter(|o| o.number != opened.asked);
         self.shown = None;
-        self.told.clear();
+        if let Some(screen) = &self.screen {
+            screen.window.set_title(TITLE);
+        }
         self.mesh = MeshReport::default();
         self.panels.opened();
         if let Some(path) = opened.path.as_deref().filter(|p| p.exists()) {
             self.recent = recent::remember(path);
         }
-        let mut hands = Hands::new(opened.scene.camera);
+        let values = opened.manifest.value_range().unwrap_or_default();
+        let mut hands = Hands::new(opened.scene.camera, values);
         let area = self.area();
         hands.resized(area.width, area.height);
+        let mut history = History::new(opened.scene.clone());
+        hands.moved(self.on_picture(), &mut history);
         self.stage = Some(Stage {
-            hands,
-            history: History::new(opened.scene.clone()),
             opened,
+            hands,
+            history,
         });
         self.redraw(true);
+    }
+
+    /// The pointer's pixel of the picture.
+    fn on_picture(&self) -> [f64; 2] {
+        let [x, y] = self.pointer;
+        let area = self.area();
+        [x - f64::from(area.left), y - f64::from(area.top)]
     }
 
     /// A click without a drag; the second of two makes what is there the centre.
@@ -405,55 +437,60 @@ impl App {
 
     /// Takes what hands do over the picture; false: it is for the panels.
     fn is_taken(&mut self, event: &WindowEvent) -> bool {
-        let area = self.area();
-        let is_over = self
-            .screen
-            .as_ref()
-            .is_some_and(|s| s.ui.is_picture(self.pointer));
+        if let WindowEvent::CursorMoved { position, .. } = event {
+            self.pointer = [position.x, position.y];
+        }
+        let at = self.on_picture();
+        let free = |s: &&Screen| s.ui.is_picture(self.pointer) && !s.ui.is_held();
+        let free = self.screen.as_ref().filter(free);
         let Some(Stage { hands, history, .. }) = &mut self.stage else {
             return false;
         };
         match event {
-            WindowEvent::CursorMoved { position, .. } => {
-                self.pointer = [position.x, position.y];
-                let at = [
-                    position.x - f64::from(area.left),
-                    position.y - f64::from(area.top),
-                ];
+            WindowEvent::CursorMoved { .. } => {
                 hands.moved(at, history);
                 hands.is_dragging()
             }
             WindowEvent::MouseInput { state, button, .. } => {
-                let is_pressed = *state == ElementState::Pressed;
-                if is_pressed && !is_over || !is_pressed && !hands.is_dragging() {
-                    return false;
-                }
-                let drag = match button {
-                    MouseButton::Left if self.modifiers.shift_key() => Drag::Pan,
-                    MouseButton::Left if self.modifiers.control_key() => Drag::Roll,
-                    MouseButton::Right if self.modifiers.control_key() => Drag::Window,
-                    MouseButton::Left => Drag::Turn,
-                    MouseButton::Right | MouseButton::Middle => Drag::Pan,
-                    _ => return true,
-                };
-                if is_pressed {
-                    if let Some(screen) = &self.screen {
-                        screen.ui.leave_field();
+                match (state, self.held) {
+                    (ElementState::Released, Some(held)) if held == *button => {
+                        self.held = None;
+                        if hands.released() {
+                            self.clicked();
+                        }
                     }
-                    hands.pressed(drag, history);
-                } else if hands.released() {
-                    self.clicked();
+                    // Another button beside the one that is held does nothing.
+                    (ElementState::Pressed, Some(_)) => {}
+                    (ElementState::Pressed, None) if let Some(screen) = free => {
+                        let drag = match button {
+                            MouseButton::Left if self.modifiers.shift_key() => Drag::Pan,
+                            MouseButton::Left if self.modifiers.control_key() => Drag::Roll,
+                            MouseButton::Right if self.modifiers.control_key() => Drag::Window,
+                            MouseButton::Left => Drag::Turn,
+                            MouseButton::Right | MouseButton::Middle => Drag::Pan,
+                            _ => return true,
+                        };
+                        screen.ui.leave_field();
+                        self.held = Some(*button);
+                        hands.pressed(drag, history);
+                    }
+                    _ => return false,
                 }
                 true
             }
-            WindowEvent::MouseWheel { delta, .. } if is_over => {
+            WindowEvent::MouseWheel { delta, .. } if free.is_some() => {
                 let pixels = match delta {
                     MouseScrollDelta::LineDelta(_, y) => f64::from(*y) * NOTCH_PIXELS,
                     MouseScrollDelta::PixelDelta(p) => p.y,
                 };
                 hands.wheel(pixels, history);
-                self.want_as(true);
                 true
+            }
+            // A button that goes up elsewhere is not heard of.
+            WindowEvent::Focused(false) => {
+                self.held = None;
+                hands.released();
+                false
             }
             _ => false,
         }
@@ -489,9 +526,9 @@ impl ApplicationHandler<Told> for App {
     fn user_event(&mut self, event_loop: &ActiveEventLoop, told: Told) {
         match told {
             Told::Opened(opened) => self.opened(*opened),
-            Told::NotOpened(why) => {
-                self.opening = None;
-                self.tell(plain_text(&why));
+            Told::NotOpened(number, why) => {
+                self.opening = self.opening.take().filter(|o| o.number != number);
+                self.tell(Line::bad(&why));
             }
             Told::Frame => {
                 let new = self
@@ -513,7 +550,7 @@ impl ApplicationHandler<Told> for App {
                     screen.window.set_title(&title(trouble.as_deref()));
                 }
                 if let Some(trouble) = trouble {
-                    self.tell(plain_text(&trouble));
+                    self.tell(Line::bad(&trouble));
                 }
             }
             Told::Ended(why) => {
@@ -539,7 +576,12 @@ impl ApplicationHandler<Told> for App {
         let is_typing = self.screen.as_ref().is_some_and(|s| s.ui.wants_keys());
         match event {
             WindowEvent::CloseRequested => event_loop.exit(),
-            WindowEvent::KeyboardInput { event, .. } if event.state.is_pressed() && !is_typing => {
+            // One that is held while the window gets the focus is meant for another.
+            WindowEvent::KeyboardInput {
+                event,
+                is_synthetic: false,
+                ..
+            } if event.state.is_pressed() && !is_typing => {
                 match keys::command(&event.logical_key, self.modifiers) {
                     Some(Command::Close) if self.panels.hide_keys() => self.redraw(true),
                     Some(Command::Close) => event_loop.exit(),

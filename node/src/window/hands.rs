@@ -7,7 +7,7 @@ use super::{
     scene::{History, Scene},
 };
 use brickmesh_topology::{
-    Camera, Manifest, VolumeDescription,
+    Camera, Manifest, TransferFunction, VolumeDescription,
     picture::{framing::axis_views, visible_cells::VisibleCells},
 };
 use glam::DVec3;
@@ -21,6 +21,8 @@ const CLICK_PIXELS: f64 = 4.0;
 const ROLL_DEGREES: f64 = 5.0;
 /// Half heights that an arrow key turns.
 const KEY_DRAG: f64 = 0.1;
+/// A function is at most so many times as wide or narrow as the values of the data by a drag.
+const WINDOW_MAX: f64 = 100.0;
 /// What a key zooms by.
 const KEY_ZOOM: f64 = 1.25;
 /// Views that can be saved.
@@ -55,6 +57,8 @@ struct Dragging {
 #[derive(Clone, Debug)]
 pub(super) struct Hands {
     home: Camera,
+    /// Of the data.
+    values: [f64; 2],
     style: Style,
     saved: [Option<Camera>; SAVED],
     drag: Option<Dragging>,
@@ -65,9 +69,10 @@ pub(super) struct Hands {
 }
 
 impl Hands {
-    pub(super) fn new(home: Camera) -> Self {
+    pub(super) fn new(home: Camera, values: [f64; 2]) -> Self {
         Self {
             home,
+            values,
             style: Style::Turntable,
             saved: [None; SAVED],
             drag: None,
@@ -79,6 +84,16 @@ impl Hands {
 
     pub(super) fn is_dragging(&self) -> bool {
         self.drag.is_some()
+    }
+
+    /// The wheel was the last to edit.
+    pub(super) fn is_zooming(&self) -> bool {
+        self.is_zooming
+    }
+
+    /// Something else edits.
+    pub(super) fn end_zoom(&mut self) {
+        self.is_zooming = false;
     }
 
     pub(super) fn resized(&mut self, width: u32, height: u32) {
@@ -130,13 +145,26 @@ impl Hands {
             }
             (Drag::Window, _) => {
                 let mut changed = (*settings).clone();
-                changed.transfer.shift(by[1]);
-                changed.transfer.widen(2.0_f64.powf(by[0]));
+                let transfer = &mut changed.transfer;
+                transfer.shift(by[1]);
+                transfer.widen(2.0_f64.powf(by[0]));
+                if !self.is_near_values(transfer) {
+                    return false;
+                }
                 let settings = Arc::new(changed);
                 return self.dragged(Scene { camera, settings }, history);
             }
         };
         self.dragged(Scene { camera, settings }, history)
+    }
+
+    /// Whether a function is about values that there are: its middle is one of them, and it is not much
+    /// wider or narrower than they are.
+    fn is_near_values(&self, function: &TransferFunction) -> bool {
+        let ([low, high], [from, to]) = (self.values, function.ends());
+        let (width, middle) = (high - low, 0.5 * (from + to));
+        let widths = width / WINDOW_MAX..=width * WINDOW_MAX;
+        (low..=high).contains(&middle) && widths.contains(&(to - from))
     }
 
     fn dragged(&mut self, scene: Scene, history: &mut History) -> bool {
@@ -256,9 +284,7 @@ fn along(camera: Camera, axis: usize, volume: &VolumeDescription) -> (Camera, &'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::{
-        RenderSettings, TransferFunction, VoxelBox, VoxelType, data::manifest::ManifestParts,
-    };
+    use brickmesh_topology::{RenderSettings, VoxelBox, VoxelType, data::manifest::ManifestParts};
 
     fn manifest() -> Manifest {
         let volume = VolumeDescription::new([32; 3], VoxelType::U8);
@@ -276,7 +302,7 @@ mod tests {
         let manifest = manifest();
         let camera = Camera::whole(manifest.volume());
         let settings = RenderSettings::new(TransferFunction::ramp(50.0, 200.0), 1.0);
-        let mut hands = Hands::new(camera);
+        let mut hands = Hands::new(camera, [0.0, 255.0]);
         hands.resized(400, 300);
         let settings = Arc::new(settings);
         (hands, History::new(Scene { camera, settings }), manifest)
@@ -339,11 +365,15 @@ mod tests {
     fn a_window_drag_moves_and_widens_the_values() {
         let (mut hands, mut history, _) = hands();
         hands.pressed(Drag::Window, &mut history);
-        // Half the height up and to the right.
-        hands.moved([150.0, -150.0], &mut history);
+        // Half the height to the right, and half of that up.
+        hands.moved([150.0, -75.0], &mut history);
         let [low, high] = history.now().settings.transfer.ends();
         assert!((high - low - 300.0).abs() < 1e-9, "{low} {high}");
-        assert!((0.5 * (low + high) - 275.0).abs() < 1e-9, "{low} {high}");
+        assert!((0.5 * (low + high) - 200.0).abs() < 1e-9, "{low} {high}");
+        assert!(
+            !hands.moved([150.0, -1500.0], &mut history),
+            "there are no such values"
+        );
     }
 
     #[test]

@@ -10,7 +10,10 @@ use egui::{
     ClippedPrimitive, Color32, ImageData, Pos2, Rect, TextureId, TexturesDelta,
     epaint::{ImageDelta, Primitive, Vertex},
 };
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 /// Pixels to paint on: 0x00RRGGBB, row by row.
 pub(super) struct Canvas<'a> {
@@ -28,25 +31,24 @@ struct Texture {
 #[derive(Debug, Default)]
 pub(super) struct Painter {
     textures: HashMap<TextureId, Texture>,
+    unused: HashSet<TextureId>,
 }
 
 /// Numbers of a vertex that change linearly over a triangle: colour, place in the texture.
 type Varying = [f32; 6];
 
 impl Painter {
-    /// Takes textures that are new or have changed, before what uses them is painted.
-    pub(super) fn take(&mut self, delta: &TexturesDelta) {
+    /// Takes textures that are new or have changed; those that nothing uses after what is laid out now go
+    /// with the next.
+    pub(super) fn take(&mut self, mut delta: TexturesDelta) {
+        let unused = std::mem::replace(&mut self.unused, delta.free.drain().collect());
+        self.textures.retain(|id, _| !unused.contains(id));
         #[expect(clippy::iter_over_hash_type, reason = "no texture depends on another")]
-        for (id, changes) in &delta.set {
+        for (id, changes) in delta.set.drain() {
             for change in changes {
-                self.change(*id, change);
+                self.change(id, &change);
             }
         }
-    }
-
-    /// Drops textures that nothing uses after what was painted.
-    pub(super) fn free(&mut self, delta: &TexturesDelta) {
-        self.textures.retain(|id, _| !delta.free.contains(id));
     }
 
     fn change(&mut self, id: TextureId, change: &ImageDelta) {
@@ -261,7 +263,7 @@ mod tests {
             ImageDelta::full(image, TextureOptions::NEAREST),
         );
         let mut painter = Painter::default();
-        painter.take(&delta);
+        painter.take(delta);
         painter
     }
 
@@ -382,7 +384,7 @@ mod tests {
             let output = context.run_ui(input.clone(), |ui| {
                 ui.label("brick, ghost voxel, macrocell");
             });
-            painter.take(&output.textures_delta);
+            painter.take(output.textures_delta);
             let primitives = context.tessellate(output.shapes, 1.0);
             let mut canvas = Canvas {
                 width,

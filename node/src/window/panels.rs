@@ -12,22 +12,26 @@ use super::{
     scene::Scene,
 };
 use crate::{
+    picture_settings::least_step,
     transfer::{short, short_range},
     value_report::Histogram,
 };
+use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::{
     Manifest, RenderSettings,
     picture::render_settings::{LIGHT_EXPONENT_MAX, Mode},
 };
 use egui::{
-    CollapsingHeader, ComboBox, Frame, Key, Panel, PopupCloseBehavior, RichText, ScrollArea,
-    Slider, ThemePreference, Ui,
+    CollapsingHeader, Color32, ComboBox, Frame, Key, Panel, PopupCloseBehavior, RichText,
+    ScrollArea, Slider, SliderClamping, ThemePreference, Ui,
     containers::menu::{MenuButton, MenuConfig},
 };
 use std::{path::PathBuf, sync::Arc};
 
 /// Width of the panels in points, at first.
 const WIDTH: f32 = 320.0;
+/// Width of what is told, in points.
+const TOLD_WIDTH: f32 = 480.0;
 /// Sample distances that can be chosen, in multiples of the smallest spacing.
 const STEPS: std::ops::RangeInclusive<f64> = 0.1..=4.0;
 
@@ -38,7 +42,7 @@ pub(super) struct Facts<'a> {
     pub frame: Option<&'a FrameReport>,
     pub mesh: &'a MeshReport,
     /// What went wrong or was done, newest last.
-    pub told: &'a [String],
+    pub told: &'a [&'a Line],
     pub recent: &'a [PathBuf],
     pub can_undo: bool,
     pub can_redo: bool,
@@ -53,6 +57,31 @@ pub(super) enum Asked {
     /// Writes the transfer function to a file, or under a name of the user's own.
     SaveTransfer(String),
 }
+
+/// A line that the window tells.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub text: String,
+    pub is_bad: bool,
+}
+
+impl Line {
+    pub(super) fn good(text: String) -> Self {
+        let is_bad = false;
+        Self { text, is_bad }
+    }
+
+    /// What is wrong; it may be what another peer says.
+    pub(super) fn bad(text: &str) -> Self {
+        Self {
+            text: plain_text(text),
+            is_bad: true,
+        }
+    }
+}
+
+/// What is wrong.
+const WRONG: Color32 = Color32::from_rgb(230, 90, 70);
 
 /// See the module.
 #[derive(Debug)]
@@ -100,6 +129,7 @@ impl Panels {
                 });
         }
         self.keys(ui);
+        tell(ui, facts.told);
         asked
     }
 
@@ -112,22 +142,19 @@ impl Panels {
     ) {
         self.data_set(ui, facts, asked);
         let mut settings = (*scene.settings).clone();
-        section(ui, "Transfer function", true, |ui| {
+        section(ui, "Transfer function", |ui| {
             self.editor.show(ui, &mut settings, facts, asked);
         });
-        section(ui, "Sampling and light", true, |ui| {
+        section(ui, "Sampling and light", |ui| {
             sampling(ui, &mut settings, facts.manifest);
         });
         if settings != *scene.settings {
             scene.settings = Arc::new(settings);
         }
-        section(ui, "View", true, |ui| view(ui, facts, asked));
-        section(ui, "Mesh", true, |ui| {
+        section(ui, "View", |ui| view(ui, facts, asked));
+        section(ui, "Mesh", |ui| {
             mesh_panel::show(ui, facts.frame, facts.mesh);
         });
-        for line in facts.told.iter().rev() {
-            ui.label(RichText::new(line).small());
-        }
     }
 
     fn data_set(&mut self, ui: &mut Ui, facts: &Facts<'_>, asked: &mut Vec<Asked>) {
@@ -140,7 +167,7 @@ impl Panels {
                 .config(MenuConfig::new().close_behavior(stays))
                 .ui(ui, |ui| self.open_menu(ui, facts, asked));
             if ui.button("Keys").clicked() {
-                self.are_keys_shown = !self.are_keys_shown;
+                self.toggle_keys();
             }
             ui.add(egui::Label::new(RichText::new(name.to_string_lossy()).strong()).truncate());
         });
@@ -189,10 +216,29 @@ impl Panels {
     }
 }
 
-fn section(ui: &mut Ui, name: &str, is_open: bool, content: impl FnOnce(&mut Ui)) {
+/// What is told stands in the lower left corner of the picture.
+fn tell(ui: &Ui, lines: &[&Line]) {
+    let area = egui::Area::new(egui::Id::unique("told")).interactable(false);
+    let area = area.anchor(egui::Align2::LEFT_BOTTOM, [8.0, -8.0]);
+    area.show(ui.ctx(), |ui| {
+        for line in lines {
+            Frame::popup(ui.style()).show(ui, |ui| {
+                ui.set_max_width(ui.available_width().min(TOLD_WIDTH));
+                let color = if line.is_bad {
+                    WRONG
+                } else {
+                    ui.visuals().text_color()
+                };
+                ui.colored_label(color, &line.text);
+            });
+        }
+    });
+}
+
+fn section(ui: &mut Ui, name: &str, content: impl FnOnce(&mut Ui)) {
     ui.separator();
     CollapsingHeader::new(RichText::new(name).strong())
-        .default_open(is_open)
+        .default_open(true)
         .show_unindented(ui, content);
 }
 
@@ -216,13 +262,17 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
     });
     let spacing = manifest.volume().min_spacing();
     let mut step = settings.step / spacing;
-    let slider = Slider::new(&mut step, STEPS).logarithmic(true).text("Step");
+    // A slider that clamps, or shows fewer digits, would edit what nobody touched.
+    let slider = Slider::new(&mut step, STEPS)
+        .logarithmic(true)
+        .clamping(SliderClamping::Edits)
+        .text("Step");
     if ui
-        .add(slider.fixed_decimals(2))
+        .add(slider)
         .on_hover_text("sample distance, in multiples of the smallest spacing")
         .changed()
     {
-        settings.step = step * spacing;
+        settings.step = (step * spacing).max(least_step(manifest.volume()));
     }
     let can_light = settings.mode == Mode::Dvr;
     ui.add_enabled(can_light, egui::Checkbox::new(&mut settings.shade, "Light"))
@@ -234,7 +284,11 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
             (&mut light.diffuse, "Diffuse"),
             (&mut light.specular, "Specular"),
         ] {
-            ui.add(Slider::new(part, 0.0..=1.0).fixed_decimals(2).text(name));
+            ui.add(
+                Slider::new(part, 0.0..=1.0)
+                    .clamping(SliderClamping::Edits)
+                    .text(name),
+            );
         }
         let exponents = 1..=LIGHT_EXPONENT_MAX;
         ui.add(

@@ -2,11 +2,11 @@
 //! the latest alone.
 
 use super::{
-    FrameReport, JobsDone, MeshReport, Opened, PeerRow, Shown, Slot, Told, Wanted, Wish, missing,
-    scene::Scene,
+    AskedVolume, FrameReport, JobsDone, MeshReport, Opened, PeerRow, Shown, Slot, Told, Wanted,
+    Wish, missing, scene::Scene,
 };
 use crate::{
-    args::{ViewArgs, VolumeArgs},
+    args::{MeshArgs, ViewArgs, VolumeArgs},
     camera_choice::camera,
     open_source::open_source,
     picture_settings::PictureSettings,
@@ -25,7 +25,7 @@ use brickmesh_topology::{
 };
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -80,61 +80,61 @@ pub(super) struct Viewer {
     pub wanted: watch::Receiver<Wanted>,
 }
 
-/// What is to be opened.
+/// A volume, with all that is needed to open it again.
+#[derive(Clone)]
 struct Found {
     source: DataSource,
     path: Option<PathBuf>,
+    mesh: MeshArgs,
+    /// [`Opened::asked`].
+    asked: u32,
 }
 
 impl Viewer {
-    /// Shows volumes, one after the other, until the window is gone.
+    /// Shows volumes, one after the other, until the window is gone. Where another one cannot be opened,
+    /// the one before is opened again.
     pub(super) async fn run(mut self, source: DataSource) -> Result<(), PeerError> {
-        let path = self.args.source.as_ref().map(|s| s.volume.clone());
-        let mut found = Some(Found { source, path });
-        let mut number = 0;
-        loop {
-            let next = match found.take() {
-                Some(Found { source, path }) => {
-                    let shown = self.show(source, path.as_deref(), number).await;
-                    match shown {
-                        Err(why) if number > 0 && !is_stop(&why) => {
-                            tell(&self.proxy, Told::NotOpened(why.to_string()));
-                            self.asked_to_open().await
-                        }
-                        shown => shown?,
+        let mut found = Found {
+            source,
+            path: self.args.source.as_ref().map(|s| s.volume.clone()),
+            mesh: self.args.mesh.clone(),
+            asked: 0,
+        };
+        let mut before: Option<Found> = None;
+        for number in 0.. {
+            match self.show(&found, number).await {
+                Ok(None) => break,
+                Ok(Some(next)) => before = Some(std::mem::replace(&mut found, next)),
+                Err(why) => match before.take().filter(|_| !is_stop(&why)) {
+                    Some(before) => {
+                        tell(&self.proxy, Told::NotOpened(found.asked, why.to_string()));
+                        let asked = found.asked;
+                        found = Found { asked, ..before };
                     }
-                }
-                None => self.asked_to_open().await,
-            };
-            let Some(next) = next else {
-                return Ok(());
-            };
+                    None => return Err(why),
+                },
+            }
             // Camera and transfer function of the command line are of the first volume.
             let picture = &mut self.args.picture;
             (picture.camera, picture.orbit, picture.transfer) = (None, None, None);
             picture.transfer_range = None;
-            number += 1;
-            found = Some(next);
         }
+        Ok(())
     }
 
     /// Shows a volume until another one is to be shown; `None`: the window is gone.
-    async fn show(
-        &mut self,
-        source: DataSource,
-        path: Option<&Path>,
-        number: u32,
-    ) -> Result<Option<Found>, PeerError> {
-        let session = Session::open(source, &self.args.mesh, self.stop.clone()).await?;
-        let shown = self.show_session(&session, path, number).await;
+    async fn show(&self, found: &Found, number: u32) -> Result<Option<Found>, PeerError> {
+        let source = found.source.clone();
+        let session = Session::open(source, &found.mesh, self.stop.clone()).await?;
+        let shown = self.show_session(&session, found, number).await;
         session.close().await;
         shown
     }
 
     async fn show_session(
-        &mut self,
+        &self,
         session: &Session,
-        path: Option<&Path>,
+        found: &Found,
         number: u32,
     ) -> Result<Option<Found>, PeerError> {
         let manifest = session.manifest();
@@ -147,7 +147,8 @@ impl Viewer {
         settings.tell();
         let opened = Opened {
             number,
-            path: path.map(Path::to_owned),
+            asked: found.asked,
+            path: found.path.clone(),
             manifest: Arc::clone(manifest),
             histogram: ValueReport::of_manifest(manifest).histogram,
             scene: Scene {
@@ -156,75 +157,58 @@ impl Viewer {
             },
         };
         tell(&self.proxy, Told::Opened(Box::new(opened)));
-        // Until the window has heard of it, it asks for this volume still.
-        let is_heard =
-            |w: &Wanted| !matches!(w, Wanted::Open(asked) if Some(asked.as_path()) == path);
-        if self.wanted.wait_for(is_heard).await.is_err() {
-            return Ok(None);
-        }
         let quality = Quality::new(self.args.target_fps);
         let (slot, proxy) = (Arc::clone(&self.slot), self.proxy.clone());
-        let mut pictures = Pictures::new(session, rules, number, quality, slot, proxy.clone());
+        let pictures = Pictures::new(session, rules, number, quality, slot, proxy);
+        tokio::select! {
+            gone = pictures.show(self.wanted.clone()) => gone.map(|()| None).map_err(Into::into),
+            never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
+            next = self.next_volume(found.asked) => Ok(next),
+        }
+    }
+
+    /// Waits until a volume is asked for, after the one numbered so, and can be read; `None`: the window
+    /// is gone.
+    async fn next_volume(&self, last: u32) -> Option<Found> {
+        let (mut wanted, mut last) = (self.wanted.clone(), last);
         loop {
-            let mut wanted = self.wanted.clone();
-            let next = tokio::select! {
-                next = pictures.show(&mut wanted) => next?,
-                never = report(session, &proxy) => never?,
-            };
-            let Some(path) = next else {
-                return Ok(None);
-            };
-            match self.find(path).await {
-                Ok(found) => return Ok(Some(found)),
-                Err(why) => self.refuse(&why).await,
+            let is_new = |w: &Wanted| w.volume.as_ref().is_some_and(|v| v.number > last);
+            let asked = wanted.wait_for(is_new).await.ok()?.volume.clone()?;
+            last = asked.number;
+            match self.read(&asked).await {
+                Ok(found) => return Some(found),
+                Err(why) => tell(&self.proxy, Told::NotOpened(last, why)),
             }
         }
     }
 
-    /// Waits, with nothing to show, until a volume is there to be opened; `None`: the window is gone.
-    async fn asked_to_open(&mut self) -> Option<Found> {
-        loop {
-            let asked = self.wanted.borrow_and_update().clone();
-            if let Wanted::Open(path) = asked {
-                match self.find(path).await {
-                    Ok(found) => return Some(found),
-                    Err(why) => self.refuse(&why).await,
-                }
-            }
-            self.wanted.changed().await.ok()?;
-        }
-    }
-
-    /// Says that a volume is not opened, and waits until it is not asked for any more.
-    async fn refuse(&mut self, why: &str) {
-        tell(&self.proxy, Told::NotOpened(why.to_owned()));
-        let is_other = |w: &Wanted| !matches!(w, Wanted::Open(_));
-        // Where the window is gone, whoever asks next hears it.
-        if self.wanted.wait_for(is_other).await.is_err() {
-            tracing::debug!("the window is gone");
-        }
-    }
-
-    /// Reads a volume, beside the thread of the peer, which others wait for.
-    async fn find(&self, path: PathBuf) -> Result<Found, String> {
-        let (mut mesh, stop) = (self.args.mesh.clone(), self.stop.clone());
+    /// Reads a volume, beside the thread of the peer, which others wait for; no longer than there is a
+    /// window.
+    async fn read(&self, asked: &AskedVolume) -> Result<Found, String> {
+        let mut mesh = self.args.mesh.clone();
         let volume = VolumeArgs {
-            volume: path.clone(),
+            volume: asked.path.clone(),
             fill: None,
         };
-        let read = move || open_source(&volume, &mut mesh, &stop).map_err(|e| e.to_string());
+        let (stop, wanted) = (self.stop.clone(), self.wanted.clone());
+        let read = move || {
+            let goes_on = || !stop.is_said() && wanted.has_changed().is_ok();
+            let source = open_source(&volume, &mut mesh, &goes_on).map_err(|e| e.to_string())?;
+            Ok((source, mesh))
+        };
         let read = tokio::task::spawn_blocking(read).await;
-        let source = read.map_err(|e| e.to_string())??;
-        let path = Some(path);
-        Ok(Found { source, path })
+        let (source, mesh) = read.map_err(|e| e.to_string()).flatten()?;
+        Ok(Found {
+            source,
+            path: Some(asked.path.clone()),
+            mesh,
+            asked: asked.number,
+        })
     }
 }
 
 /// Tells the window who is in the mesh, again and again.
-async fn report(
-    session: &Session,
-    proxy: &EventLoopProxy<Told>,
-) -> Result<Option<PathBuf>, SessionError> {
+async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), SessionError> {
     let mut names = BTreeMap::new();
     loop {
         let status = session.status().await?;
@@ -298,23 +282,16 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    /// Renders what is wanted, always the latest, until the window is gone (`None`) or wants another
-    /// volume: as fast as asked for while the scene is edited, in passes up to full quality once it rests.
-    /// What did not come, or came with holes, is asked for again: the mesh may heal.
-    async fn show(
-        &mut self,
-        wanted: &mut watch::Receiver<Wanted>,
-    ) -> Result<Option<PathBuf>, SessionError> {
+    /// Renders what is wanted, always the latest, until the window is gone: as fast as asked for while the
+    /// scene is edited, in passes up to full quality once it rests. What did not come, or came with holes,
+    /// is asked for again: the mesh may heal.
+    async fn show(mut self, mut wanted: watch::Receiver<Wanted>) -> Result<(), SessionError> {
         let mut stop = self.session.stop();
         loop {
-            let now = match wanted.borrow_and_update().clone() {
-                Wanted::Open(path) => return Ok(Some(path)),
-                Wanted::Picture(wish) if wish.opened == self.number => Some(wish),
-                Wanted::Picture(_) | Wanted::Nothing => None,
-            };
-            let Some(now) = now else {
+            let now = wanted.borrow_and_update().picture.clone();
+            let Some(now) = now.filter(|wish| wish.opened == self.number) else {
                 tokio::select! {
-                    changed = wanted.changed() => if changed.is_err() { return Ok(None) },
+                    changed = wanted.changed() => if changed.is_err() { return Ok(()) },
                     () = stop.said() => return Err(SessionError::Stopped),
                 }
                 continue;
@@ -352,7 +329,7 @@ impl<'a> Pictures<'a> {
                 }
             };
             if gone {
-                return Ok(None);
+                return Ok(());
             }
         }
     }

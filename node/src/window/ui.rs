@@ -54,8 +54,9 @@ impl UiLayer {
         context.egui_wants_keyboard_input() || Popup::is_any_open(context)
     }
 
-    /// What was typed into is left: the picture is clicked.
+    /// What was typed into is left, and lists are closed: the picture is clicked.
     pub(super) fn leave_field(&self) {
+        Popup::close_all(self.state.egui_ctx());
         self.state.egui_ctx().memory_mut(|memory| {
             if let Some(field) = memory.focused() {
                 memory.surrender_focus(field);
@@ -102,8 +103,7 @@ impl UiLayer {
         });
         self.state
             .handle_platform_output(window, output.platform_output);
-        self.painter.take(&output.textures_delta);
-        self.painter.free(&output.textures_delta);
+        self.painter.take(output.textures_delta);
         self.pixels_per_point = output.pixels_per_point;
         self.primitives = context.tessellate(output.shapes, output.pixels_per_point);
         let size = window.inner_size();

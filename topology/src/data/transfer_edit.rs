@@ -14,23 +14,18 @@ impl TransferFunction {
     }
 
     /// Adds a point with the colour that the value has already; its index, or `None` where there are
-    /// [`POINTS_MAX`].
+    /// [`POINTS_MAX`], or the value is none that a point can have.
     pub fn add_point(&mut self, value: f64, opacity: f64) -> Option<usize> {
-        if self.points.len() >= POINTS_MAX {
-            return None;
-        }
         let (color, _) = self.classify(value);
         let index = self.points.partition_point(|p| p.value <= value);
-        let opacity = opacity.clamp(0.0, 1.0);
-        self.points.insert(
-            index,
-            TransferPoint {
-                value,
-                color,
-                opacity,
-            },
-        );
-        Some(index)
+        let point = TransferPoint {
+            value,
+            color,
+            opacity: opacity.clamp(0.0, 1.0),
+        };
+        let before = self.points.len();
+        self.try_change(|points| points.insert(index, point));
+        (self.points.len() > before).then_some(index)
     }
 
     /// Moves a point, in value not beyond its neighbours.
@@ -62,8 +57,10 @@ impl TransferFunction {
             (to, from)
         };
         let [first, last] = [from[0], to[0]].map(|v| (v / spacing).round());
-        let most = POINTS_MAX as f64;
-        if !(last - first < most && first.is_finite() && spacing > 0.0) {
+        // Beyond that a float cannot count.
+        let is_whole = |k: f64| k.abs() < 1e15;
+        if !(spacing > 0.0 && is_whole(first) && is_whole(last) && last - first < POINTS_MAX as f64)
+        {
             return;
         }
         let before = self.clone();
@@ -168,6 +165,13 @@ mod tests {
         let mut function = ramp();
         function.move_point(1, 80.0, 0.5);
         assert!((function.points[1].value - 50.0).abs() < 1e-12);
+        assert_eq!(function.add_point(f64::NAN, 0.5), None);
+        function.draw_opacity([1e20, 0.5], [1e20, 0.6], 512.0);
+        assert_eq!(
+            function.points.len(),
+            5,
+            "what cannot be counted is not drawn"
+        );
         function.move_point(0, -1e300, 0.5);
         assert!(
             function.points[0].value.abs() < 1e-12,

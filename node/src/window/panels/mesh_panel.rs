@@ -1,12 +1,9 @@
 //! The mesh: who is there and what each did for the picture that is shown.
 
-use super::{FrameReport, MeshReport};
+use super::{FrameReport, MeshReport, WRONG};
 use brickmesh_actors::plain_text::counted;
 use brickmesh_topology::picture::quality::Choice;
-use egui::{Color32, Grid, RichText, Ui};
-
-/// What is wrong.
-const WRONG: Color32 = Color32::from_rgb(220, 80, 60);
+use egui::{Grid, RichText, Ui};
 
 pub(super) fn show(ui: &mut Ui, frame: Option<&FrameReport>, mesh: &MeshReport) {
     if let Some(frame) = frame {
@@ -28,8 +25,8 @@ pub(super) fn show(ui: &mut Ui, frame: Option<&FrameReport>, mesh: &MeshReport) 
         ui.colored_label(WRONG, format!("{missing} nobody holds"));
     } else {
         ui.label(format!(
-            "at least {} of each brick",
-            counted(mesh.copies_min, "copy").replace("copys", "copies")
+            "copies of each brick: at least {}",
+            mesh.copies_min
         ));
     }
     Grid::new("peers").striped(true).show(ui, |ui| {

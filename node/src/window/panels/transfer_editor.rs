@@ -10,12 +10,12 @@ use brickmesh_topology::{
         default_transfer::{Interest, interest, stretched},
         presets::PRESETS,
     },
-    picture::render_settings::Mode,
 };
 use egui::{
     Color32, ComboBox, DragValue, Key, Mesh, PointerButton, Pos2, Rect, Response, Sense, Shape,
-    Slider, Stroke, Ui, Vec2, pos2, vec2,
+    Slider, SliderClamping, Stroke, Ui, Vec2, pos2, vec2,
 };
+use std::path::PathBuf;
 
 /// Heights of the curve and of the colours, in points.
 const CURVE_HEIGHT: f32 = 140.0;
@@ -29,7 +29,7 @@ const COLUMNS: u16 = 128;
 /// What a notch of the wheel zooms by: `exp` of its points times this.
 const ZOOM_PER_POINT: f32 = 0.005;
 /// Opacity in multiples of that per smallest spacing.
-const DENSITIES: std::ops::RangeInclusive<f64> = 0.01..=100.0;
+const DENSITIES: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -42,6 +42,10 @@ pub(super) struct TransferEditor {
     is_dragged: bool,
     /// Value and opacity where freehand drawing is.
     drawn: Option<[f64; 2]>,
+    /// The view while a button is down: it would follow what is dragged.
+    held_view: Option<[f64; 2]>,
+    /// The user's own presets, as they were when the list was opened.
+    own: Option<Vec<(String, PathBuf)>>,
     /// What the function is to be saved as.
     name: String,
 }
@@ -83,10 +87,11 @@ impl Axes {
 fn whole_view(function: &TransferFunction, histogram: [f64; 2]) -> [f64; 2] {
     let [low, high] = function.ends();
     let (low, high) = (low.min(histogram[0]), high.max(histogram[1]));
+    let half = if low == 0.0 { 0.5 } else { low.abs() * 1e-6 };
     if high > low {
         [low, high]
     } else {
-        [low - 0.5, low + 0.5]
+        [low - half, low + half]
     }
 }
 
@@ -98,15 +103,14 @@ impl TransferEditor {
         facts: &Facts<'_>,
         asked: &mut Vec<Asked>,
     ) {
-        self.choose(ui, settings, facts.manifest);
+        self.choose(ui, settings, facts.manifest, asked);
         let size = vec2(ui.available_width(), CURVE_HEIGHT);
         let (rect, response) = ui.allocate_exact_size(size, Sense::click_and_drag());
         let function = &mut settings.transfer;
         let whole = whole_view(function, facts.histogram.range);
-        let axes = Axes {
-            rect,
-            view: self.view.unwrap_or(whole),
-        };
+        let view = self.held_view.or(self.view).unwrap_or(whole);
+        let axes = Axes { rect, view };
+        self.held_view = response.is_pointer_button_down_on().then_some(view);
         self.zoom(ui, &response, &axes);
         self.edit(ui, &response, &axes, function);
         self.paint(ui, &axes, function, facts);
@@ -161,15 +165,21 @@ impl TransferEditor {
     }
 
     /// Presets, and what a function is stretched over.
-    fn choose(&mut self, ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
+    fn choose(
+        &mut self,
+        ui: &mut Ui,
+        settings: &mut RenderSettings,
+        manifest: &Manifest,
+        asked: &mut Vec<Asked>,
+    ) {
         let mut chosen = None;
         ui.horizontal(|ui| {
-            ComboBox::from_id_salt("preset")
+            let list = ComboBox::from_id_salt("preset")
                 .height(MENU_HEIGHT)
                 .selected_text("Presets")
                 .show_ui(ui, |ui| {
                     if ui
-                        .button("default")
+                        .button(transfer::DEFAULT)
                         .on_hover_text("chosen by the values")
                         .clicked()
                     {
@@ -180,15 +190,15 @@ impl TransferEditor {
                             chosen = Some(transfer::of_preset(preset, None, manifest).function);
                         }
                     }
-                    for (name, path) in transfer::own_presets() {
-                        if ui.button(&name).on_hover_text("your own").clicked()
-                            && let Ok(own) =
-                                transfer::choose(Some(&path), None, Mode::default(), manifest)
-                        {
-                            chosen = Some(own.function);
+                    for (name, path) in self.own.get_or_insert_with(transfer::own_presets) {
+                        if ui.button(&*name).on_hover_text("your own").clicked() {
+                            asked.push(Asked::Open(path.clone()));
                         }
                     }
                 });
+            if list.inner.is_none() {
+                self.own = None;
+            }
             ComboBox::from_id_salt("over")
                 .selected_text("Stretch over")
                 .show_ui(ui, |ui| {
@@ -240,6 +250,7 @@ impl TransferEditor {
         let Some(at) = response.interact_pointer_pos().or(response.hover_pos()) else {
             return;
         };
+        let at = axes.rect.clamp(at);
         let (value, opacity) = (axes.value(at.x), axes.opacity(at.y));
         if self.is_freehand {
             if response.dragged_by(PointerButton::Primary) || response.clicked() {
@@ -272,6 +283,7 @@ impl TransferEditor {
                 Self::near(function, axes, at).or_else(|| function.add_point(value, opacity));
         }
         let is_delete = response.hovered()
+            && !ui.ctx().egui_wants_keyboard_input()
             && ui.input(|i| i.key_pressed(Key::Delete) || i.key_pressed(Key::Backspace));
         let removed = if response.secondary_clicked() {
             Self::near(function, axes, at)
@@ -297,6 +309,8 @@ impl TransferEditor {
             let color = visuals.weak_text_color();
             painter.text(at, egui::Align2::LEFT_BOTTOM, opacity, font, color);
         }
+        // The line is to be seen also where it is on the edge.
+        let painter = ui.painter_at(axes.rect.expand(7.0));
         // Straight between points in opacity, so not in its root.
         let [low, high] = axes.view;
         let columns = (0..=COLUMNS).map(|c| low + (high - low) * f64::from(c) / f64::from(COLUMNS));
@@ -353,30 +367,18 @@ impl TransferEditor {
         let selected = self.selected.filter(|i| *i < function.points.len());
         ui.horizontal(|ui| {
             let Some(index) = selected else {
-                ui.weak("Click: a point. Drag: moves it. Right click: removes it.");
+                ui.weak(if self.is_freehand {
+                    "Drag: draws the opacity."
+                } else {
+                    "Click: a point. Drag: moves it. Right click: removes it."
+                });
                 return;
             };
-            let mut point = function.points[index];
-            let speed = (axes.view[1] - axes.view[0]) / 500.0;
-            let mut is_moved = ui
-                .add(
-                    DragValue::new(&mut point.value)
-                        .speed(speed)
-                        .max_decimals(6),
-                )
-                .on_hover_text("value")
-                .changed();
-            is_moved |= ui
-                .add(
-                    DragValue::new(&mut point.opacity)
-                        .speed(0.002)
-                        .range(0.0..=1.0)
-                        .max_decimals(4),
-                )
-                .on_hover_text("opacity")
-                .changed();
-            if is_moved {
-                function.move_point(index, point.value, point.opacity);
+            let point = function.points[index];
+            let (mut value, mut opacity) = (point.value, point.opacity);
+            let is_moved = number(ui, &mut value, axes.view, "value");
+            if number(ui, &mut opacity, [0.0, 1.0], "opacity") || is_moved {
+                function.move_point(index, value, opacity);
             }
             #[expect(clippy::cast_possible_truncation, reason = "0 to 1")]
             let mut color = point.color.map(|c| to_byte(c as f32));
@@ -389,6 +391,25 @@ impl TransferEditor {
             }
         });
     }
+}
+
+/// A field with a number, edited as a part of a range: fields of egui have a fixed number of decimals;
+/// whether it is another now.
+fn number(ui: &mut Ui, value: &mut f64, [low, high]: [f64; 2], what: &str) -> bool {
+    let shown = transfer::short(*value);
+    let mut share = (*value - low) / (high - low);
+    let field = DragValue::new(&mut share)
+        .speed(0.002)
+        .custom_formatter(|share, _| transfer::short(low + share * (high - low)))
+        .custom_parser(|text| Some((text.trim().parse::<f64>().ok()? - low) / (high - low)));
+    let is_changed = ui.add(field).on_hover_text(what).changed();
+    let changed = low + share * (high - low);
+    // A field that is left writes back what it shows.
+    let is_other = is_changed && transfer::short(changed) != shown;
+    if is_other {
+        *value = changed;
+    }
+    is_other
 }
 
 fn color32(color: [f64; 3]) -> Color32 {
@@ -417,6 +438,7 @@ fn density(ui: &mut Ui, function: &mut TransferFunction, spacing: f64) {
     let mut density = function.unit_distance.map_or(1.0, |unit| spacing / unit);
     let slider = Slider::new(&mut density, DENSITIES)
         .logarithmic(true)
+        .clamping(SliderClamping::Edits)
         .text("Density");
     let is_changed = ui
         .add(slider)
@@ -430,7 +452,7 @@ fn density(ui: &mut Ui, function: &mut TransferFunction, spacing: f64) {
 /// What a function can be stretched over.
 fn ranges(manifest: &Manifest) -> Vec<(&'static str, [f64; 2])> {
     let Interest { from, to } = interest(manifest);
-    let mut ranges = vec![("values of interest", [from, to])];
+    let mut ranges = vec![("values of interest", [from.min(to), from.max(to)])];
     ranges.extend(manifest.value_range().map(|r| ("all values", r)));
     let statistics = manifest.statistics();
     let of = |low: u16, high: u16| {
