@@ -13,6 +13,7 @@ mod painter;
 mod panels;
 mod peer_thread;
 mod recent;
+mod scaling;
 mod scene;
 mod ui;
 

@@ -7,6 +7,7 @@ use super::{
     painter::Canvas,
     panels::{Asked, Facts, Line, Panels},
     recent,
+    scaling::{self, Picture},
     scene::{History, Scene},
     ui::{Area, UiLayer},
 };
@@ -50,6 +51,25 @@ fn title(trouble: Option<&str>) -> String {
         || TITLE.to_owned(),
         |trouble| format!("{TITLE}: {}", plain_text(trouble)),
     )
+}
+
+/// What has changed in the mesh, for people.
+fn changes(before: &MeshReport, now: &MeshReport) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for peer in &now.peers {
+        let name = &peer.name;
+        match before.peers.iter().find(|p| p.id == peer.id) {
+            None if !before.peers.is_empty() => lines.push(Line::good(format!("{name} is here"))),
+            Some(then) if peer.is_silent && !then.is_silent => {
+                lines.push(Line::bad(&format!("{name} does not answer")));
+            }
+            _ => {}
+        }
+    }
+    let is_new = |gone: &&String| !before.gone.contains(gone);
+    let gone = now.gone.iter().filter(is_new);
+    lines.extend(gone.map(|name| Line::bad(&format!("{name} is gone"))));
+    lines
 }
 
 type Pixels = Surface<OwnedDisplayHandle, Rc<Window>>;
@@ -257,7 +277,7 @@ impl App {
         asked
     }
 
-    /// Draws the latest frame, scaled to its area by nearest pixels, and the panels.
+    /// Draws the latest frame, as large as its area, and the panels.
     fn draw(&mut self) -> Result<(), String> {
         let Some(mut screen) = self.screen.take() else {
             return Ok(());
@@ -297,28 +317,22 @@ impl App {
         pixels.resize(width, height).map_err(|e| e.to_string())?;
         let mut buffer = pixels.buffer_mut().map_err(|e| e.to_string())?;
         let width = width.get() as usize;
-        let area = screen.ui.area();
-        let rows = buffer.chunks_exact_mut(width).enumerate();
-        let (left, columns) = (area.left as usize, area.width as usize);
-        for (y, row) in rows {
-            let y = y.checked_sub(area.top as usize);
-            let y = y.filter(|y| *y < area.height as usize);
-            let (Some(shown), Some(y)) = (&self.shown, y) else {
-                row.fill(0);
-                continue;
+        buffer.fill(0);
+        if let Some(shown) = &self.shown {
+            let Area {
+                left,
+                top,
+                width: columns,
+                height,
+            } = screen.ui.area();
+            let picture = Picture {
+                width: shown.width as usize,
+                height: shown.height as usize,
+                pixels: &shown.pixels,
             };
-            let from_w = shown.width as usize;
-            let from = y * shown.height as usize / area.height as usize * from_w;
-            row[..left].fill(0);
-            let end = (left + columns).min(width);
-            row[end..].fill(0);
-            if from_w == columns {
-                row[left..end].copy_from_slice(&shown.pixels[from..from + end - left]);
-                continue;
-            }
-            for (x, pixel) in row[left..end].iter_mut().enumerate() {
-                *pixel = shown.pixels[from + x * from_w / columns];
-            }
+            let columns = left as usize..width.min((left + columns) as usize);
+            let rows = buffer.chunks_exact_mut(width).skip(top as usize);
+            scaling::draw(picture, columns, height as usize, rows);
         }
         screen.ui.paint(&mut Canvas {
             width,
@@ -540,6 +554,9 @@ impl ApplicationHandler<Told> for App {
                 self.redraw(self.panels.is_open);
             }
             Told::Mesh(mesh) => {
+                for line in changes(&self.mesh, &mesh) {
+                    self.tell(line);
+                }
                 if mesh != self.mesh {
                     self.mesh = mesh;
                     self.redraw(true);

@@ -218,12 +218,14 @@ impl Panels {
 
 /// What is told stands in the lower left corner of the picture.
 fn tell(ui: &Ui, lines: &[&Line]) {
-    let area = egui::Area::new(egui::Id::unique("told")).interactable(false);
+    let area = egui::Area::new(egui::Id::unique("told"))
+        .interactable(false)
+        .default_width(TOLD_WIDTH);
     let area = area.anchor(egui::Align2::LEFT_BOTTOM, [8.0, -8.0]);
     area.show(ui.ctx(), |ui| {
         for line in lines {
             Frame::popup(ui.style()).show(ui, |ui| {
-                ui.set_max_width(ui.available_width().min(TOLD_WIDTH));
+                ui.set_max_width(TOLD_WIDTH);
                 let color = if line.is_bad {
                     WRONG
                 } else {
