@@ -107,6 +107,9 @@ pub struct PictureArgs {
     /// Picture size in pixels
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
+    /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "transfer", "transfer_range", "step", "shade", "light", "jitter", "mode", "background"])]
+    pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
     pub camera: Option<CameraArg>,
@@ -281,7 +284,7 @@ pub struct RenderArgs {
     #[arg(long, value_parser = parse_finite, allow_hyphen_values = true)]
     pub spin: Option<f64>,
     /// JSON list with a camera for each picture, [{"orbit": "30,20"}, {"camera": "eye=1,2,3", "steal": false}, …], in place of --frames
-    #[arg(long, conflicts_with_all = ["camera", "orbit", "frames", "spin"])]
+    #[arg(long, conflicts_with_all = ["camera", "orbit", "session", "frames", "spin"])]
     pub cameras: Option<PathBuf>,
     /// Frames that are under way at a time: more keep all peers busy, fewer learn sooner
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]

@@ -3,6 +3,7 @@
 use crate::{
     args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit},
     bounded_file,
+    saved_session::SavedSession,
 };
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{Camera, Manifest, VolumeDescription, picture::framing::default_camera};
@@ -15,13 +16,16 @@ const CAMERAS_MAX: usize = 100_000;
 /// Largest file of cameras, in bytes: a hundred and sixty for each of the most.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The camera of `--camera` or `--orbit`; what was left out is as by default.
-#[must_use]
-pub fn camera(args: &PictureArgs, manifest: &Manifest) -> Camera {
-    match args.orbit {
-        Some(orbit) => orbiting(orbit, manifest.volume()),
-        None => given(args.camera.unwrap_or_default(), manifest, args.size),
-    }
+/// The camera of `--session`, `--camera` or `--orbit`; what was left out is as by default.
+///
+/// # Errors
+/// Where the session cannot be read.
+pub fn camera(args: &PictureArgs, manifest: &Manifest) -> Result<Camera, String> {
+    Ok(match (&args.session, args.orbit) {
+        (Some(path), _) => SavedSession::read(path, manifest)?.camera,
+        (None, Some(orbit)) => orbiting(orbit, manifest.volume()),
+        (None, None) => given(args.camera.unwrap_or_default(), manifest, args.size),
+    })
 }
 
 /// An entry of a `--cameras` file: the value of `--orbit`, or of `--camera`, and whether peers steal.

@@ -23,6 +23,7 @@ pub mod peer_names;
 pub mod picture;
 pub mod picture_settings;
 pub mod progress;
+pub mod saved_session;
 pub mod session;
 pub mod stats;
 pub mod stop;

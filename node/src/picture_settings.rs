@@ -2,8 +2,9 @@
 
 use crate::{
     args::PictureArgs,
+    saved_session::SavedSession,
     terminal::note,
-    transfer::{self, TransferFileError, short, short_range},
+    transfer::{self, short, short_range},
 };
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
@@ -33,19 +34,26 @@ impl PictureSettings {
     /// What the command line asks for, of a data set.
     ///
     /// # Errors
-    /// Where the transfer function cannot be loaded.
-    pub fn of(
-        args: &PictureArgs,
-        rules: PlanRules,
-        manifest: &Manifest,
-    ) -> Result<Self, TransferFileError> {
+    /// Where the transfer function or the session cannot be loaded.
+    pub fn of(args: &PictureArgs, rules: PlanRules, manifest: &Manifest) -> Result<Self, String> {
         let volume = manifest.volume();
+        if let Some(path) = &args.session {
+            return Ok(Self {
+                render: SavedSession::read(path, manifest)?.settings,
+                rules,
+                told: vec![format!(
+                    "all that is seen is as in session {}",
+                    path.display()
+                )],
+            });
+        }
         let chosen = transfer::choose(
             args.transfer.as_deref(),
             args.transfer_range,
             args.mode,
             manifest,
-        )?;
+        )
+        .map_err(|e| e.to_string())?;
         let mut told = vec![chosen.told];
         told.extend(no_data(manifest));
         told.extend(lost_in_floats(manifest));

@@ -12,6 +12,7 @@ use brickmesh_tests::{
     skip::skip,
 };
 use std::{
+    ffi::OsStr,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -191,6 +192,8 @@ fn panels_edit_the_scene_and_every_edit_can_be_undone() {
     });
     hand(&display, "search --name brickmesh windowfocus");
     let first = picture_of(&at_rest(&display, folder.path()));
+    let session_of_first = save_session(&display, &folder.path().join("first.json"));
+    let session_of_first = std::fs::read(session_of_first).unwrap();
 
     // Points of the transfer function: where there is none, a drag adds one.
     for n in 0..20 {
@@ -204,13 +207,16 @@ fn panels_edit_the_scene_and_every_edit_can_be_undone() {
         );
     }
     let edited = picture_of(&at_rest(&display, folder.path()));
+    let session = save_session(&display, &folder.path().join("edited.json"));
+    is_rendered_as(&["--session".as_ref(), session.as_os_str()], &edited);
     assert!(
         differing_pixels(&first, &edited) > 2000,
         "the function is another"
     );
 
     let saved = save(&display, folder.path());
-    is_rendered_as(&saved, &edited);
+    let range = ["--transfer-range", "preset", "--orbit", ORBIT, "--transfer"].map(OsStr::new);
+    is_rendered_as(&[&range[..], &[saved.as_os_str()]].concat(), &edited);
 
     hand(&display, "mousemove 300 300 click 1 sleep 0.3");
     for _ in 0..20 {
@@ -218,6 +224,10 @@ fn panels_edit_the_scene_and_every_edit_can_be_undone() {
     }
     let is_first = |s: &[u8]| picture_of(s) == first;
     wait_for(&display, folder.path(), "undone", is_first);
+    let undone = save_session(&display, &folder.path().join("undone.json"));
+    assert!(std::fs::read(undone).unwrap() == session_of_first, "undone");
+    let kept = std::fs::read(folder.path().join("brickmesh/last-session.json")).unwrap();
+    assert!(kept == session_of_first, "kept for who loses the window");
 
     open_another(&display, folder.path());
     let shown = picture_of(&at_rest(&display, folder.path()));
@@ -235,29 +245,43 @@ fn save(display: &str, folder: &Path) -> PathBuf {
     );
     hand(display, &typed);
     hand(display, &format!("sleep 0.3 mousemove {save} {y} click 1"));
+    wait_for_file(&file)
+}
+
+/// Saves the session by the menu; the file.
+fn save_session(display: &str, file: &Path) -> PathBuf {
+    let left = PANELS[1];
+    let (open, field, save) = (left + 25, left - 340, left - 69);
+    hand(
+        display,
+        &format!(
+            "mousemove {open} 12 click 1 sleep 0.5 mousemove {field} 57 click 1 key ctrl+a sleep 0.2 type {}",
+            file.display()
+        ),
+    );
+    hand(display, &format!("sleep 0.3 mousemove {save} 57 click 1"));
+    wait_for_file(file)
+}
+
+fn wait_for_file(file: &Path) -> PathBuf {
     let start = Instant::now();
     while !file.exists() {
-        assert!(start.elapsed() < PATIENCE, "a saved function");
+        assert!(start.elapsed() < PATIENCE, "{}", file.display());
         std::thread::sleep(Duration::from_millis(100));
     }
-    file
+    file.to_owned()
 }
 
 /// What is saved makes the same picture elsewhere.
-fn is_rendered_as(function: &Path, edited: &[u8]) {
+fn is_rendered_as(options: &[&OsStr], edited: &[u8]) {
     let [_, left, height] = PANELS;
     let size = format!("{left}x{height}");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.png");
     let mut render = Command::new(brickmesh());
-    render.args([
-        "render", VOLUME, "--device", "cpu", "--orbit", ORBIT, "--size", &size,
-    ]);
-    render
-        .args(["--transfer-range", "preset", "--transfer"])
-        .arg(function);
-    let render = render.arg("--out").arg(&out).stderr(Stdio::null());
-    assert!(render.status().unwrap().success());
+    render.args(["render", VOLUME, "--device", "cpu", "--size", &size]);
+    let render = render.args(options).arg("--out").arg(&out);
+    assert!(render.stderr(Stdio::null()).status().unwrap().success());
     let rendered = read_png(&out).2;
     let channels = |p: &[u8]| [p[0], p[1], p[2]];
     let apart = edited
@@ -277,11 +301,11 @@ fn is_rendered_as(function: &Path, edited: &[u8]) {
 fn open_another(display: &str, folder: &Path) {
     let left = PANELS[1];
     let other = concat!(env!("CARGO_MANIFEST_DIR"), "/data/avf.nrrd");
-    let (open, field, ok) = (left + 25, left - 260, left - 93);
+    let (open, field, ok) = (left + 25, left - 340, left - 132);
     hand(
         display,
         &format!(
-            "mousemove {open} 12 click 1 sleep 0.5 mousemove {field} 57 click 1 sleep 0.3 type {other}"
+            "mousemove {open} 12 click 1 sleep 0.5 mousemove {field} 57 click 1 key ctrl+a sleep 0.2 type {other}"
         ),
     );
     hand(display, &format!("sleep 0.3 mousemove {ok} 57 click 1"));

@@ -149,7 +149,7 @@ fn path_of(args: &RenderArgs, manifest: &Manifest) -> Result<Vec<Shot>, String> 
     if let Some(path) = &args.cameras {
         return shots(path, manifest, args.picture.size);
     }
-    let first = camera(&args.picture, manifest);
+    let first = camera(&args.picture, manifest)?;
     let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));
     Ok((0..args.frames)
         .map(|n| first.spun(spin * f64::from(n)).into())

@@ -11,12 +11,16 @@ use super::{
     scene::{History, Scene},
     ui::{Area, UiLayer},
 };
-use crate::{args::ViewArgs, terminal::note, transfer};
+use crate::{
+    args::ViewArgs, config_folder::config_folder, saved_session::SavedSession, terminal::note,
+    transfer,
+};
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::picture::render_settings::Mode;
 use softbuffer::{Context, Surface};
 use std::{
     collections::VecDeque,
+    fs,
     num::NonZeroU32,
     path::{Path, PathBuf},
     rc::Rc,
@@ -39,6 +43,9 @@ const TITLE: &str = "brickmesh";
 const NOTCH_PIXELS: f64 = 40.0;
 /// Two clicks within this are a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(400);
+/// Where in the user's folder what is seen is kept, and how often it is written at most.
+const LAST_SESSION: &str = "last-session.json";
+const KEEP_EVERY: Duration = Duration::from_secs(2);
 /// Lines that are shown of what was told, and for how long.
 const TOLD_MAX: usize = 5;
 const TOLD_FOR: Duration = Duration::from_secs(5);
@@ -90,6 +97,33 @@ struct Stage {
     history: History,
 }
 
+impl Stage {
+    /// Takes a transfer function or a session from a file, as an edit; what there is to tell.
+    fn take(&mut self, path: &Path) -> Result<String, String> {
+        let manifest = &self.opened.manifest;
+        let mut scene = self.history.now().clone();
+        let told = if SavedSession::is_there(path) {
+            let saved = SavedSession::read(path, manifest)?;
+            scene = Scene {
+                camera: saved.camera,
+                settings: Arc::new(saved.settings),
+            };
+            format!("session {}", path.display())
+        } else {
+            let chosen = transfer::choose(Some(path), None, Mode::default(), manifest);
+            let chosen = chosen.map_err(|e| e.to_string())?;
+            let mut settings = (*scene.settings).clone();
+            settings.transfer = chosen.function;
+            scene.settings = Arc::new(settings);
+            chosen.told
+        };
+        self.history.end_edit();
+        self.history.set(scene);
+        self.history.end_edit();
+        Ok(told)
+    }
+}
+
 pub(super) struct App {
     want: watch::Sender<Wanted>,
     slot: Slot,
@@ -116,6 +150,8 @@ pub(super) struct App {
     /// What was told, newest last, until when.
     told: VecDeque<(Instant, Line)>,
     recent: Vec<PathBuf>,
+    /// The scene that was kept last, and when.
+    kept: Option<(Instant, Scene)>,
     pub(super) failed: Option<String>,
 }
 
@@ -146,6 +182,7 @@ impl App {
             mesh: MeshReport::default(),
             told: VecDeque::new(),
             recent: recent::recent(),
+            kept: None,
             failed: None,
         }
     }
@@ -300,6 +337,10 @@ impl App {
                 Asked::Command(command) => self.command(command),
                 Asked::Open(path) => self.open(&path),
                 Asked::SaveTransfer(to) => self.save_transfer(&to),
+                Asked::SaveSession(path) => {
+                    let saved = self.save_session(&path);
+                    self.tell_saved(saved.map(|()| path));
+                }
             }
         }
         self.want();
@@ -361,26 +402,14 @@ impl App {
         self.want();
     }
 
-    /// Opens a volume, or takes a transfer function.
+    /// Opens a volume, or takes a transfer function or a session.
     fn open(&mut self, path: &Path) {
         if path.extension().is_some_and(|e| e == "json") {
-            let Some(stage) = &mut self.stage else {
-                return;
-            };
-            let Scene { camera, settings } = stage.history.now().clone();
-            match transfer::choose(Some(path), None, Mode::default(), &stage.opened.manifest) {
-                Ok(chosen) => {
-                    let mut settings = (*settings).clone();
-                    settings.transfer = chosen.function;
-                    stage.history.end_edit();
-                    stage.history.set(Scene {
-                        camera,
-                        settings: Arc::new(settings),
-                    });
-                    stage.history.end_edit();
-                    self.tell(Line::good(chosen.told));
-                }
-                Err(error) => self.tell(Line::bad(&error.to_string())),
+            let taken = self.stage.as_mut().map(|stage| stage.take(path));
+            match taken {
+                Some(Ok(told)) => self.tell(Line::good(told)),
+                Some(Err(why)) => self.tell(Line::bad(&why)),
+                None => {}
             }
         } else {
             self.tell(Line::good(format!("loading {} …", path.display())));
@@ -394,11 +423,44 @@ impl App {
     }
 
     fn save_transfer(&mut self, to: &str) {
-        let Some(stage) = &self.stage else {
+        if let Some(stage) = &self.stage {
+            let spacing = stage.opened.manifest.volume().min_spacing();
+            let saved = transfer::save(&stage.history.now().settings.transfer, to, spacing);
+            self.tell_saved(saved);
+        }
+    }
+
+    /// Keeps what is seen for who loses the window: without a display the program is ended by the
+    /// system's library, and hears of nothing.
+    fn keep_session(&mut self) {
+        let Some(stage) = self.stage.as_ref().filter(|s| !s.hands.is_dragging()) else {
             return;
         };
-        let spacing = stage.opened.manifest.volume().min_spacing();
-        let saved = transfer::save(&stage.history.now().settings.transfer, to, spacing);
+        let scene = stage.history.now();
+        let is_kept =
+            |(when, kept): &(Instant, Scene)| when.elapsed() < KEEP_EVERY || kept == scene;
+        if self.kept.as_ref().is_some_and(is_kept) {
+            return;
+        }
+        let scene = scene.clone();
+        if let Some(folder) = config_folder() {
+            let made = fs::create_dir_all(&folder).map_err(|e| e.to_string());
+            if let Err(error) = made.and_then(|()| self.save_session(&folder.join(LAST_SESSION))) {
+                tracing::debug!(error, "the session is not kept");
+            }
+        }
+        self.kept = Some((Instant::now(), scene));
+    }
+
+    /// Writes what is seen, if anything is.
+    fn save_session(&self, path: &Path) -> Result<(), String> {
+        let stage = self.stage.as_ref().ok_or("nothing is open")?;
+        let Scene { camera, settings } = stage.history.now();
+        let settings = (**settings).clone();
+        SavedSession::new(&stage.opened.manifest, *camera, settings).write(path)
+    }
+
+    fn tell_saved(&mut self, saved: Result<PathBuf, String>) {
         self.tell(match saved {
             Ok(path) => Line::good(format!("wrote {}", path.display())),
             Err(why) => Line::bad(&why),
@@ -533,6 +595,7 @@ impl ApplicationHandler<Told> for App {
     }
 
     fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        self.keep_session();
         let due = self.screen.as_ref().and_then(|s| s.ui.due);
         event_loop.set_control_flow(due.map_or(ControlFlow::Wait, ControlFlow::WaitUntil));
     }

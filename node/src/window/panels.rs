@@ -52,8 +52,10 @@ pub(super) struct Facts<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Command(Command),
-    /// A volume, or a transfer function.
+    /// A volume, a transfer function or a session.
     Open(PathBuf),
+    /// Writes the session to a file.
+    SaveSession(PathBuf),
     /// Writes the transfer function to a file, or under a name of the user's own.
     SaveTransfer(String),
 }
@@ -181,7 +183,9 @@ impl Panels {
     }
 
     fn open_menu(&mut self, ui: &mut Ui, facts: &Facts<'_>, asked: &mut Vec<Asked>) {
-        ui.label("A volume or a transfer function; dropping a file on the window does the same.");
+        ui.label(
+            "A volume, a transfer function or a session; a file may be dropped on the window, too.",
+        );
         ui.horizontal(|ui| {
             let field = ui
                 .text_edit_singleline(&mut self.path)
@@ -189,6 +193,17 @@ impl Panels {
             let is_entered = field.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter));
             if (ui.button("Open").clicked() || is_entered) && !self.path.is_empty() {
                 asked.push(Asked::Open(PathBuf::from(&self.path)));
+                ui.close();
+            }
+            let is_json = PathBuf::from(&self.path)
+                .extension()
+                .is_some_and(|e| e == "json");
+            if ui
+                .add_enabled(is_json, egui::Button::new("Save session"))
+                .on_hover_text("camera and all else that is seen, to a file that ends in .json")
+                .clicked()
+            {
+                asked.push(Asked::SaveSession(PathBuf::from(&self.path)));
                 ui.close();
             }
         });

@@ -114,10 +114,10 @@ impl Viewer {
                     None => return Err(why),
                 },
             }
-            // Camera and transfer function of the command line are of the first volume.
+            // Camera, transfer function and session of the command line are of the first volume.
             let picture = &mut self.args.picture;
             (picture.camera, picture.orbit, picture.transfer) = (None, None, None);
-            picture.transfer_range = None;
+            (picture.transfer_range, picture.session) = (None, None);
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Viewer {
             manifest: Arc::clone(manifest),
             histogram: ValueReport::of_manifest(manifest).histogram,
             scene: Scene {
-                camera: camera(picture, manifest),
+                camera: camera(picture, manifest)?,
                 settings: Arc::new(settings.render),
             },
         };
