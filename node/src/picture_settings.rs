@@ -74,6 +74,7 @@ impl PictureSettings {
                 step: asked.max(least),
                 shade,
                 light: args.light.unwrap_or_default(),
+                gradient_opacity: args.gradient_opacity,
                 mode: args.mode,
                 jitter: args.jitter,
                 background: args.background,

@@ -74,6 +74,15 @@ impl Scene {
         1e-4 * (high - low) / self.volume.min_spacing()
     }
 
+    /// What opacities are multiplied with, as (per floor, at none): a gradient of so many floors times the
+    /// first, and the second, 0 to 1; nothing: they do not follow gradients.
+    #[must_use]
+    pub fn fade(&self) -> Option<[f64; 2]> {
+        let [low, high] = self.settings.gradient_opacity?;
+        let floor = self.gradient_floor() * self.volume.min_spacing();
+        Some([floor / (high - low), -low / (high - low)])
+    }
+
     /// First and last value of the transfer function, data units; at least as far apart as the numbers
     /// of voxels can tell.
     #[must_use]

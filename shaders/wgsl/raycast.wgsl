@@ -55,7 +55,9 @@ struct SceneParams {
     exponent: u32,
     // Ambient, diffuse, specular.
     light: vec3<f32>,
-    pad_2: f32,
+    // Opacity by gradient: per floor, at none; 0 and 1 where it does not follow it.
+    fade_per_floor: f32,
+    fade_at_none: f32,
 }
 
 struct JobParams {
@@ -202,9 +204,11 @@ fn shade(color: vec4<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
     let dz = difference(q, vec3<f32>(0.0, 0.0, 1.0));
     let s = job.sample_scale;
     let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
-    let nl = abs(dot(g, toward)) / max(length(g), 1.0);
+    let size = max(length(g), 1.0);
+    let nl = abs(dot(g, toward)) / size;
     let shine = scene.light.z * power(nl, scene.exponent);
-    return vec4<f32>(color.rgb * (scene.light.x + scene.light.y * nl) + color.a * shine, color.a);
+    let lit = vec4<f32>(color.rgb * (scene.light.x + scene.light.y * nl) + color.a * shine, color.a);
+    return lit * clamp(size * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
 }
 
 // The first sample from k on, below `end`, that lies in a macrocell that can be seen. From a cell

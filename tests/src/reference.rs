@@ -142,7 +142,11 @@ fn ray(
             let mut acc = [0.0; 4];
             for (p, value) in samples {
                 let (mut color, opacity) = transfer.classify(value);
-                let alpha = 1.0 - (1.0 - opacity).powf(step / unit);
+                let mut alpha = 1.0 - (1.0 - opacity).powf(step / unit);
+                if let Some([low, high]) = settings.gradient_opacity {
+                    let steep = field.gradient(p).length() * field.volume.min_spacing();
+                    alpha *= ((steep - low) / (high - low)).clamp(0.0, 1.0);
+                }
                 if settings.shade && alpha > 0.0 {
                     color = shaded(color, field.gradient(p), direction, &settings.light);
                 }

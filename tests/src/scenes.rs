@@ -93,8 +93,13 @@ pub fn mode_settings(field: &Field, mode: Mode) -> RenderSettings {
             p(1.0, [1.0, 1.0, 0.0], opacity(1.0)),
         ],
     };
+    let [low, high] = transfer.ends();
+    let range = high - low;
     RenderSettings {
         mode,
+        // Of one field unlit, where gradients are needed for the opacity alone.
+        shade: field.volume.voxel != VoxelType::F32,
+        gradient_opacity: Some([0.01 * range, 0.1 * range]),
         // Not the default one, which other tests have.
         light: Light {
             ambient: 0.1,

@@ -212,6 +212,15 @@ pub(crate) fn parse_light(text: &str) -> Result<Light, String> {
     Ok(light)
 }
 
+pub(crate) fn parse_gradients(text: &str) -> Result<[f64; 2], String> {
+    let found = numbers::<2>(text)?;
+    if 0.0 <= found[0] && found[0] < found[1] {
+        Ok(found)
+    } else {
+        Err("it must be two numbers from 0 on, the second greater".to_owned())
+    }
+}
+
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let upper = text.trim().to_ascii_uppercase();
     let digits = upper.trim_end_matches(['B', 'I']);

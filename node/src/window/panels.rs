@@ -30,6 +30,8 @@ use std::{path::PathBuf, sync::Arc};
 
 /// Width of the panels in points, at first.
 const WIDTH: f32 = 320.0;
+/// Gradients that can be chosen, as parts of the function's width.
+const GRADIENTS: std::ops::RangeInclusive<f64> = 1e-3..=1.0;
 /// Width of what is told, in points.
 const TOLD_WIDTH: f32 = 480.0;
 /// Sample distances that can be chosen, in multiples of the smallest spacing.
@@ -315,6 +317,9 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         )
         .on_hover_text("the greater, the smaller the highlight");
     }
+    if can_light {
+        gradient_opacity(ui, settings);
+    }
     ui.horizontal(|ui| {
         ui.checkbox(&mut settings.jitter, "Jitter")
             .on_hover_text("fine grain in place of rings");
@@ -324,6 +329,46 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         }
         ui.label("Background");
     });
+}
+
+/// Two numbers, as parts of the width of the transfer function.
+fn gradient_opacity(ui: &mut Ui, settings: &mut RenderSettings) {
+    let [low, high] = settings.transfer.ends();
+    let width = (high - low).abs().max(f64::MIN_POSITIVE);
+    let mut is_on = settings.gradient_opacity.is_some();
+    if ui
+        .checkbox(&mut is_on, "Opacity by gradient")
+        .on_hover_text("what is uniform goes, borders stay")
+        .changed()
+    {
+        settings.gradient_opacity = is_on.then_some([0.01 * width, 0.1 * width]);
+    }
+    let Some([from, to]) = settings.gradient_opacity else {
+        return;
+    };
+    let mut parts = [from / width, to / width];
+    let names = ["None up to", "All from"];
+    for at in [0, 1] {
+        let slider = Slider::new(&mut parts[at], GRADIENTS)
+            .logarithmic(true)
+            .clamping(SliderClamping::Edits)
+            .text(names[at]);
+        let hint = "change of the value from voxel to voxel, as a part of the function's width";
+        if ui.add(slider).on_hover_text(hint).changed() {
+            // The second stays above the first.
+            let other = if at == 0 {
+                parts[0] * 1.01
+            } else {
+                parts[1] / 1.01
+            };
+            let pair = if at == 0 {
+                [parts[0], parts[1].max(other)]
+            } else {
+                [parts[0].min(other), parts[1]]
+            };
+            settings.gradient_opacity = Some(pair.map(|part| part * width));
+        }
+    }
 }
 
 /// Colours are written to pictures as they are, without a curve.

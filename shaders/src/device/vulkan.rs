@@ -359,7 +359,7 @@ impl RenderDevice for VulkanDevice {
             data_set: scene.data_set,
             dims: scene.volume.dims,
             mode: scene.settings.mode,
-            is_shaded: scene.settings.is_shaded(),
+            is_shaded: scene.settings.needs_gradients(),
             classifier,
             table_number,
             table_view,

@@ -190,6 +190,10 @@ pub struct RenderSettings {
     pub shade: bool,
     /// How, where they are.
     pub light: Light,
+    /// In mode dvr: a sample is transparent where the field's gradient is no longer than the first number,
+    /// as opaque as its value says from the second on, and linearly between; data units per smallest
+    /// spacing. What is uniform goes, borders stay (Levoy, IEEE CG&A 8(3), 1988).
+    pub gradient_opacity: Option<[f64; 2]>,
     /// Whether the samples of each pixel are moved by another part of a step.
     pub jitter: bool,
     /// Colour behind the volume, linear RGB.
@@ -221,6 +225,14 @@ pub enum RenderSettingsError {
         /// What it must be.
         bound: &'static str,
     },
+    /// Gradients that opacity follows.
+    #[error(
+        "gradient opacity is {found:?}; it must be two numbers from 0 to 1e100, the second greater"
+    )]
+    GradientOpacity {
+        /// Found.
+        found: [f64; 2],
+    },
     /// The background.
     #[error("background is {found:?}; its colours must be 0 to 1")]
     Background {
@@ -240,6 +252,7 @@ impl RenderSettings {
             mode: Mode::default(),
             shade: true,
             light: Light::default(),
+            gradient_opacity: None,
             jitter: true,
             background: [0.0; 3],
         }
@@ -256,6 +269,11 @@ impl RenderSettings {
             return Err(RenderSettingsError::Step { found, least });
         }
         self.light.validate()?;
+        if let Some(found) = self.gradient_opacity
+            && !(0.0 <= found[0] && found[0] < found[1] && found[1] <= 1e100)
+        {
+            return Err(RenderSettingsError::GradientOpacity { found });
+        }
         let found = self.background;
         if !found.iter().all(|c| (0.0..=1.0).contains(c)) {
             return Err(RenderSettingsError::Background { found });
@@ -279,6 +297,26 @@ impl RenderSettings {
     #[must_use]
     pub fn is_shaded(&self) -> bool {
         self.shade && self.mode == Mode::Dvr
+    }
+
+    /// Whether a sample's colour follows from the gradient, too.
+    #[must_use]
+    pub fn needs_gradients(&self) -> bool {
+        self.mode == Mode::Dvr && (self.shade || self.gradient_opacity.is_some())
+    }
+
+    /// The light of samples whose gradients are needed: all of a colour where they are not lit.
+    #[must_use]
+    pub fn effective_light(&self) -> Light {
+        if self.is_shaded() {
+            return self.light;
+        }
+        Light {
+            ambient: 1.0,
+            diffuse: 0.0,
+            specular: 0.0,
+            exponent: 1,
+        }
     }
 
     /// Name of what these say of data values between two, ascending: what else is changed makes no
@@ -326,6 +364,7 @@ impl RenderSettings {
                     specular,
                     exponent,
                 },
+            gradient_opacity,
             jitter,
             background,
         } = self;
@@ -337,6 +376,7 @@ impl RenderSettings {
         numbers.extend(background.map(f64::from));
         numbers.extend([ambient, diffuse, specular].map(|&part| f64::from(part)));
         numbers.push(f64::from(*exponent));
+        numbers.extend(gradient_opacity.unwrap_or([f64::NAN; 2]));
         let mut bytes = vec![*mode as u8, u8::from(*shade), u8::from(*jitter)];
         bytes.extend(numbers.iter().flat_map(|n| n.to_bits().to_le_bytes()));
         Digest::of(&bytes)
@@ -366,12 +406,14 @@ mod tests {
         assert!(refused(|s| s.transfer.points.clear()).starts_with("transfer: "));
         assert!(refused(|s| s.background[1] = f32::INFINITY).starts_with("background is"));
         assert!(refused(|s| s.light.specular = f32::NAN).starts_with("light: specular is NaN"));
+        assert!(refused(|s| s.gradient_opacity = Some([2.0, 1.0])).contains("[2.0, 1.0]"));
         assert!(refused(|s| s.light.exponent = 0).contains("exponent is 0; it must be 1 to 128"));
     }
 
     #[test]
     fn every_field_is_in_the_name() {
-        let changes: [fn(&mut RenderSettings); 12] = [
+        let changes: [fn(&mut RenderSettings); 13] = [
+            |s| s.gradient_opacity = Some([0.0, 1.0]),
             |s| s.light.ambient = 0.1,
             |s| s.light.diffuse = 0.1,
             |s| s.light.specular = 0.1,

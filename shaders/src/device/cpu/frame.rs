@@ -38,7 +38,10 @@ impl Frame {
             volume: scene.volume.clone(),
             table: Arc::clone(&classifier.table),
             mode: scene.settings.mode,
-            shading: scene.settings.is_shaded().then(|| Shading::new(scene)),
+            shading: scene
+                .settings
+                .needs_gradients()
+                .then(|| Shading::new(scene)),
             eye: grid_from_world.transform_point3(view.eye),
             step: scene.settings.step,
             jitter: scene.settings.jitter,
@@ -107,6 +110,8 @@ pub(super) struct Shading {
     /// `J Jᵀ`: xx, yy, zz, and twice xy, xz, yz.
     pub(super) metric: [f32; 6],
     pub(super) light: Light,
+    /// As [`Scene::fade`].
+    pub(super) fade: Option<[f32; 2]>,
 }
 
 impl Shading {
@@ -120,7 +125,8 @@ impl Shading {
         Self {
             scale: (0.5 * value_scale / scene.gradient_floor()) as f32,
             metric: metric.map(|c| c as f32),
-            light: scene.settings.light,
+            light: scene.settings.effective_light(),
+            fade: scene.fade().map(|fade| fade.map(|n| n as f32)),
         }
     }
 
@@ -138,16 +144,21 @@ impl Shading {
         let square =
             m[0] * x * x + m[1] * y * y + m[2] * z * z + m[3] * x * y + m[4] * x * z + m[5] * y * z;
         let along = x * direction[0] + y * direction[1] + z * direction[2];
-        let nl = along.abs() / square.max(1.0).sqrt();
+        let length = square.max(1.0).sqrt();
+        let nl = along.abs() / length;
         let light = &self.light;
         let diffuse = light.ambient + light.diffuse * nl;
         let shine = color[3] * light.specular * power(nl, light.exponent);
         let [r, g, b, a] = color;
-        [
+        let lit = [
             r * diffuse + shine,
             g * diffuse + shine,
             b * diffuse + shine,
             a,
-        ]
+        ];
+        self.fade.map_or(lit, |[per_floor, at_none]| {
+            let part = (length * per_floor + at_none).clamp(0.0, 1.0);
+            lit.map(|c| c * part)
+        })
     }
 }

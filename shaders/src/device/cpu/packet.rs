@@ -700,5 +700,13 @@ fn lit(
     let highlight = power(nl, light.exponent);
     let shine = _mm256_mul_ps(_mm256_mul_ps(a, set(light.specular)), highlight);
     let shaded = |c| _mm256_fmadd_ps(c, diffuse, shine);
-    [shaded(r), shaded(g), shaded(b), a]
+    let lit = [shaded(r), shaded(g), shaded(b), a];
+    let Some([per_floor, at_none]) = shading.fade else {
+        return lit;
+    };
+    let part = _mm256_fmadd_ps(length, set(per_floor), set(at_none));
+    let part = _mm256_min_ps(_mm256_max_ps(part, set(0.0)), set(1.0));
+    let [r, g, b, a] = lit;
+    let faded = |c| _mm256_mul_ps(c, part);
+    [faded(r), faded(g), faded(b), faded(a)]
 }

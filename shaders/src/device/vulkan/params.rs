@@ -34,11 +34,13 @@ pub(super) struct SceneParams {
     gradient_z: [f32; 3],
     exponent: u32,
     light: [f32; 3],
-    pad_2: f32,
+    fade_per_floor: f32,
+    fade_at_none: f32,
+    pad_2: [f32; 3],
 }
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 176
+    size_of::<SceneParams>() == 192
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
@@ -94,7 +96,8 @@ impl SceneParams {
         let gradient =
             world_from_grid.inverse().transpose() * (0.5 * value_scale / scene.gradient_floor());
         let count = table.entries.len() as f32;
-        let light = &scene.settings.light;
+        let light = scene.settings.effective_light();
+        let [per_floor, at_none] = scene.fade().unwrap_or([0.0, 1.0]);
         Self {
             eye_in_grid: grid_from_world
                 .transform_point3(view.eye)
@@ -120,7 +123,9 @@ impl SceneParams {
             gradient_z: world(gradient.z_axis),
             exponent: light.exponent,
             light: [light.ambient, light.diffuse, light.specular],
-            pad_2: 0.0,
+            fade_per_floor: per_floor as f32,
+            fade_at_none: at_none as f32,
+            pad_2: [0.0; 3],
         }
     }
 }
