@@ -23,7 +23,13 @@ use std::{
 mod constants;
 
 /// The `override` constants of `raycast.wgsl`.
-const RAYCAST_SWITCHES: [&str; 4] = ["VOXELS_BY_SAMPLER", "TABLE_BY_SAMPLER", "SHADED", "LEAPS"];
+const RAYCAST_SWITCHES: [&str; 5] = [
+    "VOXELS_BY_SAMPLER",
+    "TABLE_BY_SAMPLER",
+    "SHADED",
+    "LEAPS",
+    "SEGMENTS",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=wgsl");

@@ -17,8 +17,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_gradients,
-    parse_light, parse_listen_address, parse_milliseconds, parse_name, parse_rate, parse_size,
-    parse_socket, parse_step, parse_transfer_range, switch,
+    parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
+    parse_rate, parse_size, parse_socket, parse_step, parse_transfer_range, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -108,7 +108,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "transfer", "transfer_range", "step", "shade", "light", "gradient_opacity", "jitter", "mode", "background"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "jitter", "mode", "background"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -131,9 +131,18 @@ pub struct PictureArgs {
     /// How surfaces answer the light: parts of ambient, diffuse and specular light, 0 to 1, and the exponent of the highlight, 1 to 128 [default: 0.2,0.7,0.2,10]
     #[arg(long, value_name = "A,D,S,E", value_parser = parse_light, allow_hyphen_values = true)]
     pub light: Option<Light>,
+    /// Where the light is, far away: to the right, up, towards the viewer [default: at the eye]
+    #[arg(long, value_name = "RIGHT,UP,NEARER", value_parser = parse_light_direction, allow_hyphen_values = true)]
+    pub light_from: Option<[f32; 3]>,
     /// Opacity by gradient: none where the values change by no more than LO from voxel to voxel, all from HI on
     #[arg(long, value_name = "LO,HI", value_parser = parse_gradients, allow_hyphen_values = true)]
     pub gradient_opacity: Option<[f64; 2]>,
+    /// 2D transfer function: a JSON list of shapes over values and gradient lengths, in place of --transfer in mode dvr
+    #[arg(long, value_name = "FILE")]
+    pub transfer_2d: Option<PathBuf>,
+    /// Let each sample stand for all values around it on its ray: thin structures at long steps, for more time a sample; in mode dvr
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "off", value_name = "ON|OFF")]
+    pub preintegrate: bool,
     /// Move the samples of each pixel by another part of a step: fine grain in place of rings
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
     pub jitter: bool,

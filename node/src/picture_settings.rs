@@ -9,7 +9,7 @@ use crate::{
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelType,
-    balance::plan_rules::PlanRules,
+    balance::plan_rules::PlanRules, picture::render_settings::Light,
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
@@ -66,6 +66,12 @@ impl PictureSettings {
                 short(asked)
             ));
         }
+        let light = Light {
+            direction: args.light_from,
+            ..args.light.unwrap_or_default()
+        };
+        let shapes = args.transfer_2d.as_deref().map(transfer::shapes);
+        let shapes = shapes.transpose().map_err(|e| e.to_string())?;
         // In a plane or a line there are no surfaces to be lit.
         let shade = args.shade.unwrap_or(!volume.is_thin());
         Ok(Self {
@@ -73,8 +79,10 @@ impl PictureSettings {
                 transfer: chosen.function,
                 step: asked.max(least),
                 shade,
-                light: args.light.unwrap_or_default(),
+                light,
                 gradient_opacity: args.gradient_opacity,
+                transfer_2d: shapes.unwrap_or_default(),
+                preintegrate: args.preintegrate,
                 mode: args.mode,
                 jitter: args.jitter,
                 background: args.background,

@@ -14,6 +14,7 @@ use brickmesh_topology::{
         default_transfer::{Interest, interest, stretched},
         presets::{self, PRESETS, Preset, PresetValues},
         transfer_function::{TransferFunctionError, TransferPoint, step_opacity},
+        transfer_shapes::{self, TransferShape, TransferShapeError},
     },
     picture::render_settings::Mode,
 };
@@ -78,6 +79,22 @@ pub enum TransferFileError {
         path: PathBuf,
         /// Which and why.
         source: TransferFunctionError,
+    },
+    /// No list of shapes.
+    #[error("2D transfer function {}: {}; expected [{{\"kind\": \"box\" or \"gaussian\", \"value\": [FROM, TO], \"gradient\": [FROM, TO], \"color\", \"opacity\"}}, …]", path.display(), shortened(&source.to_string()))]
+    Shapes {
+        /// File.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// Shapes out of their bounds.
+    #[error("2D transfer function {}: {source}", path.display())]
+    InvalidShapes {
+        /// File.
+        path: PathBuf,
+        /// Which and why.
+        source: TransferShapeError,
     },
     /// A preset whose lists do not add up.
     #[error("transfer function {}: {field} has {found} numbers; it must have a multiple of 4, at least 4", path.display())]
@@ -334,6 +351,29 @@ fn stretch(
 
 fn is_normalised([low, high]: [f64; 2]) -> bool {
     low.abs() < NORMALISED_ERROR && (high - 1.0).abs() < NORMALISED_ERROR
+}
+
+/// Loads a 2D transfer function.
+///
+/// # Errors
+/// [`TransferFileError`] with file, field, found and expected.
+pub fn shapes(path: &Path) -> Result<Vec<TransferShape>, TransferFileError> {
+    let path_of = || path.to_owned();
+    let text = bounded_file::read_text(path, FILE_BYTES_MAX);
+    let text = text.map_err(|source| TransferFileError::Io {
+        path: path_of(),
+        source,
+    })?;
+    let shapes: Vec<TransferShape> =
+        serde_json::from_str(&text).map_err(|source| TransferFileError::Shapes {
+            path: path_of(),
+            source,
+        })?;
+    transfer_shapes::validate(&shapes).map_err(|source| TransferFileError::InvalidShapes {
+        path: path_of(),
+        source,
+    })?;
+    Ok(shapes)
 }
 
 /// Loads a transfer function, and says whether it is in brickmesh's own form.

@@ -9,7 +9,12 @@ use brickmesh_shaders::{
 };
 use brickmesh_topology::{
     BrickGrid, Camera, Digest, PixelRect, RenderSettings, TransferFunction, VolumeDescription,
-    VoxelType, data::transfer_function::TransferPoint, picture::render_settings::Mode,
+    VoxelType,
+    data::{
+        transfer_function::TransferPoint,
+        transfer_shapes::{ShapeKind, TransferShape},
+    },
+    picture::render_settings::Mode,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;
@@ -147,6 +152,46 @@ fn load(device: &mut dyn RenderDevice, bytes: &[u8], edge: u32, scene: &Scene) -
     jobs.collect()
 }
 
+/// What else than emission and absorption of samples is shown of the scene.
+fn looks() -> Vec<(&'static str, Scene)> {
+    let with = |change: &dyn Fn(&mut RenderSettings)| {
+        let mut scene = scene(1.0, true);
+        change(&mut scene.settings);
+        scene
+    };
+    let shell = TransferShape {
+        kind: ShapeKind::Gaussian,
+        value: [60.0, 180.0],
+        gradient: [0.0, 60.0],
+        color: [1.0, 0.6, 0.3],
+        opacity: 0.2,
+    };
+    let mut looks = vec![
+        (
+            "lit from aside",
+            with(&|s| s.light.direction = Some([-1.0, 1.0, 1.0])),
+        ),
+        (
+            "opacity by gradient",
+            with(&|s| s.gradient_opacity = Some([2.0, 20.0])),
+        ),
+        ("2D function", with(&|s| s.transfer_2d = vec![shell])),
+        ("pre-integrated", with(&|s| s.preintegrate = true)),
+        (
+            "pre-integrated, unlit",
+            with(&|s| (s.preintegrate, s.shade) = (true, false)),
+        ),
+        (
+            "pre-integrated 2D function",
+            with(&|s| (s.preintegrate, s.transfer_2d) = (true, vec![shell])),
+        ),
+    ];
+    for mode in Mode::ALL.into_iter().filter(|mode| *mode != Mode::Dvr) {
+        looks.push((mode.name(), with(&|s| s.mode = mode)));
+    }
+    looks
+}
+
 fn cpu(criterion: &mut Criterion) {
     let bytes = voxels(EDGE);
     let mut group = criterion.benchmark_group("cpu");
@@ -174,6 +219,14 @@ fn cpu(criterion: &mut Criterion) {
             b.iter(|| jobs.iter().filter(|job| device.render(job).is_ok()).count());
         });
     }
+    let mut device = CpuDevice::new(None, MEMORY_BYTES).unwrap_or_else(|e| panic!("{e}"));
+    for (name, scene) in looks() {
+        let jobs = load(&mut device, &bytes, EDGE, &scene);
+        device.set_scene(&scene).unwrap_or_else(|e| panic!("{e}"));
+        group.bench_function(name, |b| {
+            b.iter(|| jobs.iter().filter(|job| device.render(job).is_ok()).count());
+        });
+    }
     let whole = brickmesh_topology::VoxelBox::new([0; 3], [EDGE; 3]);
     if let Ok(brick) = BrickVoxels::new(whole, whole, VoxelType::U8, bytes.into()) {
         group.bench_function("macrocells of 256³", |b| b.iter(|| Macrocells::of(&brick)));
@@ -195,12 +248,13 @@ fn vulkan(criterion: &mut Criterion) {
     let bytes = voxels(EDGE);
     let mut group = criterion.benchmark_group("vulkan");
     group.sample_size(10);
-    for (name, step, shade) in [
-        ("step 1", 1.0, false),
-        ("step 0.5", 0.5, false),
-        ("step 1 shaded", 1.0, true),
-    ] {
-        let scene = scene(step, shade);
+    let mut scenes = vec![
+        ("step 1", scene(1.0, false)),
+        ("step 0.5", scene(0.5, false)),
+        ("step 1 shaded", scene(1.0, true)),
+    ];
+    scenes.extend(looks());
+    for (name, scene) in scenes {
         let jobs = load(&mut device, &bytes, EDGE, &scene);
         device.set_scene(&scene).unwrap_or_else(|e| panic!("{e}"));
         group.bench_function(name, |b| {

@@ -2,7 +2,9 @@
 //! scenes that follow each other and differ in something else, as in the camera.
 
 use crate::{macrocells::VisibleValues, scene::Scene, transfer_table::TransferTable};
-use brickmesh_topology::{TransferFunction, picture::render_settings::Mode};
+use brickmesh_topology::{
+    TransferFunction, data::transfer_shapes::TransferShape, picture::render_settings::Mode,
+};
 use std::sync::Arc;
 
 /// See the module. A clone shares the tables.
@@ -19,6 +21,8 @@ pub struct Classifier {
 #[derive(Clone, Debug, PartialEq)]
 struct Source {
     transfer: TransferFunction,
+    transfer_2d: Vec<TransferShape>,
+    preintegrate: bool,
     step: f64,
     mode: Mode,
     unit_distance: f64,
@@ -32,6 +36,8 @@ impl Classifier {
     pub fn of(scene: &Scene, before: Option<&Self>) -> Self {
         let of = Source {
             transfer: scene.settings.transfer.clone(),
+            transfer_2d: scene.settings.transfer_2d.clone(),
+            preintegrate: scene.settings.preintegrate,
             step: scene.settings.step,
             mode: scene.settings.mode,
             unit_distance: scene.unit_distance(),

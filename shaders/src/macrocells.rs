@@ -162,6 +162,8 @@ fn ranges_of_data<V: StoredVoxel>(
 pub struct VisibleValues {
     /// Entry e: how many table entries before e have an opacity.
     visible_before: Vec<u32>,
+    /// Macrocells from a sample to what it shows, at most: of samples that stand for ranges.
+    reach: u8,
     scale: f32,
     offset: f32,
 }
@@ -172,12 +174,13 @@ impl VisibleValues {
     pub fn of(table: &TransferTable, mode: Mode) -> Self {
         let mut count = 0;
         let mut visible_before = vec![0];
-        for entry in &table.entries {
+        for entry in &table.entries[..table.columns] {
             count += u32::from(mode.combines_values() || entry[3] > 0.0);
             visible_before.push(count);
         }
         Self {
             visible_before,
+            reach: u8::from(table.segment_unit.is_some()),
             scale: table.scale,
             offset: table.offset,
         }
@@ -224,17 +227,21 @@ impl SkipGrid {
             .ranges()
             .map(|range| if values.any(range) { 0 } else { DISTANCE_MAX })
             .collect();
+        let reach = u32::from(values.reach);
         let mut visible: Option<[[u32; 3]; 2]> = None;
         for (at, _) in places(counts).zip(&distances).filter(|(_, d)| **d == 0) {
             let [lo, hi] = visible.get_or_insert([at, at]);
             for a in 0..3 {
-                lo[a] = lo[a].min(at[a]);
-                hi[a] = hi[a].max(at[a] + 1);
+                lo[a] = lo[a].min(at[a].saturating_sub(reach));
+                hi[a] = hi[a].max((at[a] + 1 + reach).min(counts[a]));
             }
         }
         if visible.is_some() {
             sweep(counts, &mut distances, false);
             sweep(counts, &mut distances, true);
+            for distance in &mut distances {
+                *distance = distance.saturating_sub(values.reach);
+            }
         }
         distances.extend([0; DISTANCE_PADDING_BYTES]);
         Self {
@@ -312,8 +319,11 @@ mod tests {
             entries: (0..512)
                 .map(|e| [if visible.contains(&e) { 0.5 } else { 0.0 }; 4])
                 .collect(),
+            columns: 512,
             scale: 2.0,
             offset: 0.0,
+            rows_per_floor: None,
+            segment_unit: None,
         }
     }
 
@@ -340,8 +350,6 @@ mod tests {
         assert!(values.any([40.0, 60.0]));
         assert!(values.any([54.9, 200.0]));
         assert!(!values.any([55.1, 900.0]));
-        let t = table(100..110);
-        assert_eq!(values.any([10.0, 49.6]), t.max_alpha(10.0, 49.6) > 0.0);
     }
 
     #[test]
@@ -360,6 +368,13 @@ mod tests {
             assert_eq!(u32::from(d), seen.iter().map(far).min().unwrap());
         }
         assert_eq!(grid.visible(), Some([[2, 0, 0], [10, 4, 3]]));
+        let mut of_segments = table(100..110);
+        of_segments.segment_unit = Some(1.0);
+        let wider = SkipGrid::new(&cells, &VisibleValues::of(&of_segments, Mode::Dvr));
+        for (d, wider) in grid.distances().iter().zip(wider.distances()) {
+            assert_eq!(d.saturating_sub(1), *wider);
+        }
+        assert_eq!(wider.visible(), Some([[1, 0, 0], [10, 5, 4]]));
     }
 
     #[test]

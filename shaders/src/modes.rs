@@ -16,8 +16,10 @@ use brickmesh_topology::{data::transfer_function::step_opacity, picture::render_
 pub trait ModeStages {
     /// The mode.
     const MODE: Mode;
-    /// Whether colours are lit.
+    /// Whether colours follow from gradients, too.
     const SHADED: bool = false;
+    /// Whether samples stand for ranges of values: `RenderSettings::preintegrate`.
+    const SEGMENTS: bool = false;
 
     /// Opacity of a sample, of its opacity per unit distance; `step` and `unit` in world units. As the
     /// function says, where a mode does not ask how far samples are apart.
@@ -43,11 +45,12 @@ pub trait ModeStages {
 /// Source: Porter, Duff, "Compositing Digital Images", SIGGRAPH 1984: over on premultiplied colours,
 /// `front + (1 − front.a) · back`; associative, not commutative.
 #[derive(Clone, Copy, Debug)]
-pub struct Dvr<const SHADED: bool>;
+pub struct Dvr<const SHADED: bool, const SEGMENTS: bool>;
 
-impl<const SHADED: bool> ModeStages for Dvr<SHADED> {
+impl<const SHADED: bool, const SEGMENTS: bool> ModeStages for Dvr<SHADED, SEGMENTS> {
     const MODE: Mode = Mode::Dvr;
     const SHADED: bool = SHADED;
+    const SEGMENTS: bool = SEGMENTS;
 
     fn sample_opacity(opacity: f64, step: f64, unit: f64) -> f64 {
         step_opacity(opacity, step, unit)
@@ -169,7 +172,7 @@ fn of_value(place: f32, weight: f32, classify: impl Fn(f32) -> [f32; 4]) -> [f32
 
 /// `front` over `back`, into `front`; premultiplied.
 pub fn over(front: &mut [f32; 4], back: [f32; 4]) {
-    Dvr::<false>::combine(front, back);
+    Dvr::<false, false>::combine(front, back);
 }
 
 /// Evaluates an expression with the stages of a mode as a type.
@@ -177,7 +180,7 @@ macro_rules! with_mode {
     ($mode:expr, $stages:ident => $body:expr) => {
         match $mode {
             brickmesh_topology::picture::render_settings::Mode::Dvr => {
-                type $stages = $crate::modes::Dvr<false>;
+                type $stages = $crate::modes::Dvr<false, false>;
                 $body
             }
             brickmesh_topology::picture::render_settings::Mode::Mip => {
@@ -199,14 +202,23 @@ macro_rules! with_mode {
         }
     };
 }
-/// The same for a kernel, which may light its colours.
+/// The same for a kernel, whose colours may follow from gradients and ranges.
 macro_rules! with_kernel_mode {
-    ($mode:expr, $is_shaded:expr, $stages:ident => $body:expr) => {
-        if $is_shaded {
-            type $stages = $crate::modes::Dvr<true>;
-            $body
-        } else {
-            $crate::modes::with_mode!($mode, $stages => $body)
+    ($mode:expr, $is_shaded:expr, $has_segments:expr, $stages:ident => $body:expr) => {
+        match ($is_shaded, $has_segments) {
+            (true, true) => {
+                type $stages = $crate::modes::Dvr<true, true>;
+                $body
+            }
+            (true, false) => {
+                type $stages = $crate::modes::Dvr<true, false>;
+                $body
+            }
+            (false, true) => {
+                type $stages = $crate::modes::Dvr<false, true>;
+                $body
+            }
+            (false, false) => $crate::modes::with_mode!($mode, $stages => $body),
         }
     };
 }

@@ -2,7 +2,7 @@
 
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelNumbers,
-    data::voxel_numbers::inverse_power_of_two,
+    data::{transfer_shapes::NodeGrid, voxel_numbers::inverse_power_of_two},
 };
 use glam::DVec3;
 
@@ -74,6 +74,16 @@ impl Scene {
         1e-4 * (high - low) / self.volume.min_spacing()
     }
 
+    /// Unit vector in the world to a light that is not at the eye.
+    #[must_use]
+    pub fn light_direction(&self) -> Option<DVec3> {
+        let [right, up, nearer] = self.settings.effective_light().direction?.map(f64::from);
+        let view = &self.view;
+        let toward_viewer = view.down.cross(view.right).normalize();
+        let (to_right, to_below) = (view.right.normalize(), view.down.normalize());
+        Some((to_right * right - to_below * up + toward_viewer * nearer).normalize())
+    }
+
     /// What opacities are multiplied with, as (per floor, at none): a gradient of so many floors times the
     /// first, and the second, 0 to 1; nothing: they do not follow gradients.
     #[must_use]
@@ -83,13 +93,14 @@ impl Scene {
         Some([floor / (high - low), -low / (high - low)])
     }
 
-    /// First and last value of the transfer function, data units; at least as far apart as the numbers
-    /// of voxels can tell.
+    /// First and last value of the transfer function, or of the nodes of the 2D one, data units; at least
+    /// as far apart as the numbers of voxels can tell.
     #[must_use]
     pub fn domain(&self) -> [f64; 2] {
         let points = &self.settings.transfer.points;
-        let low = points.first().map_or(0.0, |p| p.value);
-        let high = points.last().map_or(1.0, |p| p.value);
+        let ends = [points.first(), points.last()].map(|p| p.map_or(0.0, |p| p.value));
+        let nodes = NodeGrid::of(self.settings.shapes());
+        let [low, high] = nodes.map_or(ends, |nodes| nodes.values);
         let [per_number, _] = self.numbers.value_scale_and_offset(&self.volume);
         let least = (low.abs() * DOMAIN_PART_MIN).max(per_number.abs() * DOMAIN_NUMBERS_MIN);
         [low, high.max(low + least)]

@@ -16,6 +16,8 @@ override VOXELS_BY_SAMPLER: bool;
 // The same for the table's entries.
 override TABLE_BY_SAMPLER: bool;
 override SHADED: bool;
+// Whether samples stand for ranges of values: `RenderSettings::preintegrate`.
+override SEGMENTS: bool;
 // Whether some macrocells of the brick are transparent.
 override LEAPS: bool;
 
@@ -23,6 +25,12 @@ override LEAPS: bool;
 override OPAQUE: f32;
 override CELL_EDGE: f32;
 override NO_DATA_MIN: f32;
+// `transfer_table.rs`
+const HIGH_UNITS: f32 = 4096.0;
+const PLACE_MAX: f32 = 1e6;
+const SEGMENT_MIN: f32 = 2.0;
+// `transfer_shapes.rs`
+const GRADIENT_NODES: f32 = 64.0;
 // f32 counts samples exactly up to here.
 const SAMPLES_MAX: f32 = 16777216.0;
 
@@ -42,7 +50,8 @@ struct SceneParams {
     // 1: samples are jittered, 0: not.
     jitter: f32,
     down_in_world: vec3<f32>,
-    pad_1: f32,
+    // What a unit of the table's sums stands for.
+    segment_unit: f32,
     // Columns of the map from a grid difference of stored values over two voxels to a gradient in
     // the world whose length is 1 at the gradient floor.
     gradient_x: vec3<f32>,
@@ -58,6 +67,14 @@ struct SceneParams {
     // Opacity by gradient: per floor, at none; 0 and 1 where it does not follow it.
     fade_per_floor: f32,
     fade_at_none: f32,
+    // Rows of a 2D function per gradient floor; 0: it is none.
+    rows_per_floor: f32,
+    // The middle of row 0 in the table's image, 0 to 1.
+    first_row: f32,
+    // 1: the light is not at the eye, 0: it is.
+    aside: f32,
+    // Unit vector to a light that is not at the eye.
+    to_light: vec3<f32>,
 }
 
 struct JobParams {
@@ -167,15 +184,71 @@ fn sample(q: vec3<f32>) -> f32 {
 // Premultiplied colour of a step at a place in the table; clamped.
 fn classify(x: f32) -> vec4<f32> {
     if (TABLE_BY_SAMPLER) {
-        return textureSampleLevel(table, table_linear, vec2<f32>((x + 0.5) * scene.inverse_table_size, 0.5), 0.0);
+        return textureSampleLevel(table, table_linear, vec2<f32>((x + 0.5) * scene.inverse_table_size, scene.first_row), 0.0);
     }
+    return classify_in(x, 0u);
+}
+
+// The same in any row.
+fn classify_in(x: f32, row: u32) -> vec4<f32> {
     let c = clamp(x, 0.0, scene.table_last);
     let last = u32(scene.table_last);
     // The whole numbers are clamped too: a voxel may be no number.
     let i = min(u32(c), last);
-    let a = textureLoad(table, vec2<u32>(i, 0u), 0);
-    let b = textureLoad(table, vec2<u32>(min(i + 1u, last), 0u), 0);
+    let a = textureLoad(table, vec2<u32>(i, row), 0);
+    let b = textureLoad(table, vec2<u32>(min(i + 1u, last), row), 0);
     return a + (b - a) * (c - f32(i));
+}
+
+// The ends of a segment in ascending order, at least SEGMENT_MIN apart.
+fn widened(ends: vec2<f32>) -> vec2<f32> {
+    let e = clamp(ends, vec2<f32>(-PLACE_MAX), vec2<f32>(PLACE_MAX));
+    let half = 0.5 * max(abs(e.y - e.x), SEGMENT_MIN);
+    return vec2<f32>(0.5 * (e.x + e.y)) + vec2<f32>(-half, half);
+}
+
+// The mean between two places, in units, of the sums of a gradient node.
+fn mean(ends: vec2<f32>, node: u32) -> vec4<f32> {
+    let row = 1u + 3u * node;
+    let cells = floor(clamp(ends, vec2<f32>(0.0), vec2<f32>(scene.table_last - 1.0)));
+    let part = ends - cells;
+    let i = min(vec2<u32>(cells), vec2<u32>(u32(scene.table_last) - 1u));
+    let coarse = textureLoad(table, vec2<u32>(i.y, row), 0) - textureLoad(table, vec2<u32>(i.x, row), 0);
+    let fine = textureLoad(table, vec2<u32>(i.y, row + 1u), 0) - textureLoad(table, vec2<u32>(i.x, row + 1u), 0);
+    let held = textureLoad(table, vec2<u32>(i.y, row + 2u), 0) * part.y
+        - textureLoad(table, vec2<u32>(i.x, row + 2u), 0) * part.x;
+    return (coarse * HIGH_UNITS + fine + held) / (ends.y - ends.x);
+}
+
+// Premultiplied colour of what passes a step of such colour times optical depth and depth, in units.
+fn through(units: vec4<f32>) -> vec4<f32> {
+    let depth = units.a * scene.segment_unit;
+    let alpha = 1.0 - exp(-depth);
+    return vec4<f32>(units.rgb * (scene.segment_unit * alpha / max(depth, 1e-37)), alpha);
+}
+
+// What a sample shows whose segment is between these places, as far as it is known without a gradient.
+fn color_of(ends: vec2<f32>) -> vec4<f32> {
+    if (!SEGMENTS) {
+        return classify(ends.x);
+    }
+    if (scene.rows_per_floor > 0.0) {
+        return vec4<f32>(1.0);
+    }
+    return through(mean(widened(ends), 0u));
+}
+
+// The same of a 2D function, with a gradient of so many floors.
+fn color_2d(ends: vec2<f32>, gradient: f32) -> vec4<f32> {
+    let y = clamp(gradient * scene.rows_per_floor, 0.0, GRADIENT_NODES - 1.0);
+    let below = min(floor(y), GRADIENT_NODES - 2.0);
+    let row = min(u32(below), u32(GRADIENT_NODES) - 2u);
+    let t = y - below;
+    if (!SEGMENTS) {
+        return mix(classify_in(ends.x, 1u + row), classify_in(ends.x, 2u + row), t);
+    }
+    let wide = widened(ends);
+    return through(mix(mean(wide, row), mean(wide, row + 1u), t));
 }
 
 // A difference of the field; 0 beside what is no data.
@@ -197,16 +270,27 @@ fn power(base: f32, exponent: u32) -> f32 {
     return product;
 }
 
-// Blinn-Phong with a light at the eye, so that the halfway vector is the view direction.
-fn shade(color: vec4<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+// Blinn-Phong; with a light at the eye, the halfway vector is the view direction. `first` is the colour
+// where there is no 2D function.
+fn shade(first: vec4<f32>, ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
     let dx = difference(q, vec3<f32>(1.0, 0.0, 0.0));
     let dy = difference(q, vec3<f32>(0.0, 1.0, 0.0));
     let dz = difference(q, vec3<f32>(0.0, 0.0, 1.0));
     let s = job.sample_scale;
     let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
     let size = max(length(g), 1.0);
-    let nl = abs(dot(g, toward)) / size;
-    let shine = scene.light.z * power(nl, scene.exponent);
+    var nl = abs(dot(g, toward)) / size;
+    var nh = nl;
+    if (scene.aside > 0.0) {
+        let between = scene.to_light - toward;
+        nl = abs(dot(g, scene.to_light)) / size;
+        nh = abs(dot(g, between)) / (size * sqrt(max(dot(between, between), 1e-6)));
+    }
+    var color = first;
+    if (scene.rows_per_floor > 0.0) {
+        color = color_2d(ends, size);
+    }
+    let shine = scene.light.z * power(nh, scene.exponent);
     let lit = vec4<f32>(color.rgb * (scene.light.x + scene.light.y * nl) + color.a * shine, color.a);
     return lit * clamp(size * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
 }
@@ -251,6 +335,12 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
     let still = abs(d) < vec3<f32>(1e-20);
     let per_sample = select(1.0 / (d * scene.step_in_world), vec3<f32>(1e20), still);
+    // Samples from one to the ends of its segment: half, and no more than a voxel on any axis.
+    let farthest = max(abs(d.x), max(abs(d.y), abs(d.z))) * scene.step_in_world;
+    let half_segment = min(0.5, 1.0 / farthest);
+    // Where the last segment ended, and the value there: that of the next one's beginning.
+    var last_end = -1.0;
+    var last = 0.0;
     var acc = vec4<f32>(0.0);
     var k = samples.x;
     loop {
@@ -262,10 +352,23 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
             break;
         }
         let q = position(k, d) - job.stored_low;
-        let value = sample(q);
-        if (value < NO_DATA_MIN) {
-            let place = fma(value, job.table_scale, job.table_offset);
-            acc = combine(acc, partial_of(place, q, toward));
+        var values: vec2<f32>;
+        if (SEGMENTS) {
+            let start = k - half_segment;
+            let end = k + half_segment;
+            if (start != last_end) {
+                last = sample(position(start, d) - job.stored_low);
+            }
+            values.x = last;
+            last = sample(position(end, d) - job.stored_low);
+            last_end = end;
+            values.y = last;
+        } else {
+            values = vec2<f32>(sample(q));
+        }
+        if (all(values < vec2<f32>(NO_DATA_MIN))) {
+            let ends = fma(values, vec2<f32>(job.table_scale), vec2<f32>(job.table_offset));
+            acc = combine(acc, partial_of(ends, q, toward));
         }
         k += 1.0;
     }

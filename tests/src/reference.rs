@@ -5,10 +5,15 @@
 //! the field is trilinear between sample centres and ends at the last ones, on an axis of one voxel half
 //! a spacing beside it; what no data is a part of is transparent; interpolate first, classify after; a
 //! step `s` gets `1 − (1 − opacity)^(s / unit_distance)`; front to back, premultiplied. Other modes take
-//! the greatest, least or mean value and classify that, or add up the colours of all samples.
+//! the greatest, least or mean value and classify that, or add up the colours of all samples. A
+//! pre-integrated sample has the mean of the densities between the values half a step before and behind it,
+//! a voxel away at most, which count as a 2000th of the function's domain apart at least (two cells between
+//! nodes, of a 2D function). A 2D function is bilinear between nodes, of which the outermost but the first row
+//! of gradients are beyond all shapes.
 
 use brickmesh_topology::{
     RenderSettings, View, VolumeDescription,
+    data::transfer_shapes::{ShapeKind, TransferShape},
     picture::render_settings::{Light, Mode},
 };
 use glam::{DMat3, DVec3};
@@ -91,11 +96,34 @@ impl Field {
 #[must_use]
 pub fn render(field: &Field, view: &View, settings: &RenderSettings) -> Vec<[f64; 4]> {
     let mut pixels = Vec::new();
+    let has_look_up = settings.is_preintegrated() || !settings.shapes().is_empty();
+    let look_up = has_look_up.then(|| {
+        if settings.shapes().is_empty() {
+            LookUp::of_values(field, settings)
+        } else {
+            LookUp::of_shapes(field, settings)
+        }
+    });
+    let nearer = view.down.cross(view.right).normalize();
+    let axes = [view.right.normalize(), -view.down.normalize(), nearer];
+    let to_light = settings.light.direction.map(|of_axes| {
+        let parts = axes.iter().zip(of_axes);
+        parts
+            .map(|(axis, part)| *axis * f64::from(part))
+            .sum::<DVec3>()
+            .normalize()
+    });
+    let seen = Seen {
+        field,
+        settings,
+        look_up,
+        to_light,
+    };
     for y in 0..view.height {
         for x in 0..view.width {
             let through = view.direction_through(f64::from(x) + 0.5, f64::from(y) + 0.5);
             let jitter = if settings.jitter { jitter(x, y) } else { 0.0 };
-            pixels.push(ray(field, view.eye, through.normalize(), jitter, settings));
+            pixels.push(seen.ray(view.eye, through.normalize(), jitter));
         }
     }
     pixels
@@ -112,74 +140,316 @@ fn jitter(x: u32, y: u32) -> f64 {
     f64::from(u32::try_from(bits >> 24).expect("eight bits")) / 256.0
 }
 
-fn ray(
-    field: &Field,
-    eye: DVec3,
-    direction: DVec3,
-    jitter: f64,
-    settings: &RenderSettings,
-) -> [f64; 4] {
-    let grid_from_world = field.volume.grid_from_world();
-    let (transfer, step) = (&settings.transfer, settings.step);
-    let unit = transfer.unit_distance;
-    let unit = unit.unwrap_or_else(|| field.volume.min_spacing());
-    let reach = (field.volume.center_in_world() - eye).length() + field.volume.diagonal();
-    let distances = (0_u32..).map(|k| (f64::from(k) + jitter) * step);
-    let samples = distances.take_while(|t| *t <= reach).filter_map(|t| {
-        let p = grid_from_world.transform_point3(eye + direction * t);
-        field.value(p).map(|value| (p, value))
+/// Densities, and colours times them, summed over values from the first node or the domain's beginning.
+struct LookUp {
+    /// Value at the first sum, and between sums.
+    first: f64,
+    spacing: f64,
+    /// Values count as so far apart.
+    apart: f64,
+    /// Gradient length between rows of sums and of nodes.
+    rows: f64,
+    sums: Vec<Vec<[f64; 4]>>,
+    /// Premultiplied colours of a step, and rows of them.
+    nodes: Vec<Vec<[f64; 4]>>,
+}
+
+/// Nodes of a 2D function, and sums of a 1D one.
+const COLUMNS: u32 = 256;
+const ROWS: u32 = 64;
+const SUMS: u32 = 1 << 17;
+
+/// Colour and opacity per unit distance of a 2D function at a node.
+fn of_shapes(shapes: &[TransferShape], value: f64, gradient: f64) -> ([f64; 3], f64) {
+    let opacities = shapes.iter().map(|shape| {
+        let sides = [(shape.value, value), (shape.gradient, gradient)];
+        let parts = sides.map(|([a, b], at)| (at - (a + b) / 2.0) / ((b - a) / 2.0));
+        // Nodes on an edge are inside.
+        if parts.iter().any(|p| p.abs() > 1.0 + 1e-6) {
+            return 0.0;
+        }
+        let square: f64 = parts.iter().map(|p| p * p).sum();
+        match shape.kind {
+            ShapeKind::Box => shape.opacity,
+            ShapeKind::Gaussian => shape.opacity * (-4.5 * square).exp(),
+        }
     });
-    let premultiplied = |color: [f64; 3], a: f64| [color[0] * a, color[1] * a, color[2] * a, a];
-    let of_value = |value: Option<f64>| {
-        value.map_or([0.0; 4], |value| {
-            let (color, opacity) = transfer.classify(value);
-            premultiplied(color, opacity)
-        })
-    };
-    let values = samples.clone().map(|(_, value)| value);
-    match settings.mode {
-        Mode::Dvr => {
-            let mut acc = [0.0; 4];
-            for (p, value) in samples {
-                let (mut color, opacity) = transfer.classify(value);
-                let mut alpha = 1.0 - (1.0 - opacity).powf(step / unit);
-                if let Some([low, high]) = settings.gradient_opacity {
-                    let steep = field.gradient(p).length() * field.volume.min_spacing();
-                    alpha *= ((steep - low) / (high - low)).clamp(0.0, 1.0);
-                }
-                if settings.shade && alpha > 0.0 {
-                    color = shaded(color, field.gradient(p), direction, &settings.light);
-                }
-                let through = 1.0 - acc[3];
-                let behind = premultiplied(color, alpha);
-                acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
-            }
-            acc
+    let opacities: Vec<f64> = opacities.collect();
+    let sum: f64 = opacities.iter().sum();
+    let color = std::array::from_fn(|c| {
+        let parts = shapes.iter().zip(&opacities).map(|(s, o)| s.color[c] * o);
+        parts.sum::<f64>() / sum.max(1e-300)
+    });
+    (
+        color,
+        1.0 - opacities.iter().map(|o| 1.0 - o).product::<f64>(),
+    )
+}
+
+fn premultiplied(color: [f64; 3], a: f64) -> [f64; 4] {
+    [color[0] * a, color[1] * a, color[2] * a, a]
+}
+
+/// Steps in the function's unit distance.
+fn steps(field: &Field, settings: &RenderSettings) -> f64 {
+    let unit = settings.transfer.unit_distance;
+    settings.step / unit.unwrap_or_else(|| field.volume.min_spacing())
+}
+
+/// Optical depth of so many steps, after colours times it.
+fn density((color, opacity): ([f64; 3], f64), steps: f64) -> [f64; 4] {
+    premultiplied(color, -(1.0 - f64::min(opacity, 1.0 - 1e-6)).ln() * steps)
+}
+
+/// Sums of what is before each cell, and of all.
+fn summed(cells: Vec<[f64; 4]>) -> Vec<[f64; 4]> {
+    let mut sums = vec![[0.0; 4]];
+    for cell in cells {
+        let before = sums[sums.len() - 1];
+        sums.push(std::array::from_fn(|c| before[c] + cell[c]));
+    }
+    sums
+}
+
+impl LookUp {
+    /// The sums of a function of values alone.
+    fn of_values(field: &Field, settings: &RenderSettings) -> Self {
+        // A domain beyond the function's on either side, where it is constant.
+        let [low, high] = settings.transfer.ends();
+        let spacing = 3.0 * (high - low) / f64::from(SUMS);
+        let first = low - (high - low);
+        let steps = steps(field, settings);
+        let cells = (0..SUMS).map(|i| {
+            let value = first + spacing * (f64::from(i) + 0.5);
+            density(settings.transfer.classify(value), steps).map(|d| d * spacing)
+        });
+        Self {
+            first,
+            spacing,
+            apart: (high - low) / 2000.0,
+            rows: f64::INFINITY,
+            sums: vec![summed(cells.collect())],
+            nodes: Vec::new(),
         }
-        Mode::Mip => of_value(values.reduce(f64::max)),
-        Mode::Minip => of_value(values.reduce(f64::min)),
-        Mode::Average => {
-            let (sum, count) = values.fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
-            of_value((count > 0.0).then(|| sum / count))
+    }
+
+    fn of_shapes(field: &Field, settings: &RenderSettings) -> Self {
+        let shapes = settings.shapes();
+        let steps = steps(field, settings);
+        let alpha = |(color, opacity): ([f64; 3], f64)| {
+            premultiplied(color, 1.0 - (1.0 - opacity).powf(steps))
+        };
+        let of = |i: usize, f: fn(f64, f64) -> f64| {
+            let ends = shapes.iter().map(|s| s.value[i]);
+            ends.reduce(f).expect("there are shapes")
+        };
+        let (low, high) = (of(0, f64::min), of(1, f64::max));
+        let spacing = (high - low) / f64::from(COLUMNS - 3);
+        let steepest = shapes.iter().map(|s| s.gradient[1]).fold(0.0, f64::max);
+        let (first, rows) = (low - spacing, steepest / f64::from(ROWS - 2));
+        let node = |row: u32, column: u32| {
+            let value = first + spacing * f64::from(column);
+            of_shapes(shapes, value, rows * f64::from(row))
+        };
+        let row = |row: u32| -> Vec<_> { (0..COLUMNS).map(|c| node(row, c)).collect() };
+        let all: Vec<Vec<_>> = (0..ROWS).map(row).collect();
+        let cells = |row: &Vec<([f64; 3], f64)>| {
+            let ends = row
+                .windows(2)
+                .map(|pair| [density(pair[0], steps), density(pair[1], steps)]);
+            let means = ends.map(|[a, b]| std::array::from_fn(|c| (a[c] + b[c]) / 2.0 * spacing));
+            summed(means.collect())
+        };
+        let sums = all.iter().map(cells).collect();
+        let nodes = all
+            .into_iter()
+            .map(|row| row.into_iter().map(alpha).collect())
+            .collect();
+        Self {
+            first,
+            spacing,
+            apart: 2.0 * spacing,
+            rows,
+            sums,
+            nodes,
         }
-        Mode::Additive => {
-            let colors = values.map(|value| {
-                let (color, opacity) = transfer.classify(value);
-                premultiplied(color, opacity * step / unit)
-            });
-            let sum = colors.fold([0.0; 4], |sum, c| std::array::from_fn(|i| sum[i] + c[i]));
-            sum.map(|c| f64::min(c, 1.0))
+    }
+
+    /// The place of a value among so many, linear in between and clamped: the one below, and how far on.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "small whole numbers"
+    )]
+    fn place(at: f64, count: usize) -> (usize, f64) {
+        let inside = at.clamp(0.0, (count - 1) as f64);
+        let below = (inside as usize).min(count - 2);
+        (below, inside - below as f64)
+    }
+
+    fn in_row(&self, row: &[[f64; 4]], value: f64) -> [f64; 4] {
+        let (i, t) = Self::place((value - self.first) / self.spacing, row.len());
+        std::array::from_fn(|c| row[i][c] + (row[i + 1][c] - row[i][c]) * t)
+    }
+
+    fn mixed(&self, gradient: f64, of: impl Fn(usize) -> [f64; 4], count: usize) -> [f64; 4] {
+        if count == 1 {
+            return of(0);
         }
+        let (row, t) = Self::place(gradient / self.rows, count);
+        let (a, b) = (of(row), of(row + 1));
+        std::array::from_fn(|c| a[c] + (b[c] - a[c]) * t)
+    }
+
+    /// Colour and opacity of a step between two values.
+    fn segment(&self, a: f64, b: f64, gradient: f64) -> ([f64; 3], f64) {
+        let half = (b - a).abs().max(self.apart) / 2.0;
+        let middle = f64::midpoint(a, b);
+        let mean = |row: usize| {
+            let [from, to] =
+                [middle - half, middle + half].map(|v| self.in_row(&self.sums[row], v));
+            std::array::from_fn(|c| (to[c] - from[c]) / (2.0 * half))
+        };
+        let [r, g, b, depth] = self.mixed(gradient, mean, self.sums.len());
+        let color = if depth > 0.0 {
+            [r / depth, g / depth, b / depth]
+        } else {
+            [0.0; 3]
+        };
+        (color, 1.0 - (-depth).exp())
+    }
+
+    /// The same of one value, of a 2D function.
+    fn node(&self, value: f64, gradient: f64) -> ([f64; 3], f64) {
+        let of = |row: usize| self.in_row(&self.nodes[row], value);
+        let [r, g, b, alpha] = self.mixed(gradient, of, self.nodes.len());
+        let color = if alpha > 0.0 {
+            [r / alpha, g / alpha, b / alpha]
+        } else {
+            [0.0; 3]
+        };
+        (color, alpha)
     }
 }
 
-/// Light, eye and half vector are one direction: the ray's.
-fn shaded(color: [f64; 3], gradient: DVec3, direction: DVec3, light: &Light) -> [f64; 3] {
-    let facing = gradient
-        .try_normalize()
-        .map_or(0.0, |n| n.dot(direction).abs());
+/// What rays go through, and how it is seen.
+struct Seen<'a> {
+    field: &'a Field,
+    settings: &'a RenderSettings,
+    look_up: Option<LookUp>,
+    to_light: Option<DVec3>,
+}
+
+impl Seen<'_> {
+    fn ray(&self, eye: DVec3, direction: DVec3, jitter: f64) -> [f64; 4] {
+        let Self {
+            field, settings, ..
+        } = self;
+        let grid_from_world = field.volume.grid_from_world();
+        let (transfer, step) = (&settings.transfer, settings.step);
+        let unit = transfer.unit_distance;
+        let unit = unit.unwrap_or_else(|| field.volume.min_spacing());
+        let reach = (field.volume.center_in_world() - eye).length() + field.volume.diagonal();
+        let distances = (0_u32..).map(|k| (f64::from(k) + jitter) * step);
+        let samples = distances.take_while(|t| *t <= reach).filter_map(|t| {
+            let p = grid_from_world.transform_point3(eye + direction * t);
+            field.value(p).map(|value| (p, value))
+        });
+        let of_value = |value: Option<f64>| {
+            value.map_or([0.0; 4], |value| {
+                let (color, opacity) = transfer.classify(value);
+                premultiplied(color, opacity)
+            })
+        };
+        let values = samples.clone().map(|(_, value)| value);
+        match settings.mode {
+            Mode::Dvr => {
+                let mut acc = [0.0; 4];
+                for (p, value) in samples {
+                    let Some((mut color, alpha)) = self.step(p, value, direction) else {
+                        continue;
+                    };
+                    if settings.shade && alpha > 0.0 {
+                        let light = self.to_light.unwrap_or(-direction);
+                        color = shaded(
+                            color,
+                            field.gradient(p),
+                            [light, -direction],
+                            &settings.light,
+                        );
+                    }
+                    let through = 1.0 - acc[3];
+                    let behind = premultiplied(color, alpha);
+                    acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
+                }
+                acc
+            }
+            Mode::Mip => of_value(values.reduce(f64::max)),
+            Mode::Minip => of_value(values.reduce(f64::min)),
+            Mode::Average => {
+                let (sum, count) = values.fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
+                of_value((count > 0.0).then(|| sum / count))
+            }
+            Mode::Additive => {
+                let colors = values.map(|value| {
+                    let (color, opacity) = transfer.classify(value);
+                    premultiplied(color, opacity * step / unit)
+                });
+                let sum = colors.fold([0.0; 4], |sum, c| std::array::from_fn(|i| sum[i] + c[i]));
+                sum.map(|c| f64::min(c, 1.0))
+            }
+        }
+    }
+
+    /// Colour and opacity of a sample's step, unlit; `None` where there is no data.
+    fn step(&self, p: DVec3, value: f64, direction: DVec3) -> Option<([f64; 3], f64)> {
+        let Self {
+            field, settings, ..
+        } = self;
+        let steep = || field.gradient(p).length() * field.volume.min_spacing();
+        let (color, mut alpha) = match &self.look_up {
+            None => {
+                let (color, opacity) = settings.transfer.classify(value);
+                (color, 1.0 - (1.0 - opacity).powf(steps(field, settings)))
+            }
+            Some(look_up) if settings.preintegrate => {
+                let [a, b] = self.ends(p, direction)?;
+                look_up.segment(a, b, steep())
+            }
+            Some(look_up) => look_up.node(value, steep()),
+        };
+        if let Some([low, high]) = settings.gradient_opacity {
+            alpha *= ((steep() - low) / (high - low)).clamp(0.0, 1.0);
+        }
+        Some((color, alpha))
+    }
+
+    /// The values half a step before and behind a point of the grid, a voxel away at most; `None` where
+    /// one is no data.
+    fn ends(&self, p: DVec3, direction: DVec3) -> Option<[f64; 2]> {
+        let along = self.field.volume.grid_from_world().matrix3 * direction;
+        let half = (self.settings.step / 2.0).min(1.0 / along.abs().max_element());
+        let last = DVec3::from_array(self.field.volume.dims.map(|n| f64::from(n - 1)));
+        let at = |by: f64| {
+            let q = (p + along * by).clamp(DVec3::ZERO, last);
+            Some(self.field.interpolate(q)).filter(|v| v.is_finite())
+        };
+        Some([at(-half)?, at(half)?])
+    }
+}
+
+fn shaded(
+    color: [f64; 3],
+    gradient: DVec3,
+    [to_light, to_eye]: [DVec3; 2],
+    light: &Light,
+) -> [f64; 3] {
+    let normal = gradient.try_normalize().unwrap_or(DVec3::ZERO);
+    let facing = normal.dot(to_light).abs();
+    let half = (to_light + to_eye).normalize_or_zero();
     let [ambient, diffuse, specular] =
         [light.ambient, light.diffuse, light.specular].map(f64::from);
-    let shine = specular * facing.powf(light.exponent.into());
+    let shine = specular * normal.dot(half).abs().powf(light.exponent.into());
     color.map(|c| c * (ambient + diffuse * facing) + shine)
 }

@@ -6,7 +6,10 @@ use crate::{
 };
 use brickmesh_topology::{
     Camera, RenderSettings, TransferFunction, View, VoxelType,
-    data::transfer_function::TransferPoint,
+    data::{
+        transfer_function::TransferPoint,
+        transfer_shapes::{ShapeKind, TransferShape},
+    },
     picture::render_settings::{Light, Mode},
 };
 use glam::DVec3;
@@ -106,8 +109,90 @@ pub fn mode_settings(field: &Field, mode: Mode) -> RenderSettings {
             diffuse: 0.6,
             specular: 0.5,
             exponent: 37,
+            direction: None,
         },
         ..RenderSettings::new(transfer, 0.5 * field.volume.min_spacing())
+    }
+}
+
+/// What pictures are compared in: every mode; and in mode dvr a 2D function, lit from aside, and
+/// pre-integrated ones, one of them with peaks, which are narrow beside what a step passes.
+#[must_use]
+pub fn looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
+    let dvr = mode_settings(field, Mode::Dvr);
+    let two_d = RenderSettings {
+        transfer_2d: shapes(dvr.transfer.ends()),
+        gradient_opacity: None,
+        light: Light {
+            direction: Some([-0.6, 0.7, 0.4]),
+            ..dvr.light
+        },
+        ..dvr.clone()
+    };
+    let preintegrated = |of: &RenderSettings| RenderSettings {
+        preintegrate: true,
+        ..of.clone()
+    };
+    let unlit_peaks = RenderSettings {
+        transfer: peaks(dvr.transfer.ends()),
+        shade: false,
+        gradient_opacity: None,
+        step: field.volume.min_spacing(),
+        ..preintegrated(&dvr)
+    };
+    let coarse = RenderSettings {
+        step: 4.0 * field.volume.min_spacing(),
+        ..preintegrated(&dvr)
+    };
+    let mut looks: Vec<_> = Mode::ALL
+        .map(|mode| (mode.name(), mode_settings(field, mode)))
+        .into();
+    looks.extend([
+        ("pre-integrated", preintegrated(&dvr)),
+        ("pre-integrated, coarse", coarse),
+        ("pre-integrated peaks", unlit_peaks),
+        ("2D, pre-integrated", preintegrated(&two_d)),
+        ("2D", two_d),
+    ]);
+    looks
+}
+
+/// Shapes of both kinds that overlap, over these values.
+fn shapes([low, high]: [f64; 2]) -> Vec<TransferShape> {
+    let range = high - low;
+    let shape = |kind, value: [f64; 2], gradient: [f64; 2], color, opacity| TransferShape {
+        kind,
+        value: value.map(|v| low + range * v),
+        gradient: gradient.map(|g| range * g),
+        color,
+        opacity,
+    };
+    let (square, bell) = (ShapeKind::Box, ShapeKind::Gaussian);
+    vec![
+        shape(square, [0.3, 0.55], [0.01, 0.1], [0.2, 0.9, 0.4], 0.1),
+        shape(bell, [0.4, 0.9], [0.0, 0.12], [1.0, 0.3, 0.1], 0.5),
+        shape(square, [0.1, 0.2], [0.0, 0.05], [0.1, 0.2, 1.0], 0.03),
+    ]
+}
+
+/// A function that shows three ranges of a hundredth of these values.
+#[must_use]
+pub fn peaks([low, high]: [f64; 2]) -> TransferFunction {
+    let point = |part: f64, opacity| TransferPoint {
+        value: low + (high - low) * part,
+        color: [1.0 - part, 0.8, part],
+        opacity,
+    };
+    let peak = |at: f64| {
+        [(at, 0.0), (at, 0.9), (at + 0.01, 0.9), (at + 0.01, 0.0)].map(|(p, o)| point(p, o))
+    };
+    let peaks = [0.35, 0.5, 0.62].into_iter().flat_map(peak);
+    let points = std::iter::once(point(0.0, 0.0))
+        .chain(peaks)
+        .chain([point(1.0, 0.0)]);
+    TransferFunction {
+        unit_distance: None,
+        points: points.collect(),
     }
 }
 

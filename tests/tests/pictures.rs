@@ -15,7 +15,7 @@ use brickmesh_tests::{
     compare::{compare, to_rgba8},
     mesh::{MakeDevice, cpu, picture, scalar},
     reference::{self, Field},
-    scenes::{fields, mode_fields, mode_settings, settings, views},
+    scenes::{fields, looks, mode_fields, peaks, settings, views},
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
@@ -61,12 +61,11 @@ fn the_cpu_device_agrees_with_the_reference_within_2() {
 }
 
 #[test]
-fn every_mode_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() {
+fn every_look_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() {
     for (name, field) in mode_fields() {
-        for mode in Mode::ALL {
-            let settings = mode_settings(&field, mode);
+        for (look, settings) in looks(&field) {
             for (eye, view) in views(&field) {
-                let what = format!("{name}, {eye}, {}", mode.name());
+                let what = format!("{name}, {eye}, {look}");
                 let of = |edge, peers, device: MakeDevice<'_>| {
                     let source = Arc::new(Bricks::cut(&field, edge));
                     picture(source, peers, device, view, &settings)
@@ -82,6 +81,29 @@ fn every_mode_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() 
                 assert!(one.iter().any(|&c| c > 60 && c < 255), "{what}: a picture");
             }
         }
+    }
+}
+
+#[test]
+fn pre_integration_shows_what_point_samples_miss() {
+    for (name, field) in fields() {
+        let (_, view) = views(&field)[0];
+        let spacing = field.volume.min_spacing();
+        let of = |step: f64, preintegrate| {
+            let plain = settings(&field, false);
+            let settings = RenderSettings {
+                transfer: peaks(plain.transfer.ends()),
+                step: step * spacing,
+                preintegrate,
+                ..plain
+            };
+            picture(Arc::new(Bricks::cut(&field, 64)), 1, &cpu, view, &settings)
+        };
+        let fine = of(0.05, false);
+        let [points, segments] =
+            [false, true].map(|preintegrate| compare(&fine, &of(1.0, preintegrate)).psnr);
+        println!("{name}: point samples {points:.1} dB, pre-integrated {segments:.1} dB");
+        assert!(segments >= points + 10.0, "{name}: {points}, {segments}");
     }
 }
 

@@ -6,11 +6,10 @@ use brickmesh_tests::{
     compare::{compare, to_rgba8},
     mesh::{cpu, picture},
     reference,
-    scenes::{fields, mode_fields, mode_settings, settings, views},
+    scenes::{fields, looks, mode_fields, settings, views},
     skip::vulkan_is_there,
     volumes::Bricks,
 };
-use brickmesh_topology::picture::render_settings::Mode;
 use std::sync::Arc;
 
 /// Memory of each peer.
@@ -55,17 +54,16 @@ fn on_vulkan_one_brick_and_bricks_of_32_differ_by_at_most_1() {
 }
 
 #[test]
-fn every_mode_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() {
+fn every_look_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() {
     if !vulkan_is_there(
-        "every_mode_agrees_with_the_reference_within_2_and_with_other_cuts_within_1",
+        "every_look_agrees_with_the_reference_within_2_and_with_other_cuts_within_1",
     ) {
         return;
     }
     for (name, field) in mode_fields() {
-        for mode in Mode::ALL {
-            let settings = mode_settings(&field, mode);
+        for (look, settings) in looks(&field) {
             let (eye, view) = views(&field)[0];
-            let what = format!("{name}, {eye}, {}", mode.name());
+            let what = format!("{name}, {eye}, {look}");
             let of = |edge, peers| {
                 let source = Arc::new(Bricks::cut(&field, edge));
                 picture(source, peers, &vulkan, view, &settings)

@@ -12,6 +12,7 @@ pub mod presets;
 pub mod subject;
 pub mod transfer_edit;
 pub mod transfer_function;
+pub mod transfer_shapes;
 pub mod value_gathering;
 pub mod value_statistics;
 pub mod volume;

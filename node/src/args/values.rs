@@ -207,9 +207,24 @@ pub(crate) fn parse_light(text: &str) -> Result<Light, String> {
         diffuse,
         specular,
         exponent: exponent as u32,
+        direction: None,
     };
     light.validate().map_err(|e| e.to_string())?;
     Ok(light)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "casts of floats saturate; what is out of bounds is refused"
+)]
+pub(crate) fn parse_light_direction(text: &str) -> Result<[f32; 3], String> {
+    let direction = numbers::<3>(text)?.map(|part| part as f32);
+    let light = Light {
+        direction: Some(direction),
+        ..Light::default()
+    };
+    light.validate().map_err(|e| e.to_string())?;
+    Ok(direction)
 }
 
 pub(crate) fn parse_gradients(text: &str) -> Result<[f64; 2], String> {

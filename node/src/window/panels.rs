@@ -3,6 +3,7 @@
 //! A panel changes a scene that it is given, and says what else it asks for; it waits for nothing.
 
 mod mesh_panel;
+mod shapes_editor;
 mod transfer_editor;
 
 use self::transfer_editor::TransferEditor;
@@ -19,7 +20,7 @@ use crate::{
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::{
     Manifest, RenderSettings,
-    picture::render_settings::{LIGHT_EXPONENT_MAX, Mode},
+    picture::render_settings::{LIGHT_EXPONENT_MAX, Light, Mode},
 };
 use egui::{
     CollapsingHeader, Color32, ComboBox, Frame, Key, Panel, PopupCloseBehavior, RichText,
@@ -148,6 +149,10 @@ impl Panels {
         let mut settings = (*scene.settings).clone();
         section(ui, "Transfer function", |ui| {
             self.editor.show(ui, &mut settings, facts, asked);
+            if settings.mode == Mode::Dvr {
+                CollapsingHeader::new("By gradients too")
+                    .show_unindented(ui, |ui| shapes_editor::show(ui, &mut settings));
+            }
         });
         section(ui, "Sampling and light", |ui| {
             sampling(ui, &mut settings, facts.manifest);
@@ -295,7 +300,7 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
     }
     let can_light = settings.mode == Mode::Dvr;
     ui.add_enabled(can_light, egui::Checkbox::new(&mut settings.shade, "Light"))
-        .on_hover_text("at the eye; of surfaces by their gradients, in mode dvr");
+        .on_hover_text("of surfaces by their gradients, in mode dvr");
     if settings.is_shaded() {
         let light = &mut settings.light;
         for (part, name) in [
@@ -316,8 +321,11 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
                 .text("Exponent"),
         )
         .on_hover_text("the greater, the smaller the highlight");
+        light_direction(ui, light);
     }
     if can_light {
+        ui.checkbox(&mut settings.preintegrate, "Pre-integrated")
+            .on_hover_text("each sample stands for all values around it: thin structures at long steps, for more time a sample");
         gradient_opacity(ui, settings);
     }
     ui.horizontal(|ui| {
@@ -329,6 +337,37 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         }
         ui.label("Background");
     });
+}
+
+/// At the eye, or from aside by two angles.
+#[expect(clippy::cast_possible_truncation, reason = "parts of a direction")]
+fn light_direction(ui: &mut Ui, light: &mut Light) {
+    let mut is_aside = light.direction.is_some();
+    if ui
+        .checkbox(&mut is_aside, "Light from aside")
+        .on_hover_text("in place of at the eye")
+        .changed()
+    {
+        light.direction = is_aside.then_some([-1.0, 1.0, 1.0]);
+    }
+    let Some(direction) = light.direction else {
+        return;
+    };
+    let [right, up, nearer] = direction.map(f64::from);
+    let mut angles = [right.atan2(nearer), up.atan2(right.hypot(nearer))].map(f64::to_degrees);
+    for (at, (name, most)) in [("From the right", 180.0), ("From above", 90.0)]
+        .into_iter()
+        .enumerate()
+    {
+        let slider = Slider::new(&mut angles[at], -most..=most).suffix("°");
+        let slider = slider.fixed_decimals(0).clamping(SliderClamping::Edits);
+        if ui.add(slider.text(name)).changed() {
+            let [to_right, above] = angles.map(f64::to_radians);
+            let (across, up) = (above.cos(), above.sin());
+            let direction = [across * to_right.sin(), up, across * to_right.cos()];
+            light.direction = Some(direction.map(|part| part as f32));
+        }
+    }
 }
 
 /// Two numbers, as parts of the width of the transfer function.

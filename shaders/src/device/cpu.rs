@@ -14,6 +14,8 @@ mod packet;
 #[expect(unsafe_code, reason = "vector instructions")]
 mod packet_modes;
 #[cfg(target_arch = "x86_64")]
+mod packet_table;
+#[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "gathers take raw pointers")]
 mod packet_voxel;
 mod ray;

@@ -84,6 +84,7 @@ struct CurrentScene {
     dims: [u32; 3],
     mode: Mode,
     is_shaded: bool,
+    has_segments: bool,
     classifier: Classifier,
     /// Changes whenever the classifier does.
     table_number: u64,
@@ -224,7 +225,7 @@ impl VulkanDevice {
         out: &mut Vec<[f32; 4]>,
     ) -> Result<u64, DeviceError> {
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
-        let (mode, shaded) = (scene.mode, scene.is_shaded);
+        let (mode, shaded, segments) = (scene.mode, scene.is_shaded, scene.has_segments);
         let not_resident = DeviceError::NotResident { brick: job.brick };
         let resident = self.sets.get(&key.data_set);
         let by_sampler = match resident.and_then(|s| s.get(key.brick)) {
@@ -237,6 +238,7 @@ impl VulkanDevice {
             table_by_sampler: self.table_by_sampler,
             shaded,
             leaps: matches!(visibility, Visibility::Some(_)),
+            segments,
         })?;
         let leaps = match visibility {
             Visibility::Some(view) => view.clone(),
@@ -360,6 +362,7 @@ impl RenderDevice for VulkanDevice {
             dims: scene.volume.dims,
             mode: scene.settings.mode,
             is_shaded: scene.settings.needs_gradients(),
+            has_segments: scene.settings.is_preintegrated(),
             classifier,
             table_number,
             table_view,
@@ -455,9 +458,9 @@ fn name(device: &str, kinds: &[(VoxelType, VoxelImageKind)]) -> String {
 
 /// A scene's table as an image: on llvmpipe twice as fast as a storage buffer.
 fn upload_table(gpu: &Gpu, table: &TransferTable) -> Result<Arc<ImageView>, DeviceError> {
-    let count = u32::try_from(table.entries.len()).unwrap_or(u32::MAX);
+    let size = [table.columns, table.rows(), 1].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     let format = Format::R32G32B32A32_SFLOAT;
-    let image = gpu.image(format, ImageType::Dim2d, [count, 1, 1])?;
+    let image = gpu.image(format, ImageType::Dim2d, size)?;
     let texels: &[u8] = bytemuck::cast_slice(&table.entries);
     upload(gpu, &image, texels.len() / table.entries.len(), |_, out| {
         out.copy_from_slice(texels);

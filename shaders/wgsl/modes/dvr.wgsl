@@ -1,10 +1,10 @@
 // Emission and absorption, front to back. Mirrors: `Dvr` in `modes.rs`.
 
-fn partial_of(place: f32, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
-    let color = classify(place);
+fn partial_of(ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+    let color = color_of(ends);
     if (SHADED) {
         if (color.a > 0.0) {
-            return shade(color, q, toward);
+            return shade(color, ends, q, toward);
         }
     }
     return color;

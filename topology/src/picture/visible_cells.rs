@@ -35,7 +35,9 @@ impl VisibleCells {
             if !settings.can_show(range) {
                 return NONE;
             }
+            // What is seen of a sample may be in the next cell.
             let cells = manifest.brick_cells(brick);
+            let cells = cells.filter(|_| !settings.is_preintegrated());
             cells.map_or(ALL, |cells| cells.visible(range, |r| settings.can_show(r)))
         };
         Self(manifest.grid().bricks().map(mask).collect())

@@ -46,17 +46,16 @@ impl<'a> Field<'a> {
         let stored = brick.stored();
         let size = stored.size().map(|n| n as usize);
         let strides = [1, size[0], size[0] * size[1]];
-        let (lo, hi) = owned.owned_points(volume.dims);
-        let mut bounds = Bounds { lo, hi };
+        let (mut lo, mut hi) = owned.owned_points(volume.dims);
         if let Some((grid, [first, end])) = skip.and_then(|s| s.visible().map(|v| (s, v))) {
             for a in 0..3 {
                 let edge_at = |cell: u32| (stored.lo[a] + cell * CELL_EDGE) as f32;
                 // The first and last macrocells own what lies before and after them, too.
                 if first[a] > 0 {
-                    bounds.lo[a] = bounds.lo[a].max(edge_at(first[a]));
+                    lo[a] = lo[a].max(edge_at(first[a]));
                 }
                 if end[a] < grid.counts()[a] {
-                    bounds.hi[a] = bounds.hi[a].min(edge_at(end[a]));
+                    hi[a] = hi[a].min(edge_at(end[a]));
                 }
             }
         }
@@ -70,7 +69,7 @@ impl<'a> Field<'a> {
             last_cell: std::array::from_fn(|a| {
                 stored.hi[a].saturating_sub(2).max(stored.lo[a]) as f32
             }),
-            bounds,
+            bounds: Bounds::new(lo, hi),
             skip,
         }
     }

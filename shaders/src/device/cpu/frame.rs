@@ -21,6 +21,8 @@ pub(super) struct Frame {
     pub(super) table: Arc<TransferTable>,
     pub(super) mode: Mode,
     pub(super) shading: Option<Shading>,
+    /// Whether samples stand for ranges of values.
+    pub(super) has_segments: bool,
     eye: DVec3,
     step: f64,
     jitter: bool,
@@ -42,6 +44,7 @@ impl Frame {
                 .settings
                 .needs_gradients()
                 .then(|| Shading::new(scene)),
+            has_segments: scene.settings.is_preintegrated(),
             eye: grid_from_world.transform_point3(view.eye),
             step: scene.settings.step,
             jitter: scene.settings.jitter,
@@ -83,6 +86,9 @@ impl Frame {
     }
 }
 
+/// Square of the length of the sum of two unit vectors below which it has no direction.
+pub(super) const HALF_SQUARE_MIN: f32 = 1e-6;
+
 /// A power by squares, the same in all kernels; the exponent is above 0.
 fn power(base: f32, exponent: u32) -> f32 {
     let (mut square, mut rest, mut product) = (base, exponent, 1.0);
@@ -98,10 +104,10 @@ fn power(base: f32, exponent: u32) -> f32 {
     }
 }
 
-/// Headlight Blinn-Phong of a grid-space gradient.
+/// Blinn-Phong of a grid-space gradient.
 ///
 /// With J the linear part of grid-from-world, the gradient in the world is `Jᵀ g`. So its dot
-/// product with a unit ray is `g · (J ray)`, J ray being the ray's direction in the grid, and the
+/// product with a unit vector is `g · (J vector)`, for a ray its direction in the grid, and the
 /// square of its length is `gᵀ (J Jᵀ) g`. Both are scaled such that the gradient floor is 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shading {
@@ -110,8 +116,31 @@ pub(super) struct Shading {
     /// `J Jᵀ`: xx, yy, zz, and twice xy, xz, yz.
     pub(super) metric: [f32; 6],
     pub(super) light: Light,
+    /// The light's direction, where it is not the eye's.
+    pub(super) aside: Option<Aside>,
     /// As [`Scene::fade`].
     pub(super) fade: Option<[f32; 2]>,
+}
+
+/// A unit vector to a light L, for its dot products.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aside {
+    /// `J L`: for those with gradients of the grid.
+    pub(super) of_gradient: [f32; 3],
+    /// `J⁻ᵀ L`: for those with directions in the grid.
+    pub(super) of_direction: [f32; 3],
+}
+
+/// A gradient: length in floors, and cosines with the light and with the half vector.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surface {
+    pub(super) length: f32,
+    light: f32,
+    half: f32,
+}
+
+fn dot(a: [f32; 3], b: [f32; 3]) -> f32 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
 impl Shading {
@@ -126,29 +155,48 @@ impl Shading {
             scale: (0.5 * value_scale / scene.gradient_floor()) as f32,
             metric: metric.map(|c| c as f32),
             light: scene.settings.effective_light(),
+            aside: scene.light_direction().map(|light| Aside {
+                of_gradient: (j * light).as_vec3().to_array(),
+                of_direction: (j.inverse().transpose() * light).as_vec3().to_array(),
+            }),
             fade: scene.fade().map(|fade| fade.map(|n| n as f32)),
         }
     }
 
-    /// The colour of a sample, lit; premultiplied. `difference` is that of numbers over
-    /// two voxels, `direction` the ray's in the grid.
-    pub(super) fn lit(
-        &self,
-        color: [f32; 4],
-        difference: [f32; 3],
-        direction: [f32; 3],
-    ) -> [f32; 4] {
+    /// The surface at a sample. `difference` is that of numbers over two voxels, `direction` the ray's in
+    /// the grid.
+    pub(super) fn surface(&self, difference: [f32; 3], direction: [f32; 3]) -> Surface {
         let g = difference.map(|d| d * self.scale);
         let [x, y, z] = g;
         let m = &self.metric;
         let square =
             m[0] * x * x + m[1] * y * y + m[2] * z * z + m[3] * x * y + m[4] * x * z + m[5] * y * z;
-        let along = x * direction[0] + y * direction[1] + z * direction[2];
         let length = square.max(1.0).sqrt();
-        let nl = along.abs() / length;
+        let along = dot(g, direction);
+        let Some(aside) = &self.aside else {
+            let light = along.abs() / length;
+            return Surface {
+                length,
+                light,
+                half: light,
+            };
+        };
+        // The half vector is (L − ray) / |L − ray|.
+        let toward = dot(g, aside.of_gradient);
+        let square = 2.0 - 2.0 * dot(direction, aside.of_direction);
+        let between = (toward - along).abs() / square.max(HALF_SQUARE_MIN).sqrt();
+        Surface {
+            length,
+            light: toward.abs() / length,
+            half: between / length,
+        }
+    }
+
+    /// The colour of a sample on a surface, lit; premultiplied.
+    pub(super) fn lit(&self, color: [f32; 4], surface: &Surface) -> [f32; 4] {
         let light = &self.light;
-        let diffuse = light.ambient + light.diffuse * nl;
-        let shine = color[3] * light.specular * power(nl, light.exponent);
+        let diffuse = light.ambient + light.diffuse * surface.light;
+        let shine = color[3] * light.specular * power(surface.half, light.exponent);
         let [r, g, b, a] = color;
         let lit = [
             r * diffuse + shine,
@@ -157,7 +205,7 @@ impl Shading {
             a,
         ];
         self.fade.map_or(lit, |[per_floor, at_none]| {
-            let part = (length * per_floor + at_none).clamp(0.0, 1.0);
+            let part = (surface.length * per_floor + at_none).clamp(0.0, 1.0);
             lit.map(|c| c * part)
         })
     }

@@ -8,8 +8,9 @@
 
 use super::{
     field::{CELL_EDGE, CELL_SHIFT, Field},
-    frame::{Frame, Shading},
+    frame::{Frame, HALF_SQUARE_MIN, Shading},
     packet_modes::PacketMode,
+    packet_table::{self, PacketTable, classify},
     packet_voxel::{Columns, PacketVoxel},
     ray::Ray,
 };
@@ -23,7 +24,9 @@ use std::arch::x86_64::*;
 /// Pixels of a packet on x and y.
 const PACKET_PIXELS: [u32; 2] = [4, 2];
 /// Rays of a packet.
-const LANES: usize = (PACKET_PIXELS[0] * PACKET_PIXELS[1]) as usize;
+pub(super) const LANES: usize = (PACKET_PIXELS[0] * PACKET_PIXELS[1]) as usize;
+/// A mask with a bit of each.
+const ALL_LANES: i32 = (1 << LANES) - 1;
 /// Columns of pixels that are rendered before the next rows: what they read stays in cache.
 const TILE_COLUMNS: u32 = 32;
 /// Voxels that a packet goes on without asking for the macrocell again.
@@ -55,6 +58,23 @@ pub(super) fn render_part<V: PacketVoxel>(
     rows: &mut [[f32; 4]],
     row_pixels: usize,
 ) {
+    let is_shaded = frame.shading.is_some();
+    with_kernel_mode!(frame.mode, is_shaded, frame.has_segments, M => {
+        if field.numbers.is_checked() {
+            render_in_mode::<V, M, true>(frame, field, part, rows, row_pixels);
+        } else {
+            render_in_mode::<V, M, false>(frame, field, part, rows, row_pixels);
+        }
+    });
+}
+
+fn render_in_mode<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
+    frame: &Frame,
+    field: &Field<'_>,
+    part: &PixelRect,
+    rows: &mut [[f32; 4]],
+    row_pixels: usize,
+) {
     assert!(is_supported() && can_address::<V>(field));
     let kernel = Kernel::new(frame, field);
     let [across, down] = PACKET_PIXELS;
@@ -72,7 +92,7 @@ pub(super) fn render_part<V: PacketVoxel>(
                 };
                 // SAFETY: the assertion above holds: AVX2 and FMA are there, and the field can
                 // be addressed.
-                let packet = unsafe { kernel.render::<V>(&pixels) };
+                let packet = unsafe { kernel.render::<V, M, CHECKED>(&pixels) };
                 for j in 0..height {
                     let start = (y + j) as usize * row_pixels + x as usize;
                     let from = (j * across) as usize;
@@ -163,6 +183,18 @@ impl Packet {
         }
     }
 
+    /// As `Ray::half_segment`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn half_segment(&self) -> __m256 {
+        let [x, y, z] = self.direction;
+        let size = |d| _mm256_andnot_ps(_mm256_set1_ps(-0.0), d);
+        let farthest = _mm256_max_ps(size(x), _mm256_max_ps(size(y), size(z)));
+        let advance = _mm256_mul_ps(farthest, _mm256_set1_ps(self.step));
+        let voxel = _mm256_div_ps(_mm256_set1_ps(1.0), advance);
+        _mm256_min_ps(_mm256_set1_ps(0.5), voxel)
+    }
+
     /// Lanes whose rays have samples at or after `k` to take.
     ///
     /// # Safety
@@ -218,7 +250,7 @@ fn min_lane(v: __m256) -> f32 {
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn mix(a: __m256, b: __m256, t: __m256) -> __m256 {
+pub(super) fn mix(a: __m256, b: __m256, t: __m256) -> __m256 {
     _mm256_fmadd_ps(_mm256_sub_ps(b, a), t, a)
 }
 
@@ -251,7 +283,10 @@ impl<'a> Kernel<'a> {
     /// # Safety
     /// AVX2 and FMA are there, and [`can_address`] holds.
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn render<V: PacketVoxel>(&self, pixels: &PixelRect) -> [[f32; 4]; LANES] {
+    unsafe fn render<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
+        &self,
+        pixels: &PixelRect,
+    ) -> [[f32; 4]; LANES] {
         let mut packet = Packet::new(self.frame, self.field, pixels);
         let has_any = _mm256_cmp_ps::<_CMP_LT_OQ>(packet.first, packet.end);
         if _mm256_movemask_ps(has_any) == 0 {
@@ -259,15 +294,8 @@ impl<'a> Kernel<'a> {
         }
         let never = _mm256_set1_ps(f32::INFINITY);
         let k = min_lane(_mm256_blendv_ps(never, packet.first, has_any));
-        let is_checked = self.field.numbers.is_checked();
         // SAFETY: as this function's.
-        with_kernel_mode!(self.frame.mode, self.frame.shading.is_some(), M => unsafe {
-            if is_checked {
-                self.march::<V, M, true>(&mut packet, k);
-            } else {
-                self.march::<V, M, false>(&mut packet, k);
-            }
-        });
+        unsafe { self.march::<V, M, CHECKED>(&mut packet, k) };
         let [r, g, b, a] = packet.partial.map(|p| store(p));
         std::array::from_fn(|i| [r[i], g[i], b[i], a[i]])
     }
@@ -287,6 +315,10 @@ impl<'a> Kernel<'a> {
         } else {
             u32::MAX
         };
+        // Where the last segment ended, and the number there: that of the next one's beginning.
+        let mut last = [_mm256_set1_ps(-1.0); 2];
+        let half = packet.half_segment();
+        let table = PacketTable::new(&self.frame.table);
         loop {
             let index = _mm256_set1_ps(k);
             // SAFETY: as this function's.
@@ -295,7 +327,7 @@ impl<'a> Kernel<'a> {
                 return;
             }
             let mut active = _mm256_and_ps(live, _mm256_cmp_ps::<_CMP_LE_OQ>(packet.first, index));
-            let places = self.locate(packet, k);
+            let places = self.locate(packet, index);
             if run == 0
                 && let Some(skip) = self.field.skip
             {
@@ -309,16 +341,32 @@ impl<'a> Kernel<'a> {
                 run = run.saturating_sub(1);
             }
             // SAFETY: `locate` clamps to the stored box, and the field can be addressed.
-            let number = unsafe { self.sample::<V, CHECKED>(&places) };
+            let ends = unsafe {
+                if M::SEGMENTS {
+                    self.ends::<V, CHECKED>(packet, (index, half), &mut last)
+                } else {
+                    [self.sample::<V, CHECKED>(&places); 2]
+                }
+            };
             if CHECKED {
-                active = _mm256_and_ps(active, is_data(number));
+                active = _mm256_and_ps(active, is_data(ends[0]));
+                if M::SEGMENTS {
+                    active = _mm256_and_ps(active, is_data(ends[1]));
+                }
             }
-            let place = place(&self.frame.table, number);
+            let ends = [
+                place(&self.frame.table, ends[0]),
+                place(&self.frame.table, ends[1]),
+            ];
             let behind = if M::MODE.combines_values() {
                 let zero = _mm256_setzero_ps();
-                [place, _mm256_set1_ps(1.0), zero, zero]
+                [ends[0], _mm256_set1_ps(1.0), zero, zero]
             } else {
-                let mut color = classify(&self.frame.table, place);
+                let mut color = if M::SEGMENTS {
+                    packet_table::segment(table, ends)
+                } else {
+                    classify(table, ends[0])
+                };
                 if M::SHADED
                     && let Some(shading) = &self.frame.shading
                 {
@@ -326,7 +374,7 @@ impl<'a> Kernel<'a> {
                     if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
                         // SAFETY: as above.
                         let difference = unsafe { self.difference::<V, CHECKED>(&places) };
-                        color = lit(shading, color, difference, packet.direction);
+                        color = lit(shading, table, (color, ends), difference, packet.direction);
                     }
                 }
                 color
@@ -337,10 +385,36 @@ impl<'a> Kernel<'a> {
         }
     }
 
+    /// The numbers at both ends of a segment. `last`: where the last one ended, and the number there.
+    ///
+    /// # Safety
+    /// [`can_address`] holds.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn locate(&self, packet: &Packet, k: f32) -> Places {
-        let t = _mm256_add_ps(_mm256_set1_ps(k), packet.jitter);
+    unsafe fn ends<V: PacketVoxel, const CHECKED: bool>(
+        &self,
+        packet: &Packet,
+        (index, half): (__m256, __m256),
+        last: &mut [__m256; 2],
+    ) -> [__m256; 2] {
+        let from = _mm256_sub_ps(index, half);
+        let to = _mm256_add_ps(index, half);
+        // SAFETY: `locate` clamps to the stored box.
+        let sample = |k| unsafe { self.sample::<V, CHECKED>(&self.locate(packet, k)) };
+        let is_next = _mm256_cmp_ps::<_CMP_EQ_OQ>(from, last[0]);
+        let first = if _mm256_movemask_ps(is_next) == ALL_LANES {
+            last[1]
+        } else {
+            sample(from)
+        };
+        *last = [to, sample(to)];
+        [first, last[1]]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn locate(&self, packet: &Packet, k: __m256) -> Places {
+        let t = _mm256_add_ps(k, packet.jitter);
         let t = _mm256_mul_ps(t, _mm256_set1_ps(packet.step));
         let mut places = Places {
             position: [_mm256_setzero_ps(); 3],
@@ -584,68 +658,6 @@ fn place(table: &TransferTable, number: __m256) -> __m256 {
     _mm256_fmadd_ps(number, scale, _mm256_set1_ps(table.offset))
 }
 
-/// Premultiplied colours of a step at places of the table.
-///
-/// Gathers would take eight times as many instructions: each lane's entries are loaded whole,
-/// mixed, then transposed.
-///
-/// # Panics
-/// Where the table has fewer than two entries.
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-#[expect(
-    clippy::cast_sign_loss,
-    reason = "entries are clamped to the table before"
-)]
-fn classify(table: &TransferTable, place: __m256) -> [__m256; 4] {
-    let entries = table.entries.as_slice();
-    assert!(entries.len() > 1);
-    let last = (entries.len() - 1) as f32;
-    // The clamps, in this order of arguments, turn a NaN into 0.
-    let x = _mm256_max_ps(place, _mm256_setzero_ps());
-    let x = _mm256_min_ps(x, _mm256_set1_ps(last));
-    let below = _mm256_floor_ps(_mm256_min_ps(x, _mm256_set1_ps(last - 1.0)));
-    let t = _mm256_sub_ps(x, below);
-    let mut index = [0_i32; LANES];
-    // SAFETY: eight numbers can be written.
-    unsafe { _mm256_storeu_si256(index.as_mut_ptr().cast(), _mm256_cvtps_epi32(below)) };
-    let both = |lane: usize, next: usize| {
-        // SAFETY: entries 0 ..= last − 1 and their successors are in the table.
-        unsafe {
-            let at = |lane: usize| entries.as_ptr().add(index[lane] as usize + next).cast();
-            _mm256_loadu2_m128(at(lane + 4), at(lane))
-        }
-    };
-    let c0 = mix(
-        both(0, 0),
-        both(0, 1),
-        _mm256_permute_ps::<0b00_00_00_00>(t),
-    );
-    let c1 = mix(
-        both(1, 0),
-        both(1, 1),
-        _mm256_permute_ps::<0b01_01_01_01>(t),
-    );
-    let c2 = mix(
-        both(2, 0),
-        both(2, 1),
-        _mm256_permute_ps::<0b10_10_10_10>(t),
-    );
-    let c3 = mix(
-        both(3, 0),
-        both(3, 1),
-        _mm256_permute_ps::<0b11_11_11_11>(t),
-    );
-    let (rg01, ba01) = (_mm256_unpacklo_ps(c0, c1), _mm256_unpackhi_ps(c0, c1));
-    let (rg23, ba23) = (_mm256_unpacklo_ps(c2, c3), _mm256_unpackhi_ps(c2, c3));
-    [
-        _mm256_shuffle_ps::<0b01_00_01_00>(rg01, rg23),
-        _mm256_shuffle_ps::<0b11_10_11_10>(rg01, rg23),
-        _mm256_shuffle_ps::<0b01_00_01_00>(ba01, ba23),
-        _mm256_shuffle_ps::<0b11_10_11_10>(ba01, ba23),
-    ]
-}
-
 /// A power by squares, eight at once; the exponent is above 0.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
@@ -663,12 +675,23 @@ fn power(base: __m256, exponent: u32) -> __m256 {
     }
 }
 
-/// As [`Shading::lit`], eight at once.
+/// A dot product with a vector that all lanes share.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn dot(x: __m256, y: __m256, z: __m256, with: [f32; 3]) -> __m256 {
+    let [a, b, c] = with;
+    let (a, b, c) = (_mm256_set1_ps(a), _mm256_set1_ps(b), _mm256_set1_ps(c));
+    _mm256_fmadd_ps(x, a, _mm256_fmadd_ps(y, b, _mm256_mul_ps(z, c)))
+}
+
+/// As [`Shading::surface`] and [`Shading::lit`], eight at once; the colour of a 2D function is looked up
+/// between the `ends`.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn lit(
     shading: &Shading,
-    color: [__m256; 4],
+    table: PacketTable<'_>,
+    (color, ends): ([__m256; 4], [__m256; 2]),
     difference: [__m256; 3],
     direction: [__m256; 3],
 ) -> [__m256; 4] {
@@ -693,11 +716,27 @@ fn lit(
         direction[0],
         _mm256_fmadd_ps(y, direction[1], _mm256_mul_ps(z, direction[2])),
     );
-    let nl = _mm256_div_ps(_mm256_andnot_ps(set(-0.0), along), length);
+    let cosine = |along| _mm256_div_ps(_mm256_andnot_ps(set(-0.0), along), length);
+    let (nl, nh) = match &shading.aside {
+        None => (cosine(along), cosine(along)),
+        Some(aside) => {
+            let toward = dot(x, y, z, aside.of_gradient);
+            let [dx, dy, dz] = direction;
+            let between = dot(dx, dy, dz, aside.of_direction);
+            let square = _mm256_fnmadd_ps(set(2.0), between, set(2.0));
+            let half = _mm256_sqrt_ps(_mm256_max_ps(square, set(HALF_SQUARE_MIN)));
+            let across = _mm256_div_ps(_mm256_sub_ps(toward, along), half);
+            (cosine(toward), cosine(across))
+        }
+    };
     let light = &shading.light;
     let diffuse = _mm256_fmadd_ps(nl, set(light.diffuse), set(light.ambient));
+    let color = match table.rows_per_floor() {
+        Some(rows_per_floor) => packet_table::color_2d(table, ends, length, rows_per_floor),
+        None => color,
+    };
     let [r, g, b, a] = color;
-    let highlight = power(nl, light.exponent);
+    let highlight = power(nh, light.exponent);
     let shine = _mm256_mul_ps(_mm256_mul_ps(a, set(light.specular)), highlight);
     let shaded = |c| _mm256_fmadd_ps(c, diffuse, shine);
     let lit = [shaded(r), shaded(g), shaded(b), a];

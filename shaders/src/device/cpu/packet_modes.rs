@@ -21,7 +21,7 @@ pub(super) trait PacketMode: ModeStages {
     unsafe fn open_lanes(partial: &[__m256; 4]) -> __m256;
 }
 
-impl<const SHADED: bool> PacketMode for Dvr<SHADED> {
+impl<const SHADED: bool, const SEGMENTS: bool> PacketMode for Dvr<SHADED, SEGMENTS> {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn combine_lanes(front: &mut [__m256; 4], behind: [__m256; 4], mask: __m256) {

@@ -13,8 +13,18 @@ const NUDGES_MAX: u32 = 3;
 /// Points `lo <= p < hi` on every axis, in grid space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    pub(super) lo: [f32; 3],
-    pub(super) hi: [f32; 3],
+    pub(super) lo: [f64; 3],
+    pub(super) hi: [f64; 3],
+}
+
+impl Bounds {
+    /// The points that floats bound.
+    pub(super) fn new(lo: [f32; 3], hi: [f32; 3]) -> Self {
+        Self {
+            lo: lo.map(f64::from),
+            hi: hi.map(exact_end),
+        }
+    }
 }
 
 /// A ray in grid space (voxels), by world length.
@@ -46,11 +56,18 @@ pub(super) struct ExactRay {
 }
 
 impl Ray {
-    /// Position of sample `k`, in voxels.
+    /// Position of sample `k`, in voxels; those between samples have a fraction.
     #[inline(always)]
-    pub(super) fn position(&self, k: u32) -> [f32; 3] {
-        let t = (k as f32 + self.jitter) * self.step;
+    pub(super) fn position(&self, k: f32) -> [f32; 3] {
+        let t = (k + self.jitter) * self.step;
         std::array::from_fn(|a| t.mul_add(self.direction[a], self.eye[a]))
+    }
+
+    /// Samples from one to the ends of its segment: half, and no more than a voxel on any axis.
+    #[inline(always)]
+    pub(super) fn half_segment(&self) -> f32 {
+        let farthest = self.direction.iter().fold(0.0_f32, |m, d| m.max(d.abs()));
+        f32::min(0.5, 1.0 / (farthest * self.step))
     }
 
     /// The samples inside the bounds, as a half-open interval; empty ones are (0,0).
@@ -69,8 +86,7 @@ impl ExactRay {
 
     #[inline(always)]
     pub(super) fn interval(&self, bounds: &Bounds) -> (u32, u32) {
-        let lo = bounds.lo.map(f64::from);
-        let hi = bounds.hi.map(exact_end);
+        let Bounds { lo, hi } = *bounds;
         let (mut near, mut far) = (0.0_f64, f64::from(SAMPLE_MAX));
         for a in 0..3 {
             let (e, d) = (self.eye[a], self.direction[a]);
@@ -119,7 +135,6 @@ impl ExactRay {
 
 /// An upper bound in f64. The field's end is the float after the last sample centre (see
 /// `VoxelBox::owned_points`), which is no whole number: in f64 it is the next number after it.
-#[inline(always)]
 fn exact_end(hi: f32) -> f64 {
     if hi.fract() > 0.0 {
         f64::from(hi.next_down()).next_up()
@@ -200,7 +215,7 @@ mod tests {
             lo in prop::array::uniform3(0..8_u8),
         ) {
             let lo = lo.map(f32::from);
-            let bounds = Bounds { lo, hi: lo.map(|v| v + 4.0) };
+            let bounds = Bounds::new(lo, lo.map(|v| v + 4.0));
             let ray = ExactRay {
                 eye: eye.map(f64::from),
                 direction: direction.map(f64::from),
@@ -210,7 +225,7 @@ mod tests {
             let (first, end) = ray.interval(&bounds);
             for k in 0..3000 {
                 let p = ray.position(k);
-                let inside = (0..3).all(|a| f64::from(bounds.lo[a]) <= p[a] && p[a] < f64::from(bounds.hi[a]));
+                let inside = (0..3).all(|a| bounds.lo[a] <= p[a] && p[a] < bounds.hi[a]);
                 prop_assert_eq!(inside, (first..end).contains(&k), "k {} of {}..{}", k, first, end);
             }
         }

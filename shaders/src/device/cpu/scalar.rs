@@ -34,7 +34,7 @@ pub(super) fn render_part<V: StoredVoxel>(
     for (y, row) in (part.y..part.y + part.height).zip(rows.chunks_mut(row_pixels)) {
         for (x, pixel) in (part.x..part.x + part.width).zip(row) {
             let ray = frame.ray(x, y);
-            *pixel = with_kernel_mode!(frame.mode, frame.shading.is_some(), M => {
+            *pixel = with_kernel_mode!(frame.mode, frame.shading.is_some(), frame.has_segments, M => {
                 march::<V, M>(frame, field, &ray)
             });
         }
@@ -43,27 +43,38 @@ pub(super) fn render_part<V: StoredVoxel>(
 
 fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4] {
     let (first, end) = ray.interval(&field.bounds);
+    let half = ray.half_segment();
+    let number_at = |k: f32| sample::<V>(field, &locate(field, ray.position(k)));
     let mut partial = [0.0; 4];
     for k in first..end {
+        let k = k as f32;
         let p = ray.position(k);
         let cell = locate(field, p);
         if field.skip.is_some_and(|skip| is_hidden(skip, &cell)) {
             continue;
         }
-        let number = sample::<V>(field, &cell);
-        if number >= NO_DATA_MIN {
+        let numbers = if M::SEGMENTS {
+            [number_at(k - half), number_at(k + half)]
+        } else {
+            [sample::<V>(field, &cell); 2]
+        };
+        if numbers.iter().any(|&number| number >= NO_DATA_MIN) {
             continue;
         }
-        let place = frame.table.place(number);
+        let ends = numbers.map(|number| frame.table.place(number));
         let behind = if M::MODE.combines_values() {
-            [place, 1.0, 0.0, 0.0]
+            [ends[0], 1.0, 0.0, 0.0]
         } else {
-            let mut color = frame.table.classify(place);
+            let mut color = frame.table.color(ends);
             if M::SHADED
                 && color[3] > 0.0
                 && let Some(shading) = &frame.shading
             {
-                color = shading.lit(color, difference::<V>(field, p), ray.direction);
+                let surface = shading.surface(difference::<V>(field, p), ray.direction);
+                if let Some(rows_per_floor) = frame.table.rows_per_floor {
+                    color = (frame.table).color_2d(ends, surface.length, rows_per_floor);
+                }
+                color = shading.lit(color, &surface);
             }
             color
         };

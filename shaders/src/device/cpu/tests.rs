@@ -238,7 +238,7 @@ fn a_constant_volume_has_the_opacity_of_its_counted_samples() {
                 for (i, pixel) in (0..).zip(image.pixels()) {
                     let ray = rays.ray(i % 37, i / 37);
                     let inside = |k: &i32| {
-                        let p = ray.position(k.cast_unsigned());
+                        let p = ray.position(k.cast_unsigned() as f32);
                         (0..3).all(|a| bounds.0[a] <= p[a] && p[a] < bounds.1[a])
                     };
                     let samples = (0..2000).filter(inside).count() as f64;

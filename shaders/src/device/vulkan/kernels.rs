@@ -26,10 +26,12 @@ pub(super) struct RaycastVariant {
     pub(super) voxels_by_sampler: bool,
     /// The linear sampler filters the table, else the kernel does.
     pub(super) table_by_sampler: bool,
-    /// Headlight shading.
+    /// Colours follow from gradients, too.
     pub(super) shaded: bool,
     /// Leaps over transparent macrocells.
     pub(super) leaps: bool,
+    /// Samples stand for ranges of values.
+    pub(super) segments: bool,
 }
 
 include!(concat!(env!("OUT_DIR"), "/raycast.rs"));
@@ -41,6 +43,7 @@ pub(super) fn raycast(variant: RaycastVariant) -> Result<Kernel, DeviceError> {
         variant.table_by_sampler,
         variant.shaded,
         variant.leaps,
+        variant.segments,
     ];
     let number: usize = bits
         .iter()

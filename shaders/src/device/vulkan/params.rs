@@ -26,7 +26,7 @@ pub(super) struct SceneParams {
     right_in_world: [f32; 3],
     jitter: f32,
     down_in_world: [f32; 3],
-    pad_1: f32,
+    segment_unit: f32,
     gradient_x: [f32; 3],
     picture_x: u32,
     gradient_y: [f32; 3],
@@ -36,11 +36,15 @@ pub(super) struct SceneParams {
     light: [f32; 3],
     fade_per_floor: f32,
     fade_at_none: f32,
-    pad_2: [f32; 3],
+    rows_per_floor: f32,
+    first_row: f32,
+    aside: f32,
+    to_light: [f32; 3],
+    pad: f32,
 }
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 192
+    size_of::<SceneParams>() == 208
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
@@ -48,6 +52,8 @@ const _: () = assert!(
         && offset_of!(SceneParams, picture_y) == 140
         && offset_of!(SceneParams, gradient_z) == 144
         && offset_of!(SceneParams, light) == 160
+        && offset_of!(SceneParams, aside) == 188
+        && offset_of!(SceneParams, to_light) == 192
 );
 
 /// Mirror of `JobParams` in `wgsl/raycast.wgsl` (push constants, at most 128 bytes;
@@ -95,7 +101,8 @@ impl SceneParams {
         let world_from_grid: DMat3 = scene.volume.world_from_grid().matrix3;
         let gradient =
             world_from_grid.inverse().transpose() * (0.5 * value_scale / scene.gradient_floor());
-        let count = table.entries.len() as f32;
+        let count = table.columns as f32;
+        let to_light = scene.light_direction();
         let light = scene.settings.effective_light();
         let [per_floor, at_none] = scene.fade().unwrap_or([0.0, 1.0]);
         Self {
@@ -115,7 +122,7 @@ impl SceneParams {
             right_in_world: world(view.right),
             jitter: f32::from(u8::from(scene.settings.jitter)),
             down_in_world: world(view.down),
-            pad_1: 0.0,
+            segment_unit: table.segment_unit.unwrap_or(0.0),
             gradient_x: world(gradient.x_axis),
             picture_x: view.first[0],
             gradient_y: world(gradient.y_axis),
@@ -125,7 +132,11 @@ impl SceneParams {
             light: [light.ambient, light.diffuse, light.specular],
             fade_per_floor: per_floor as f32,
             fade_at_none: at_none as f32,
-            pad_2: [0.0; 3],
+            rows_per_floor: table.rows_per_floor.unwrap_or(0.0),
+            first_row: 0.5 / table.rows() as f32,
+            aside: f32::from(u8::from(to_light.is_some())),
+            to_light: world(to_light.unwrap_or_default()),
+            pad: 0.0,
         }
     }
 }
