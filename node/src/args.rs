@@ -16,9 +16,10 @@ use brickmesh_topology::{
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
-    parse_address, parse_bytes, parse_color, parse_device, parse_finite, parse_gradients,
-    parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
-    parse_rate, parse_size, parse_socket, parse_step, parse_transfer_range, switch,
+    parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
+    parse_finite, parse_gradients, parse_light, parse_light_direction, parse_listen_address,
+    parse_milliseconds, parse_name, parse_rate, parse_size, parse_socket, parse_step,
+    parse_transfer_range, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -108,7 +109,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "jitter", "mode", "background"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "jitter", "mode", "background"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -143,6 +144,12 @@ pub struct PictureArgs {
     /// Let each sample stand for all values around it on its ray: thin structures at long steps, for more time a sample; in mode dvr
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "off", value_name = "ON|OFF")]
     pub preintegrate: bool,
+    /// Show only what is inside a box, in voxels: from 0 to the size less 1 is all of an axis, of one voxel -0.5 to 0.5
+    #[arg(long, value_name = "X0,X1,Y0,Y1,Z0,Z1", value_parser = parse_clip, allow_hyphen_values = true)]
+    pub clip: Option<[[f64; 3]; 2]>,
+    /// Show only what is in front of a plane: points p of the world with N · p ≥ D; may be repeated, up to six times
+    #[arg(long, value_name = "NX,NY,NZ,D", value_parser = parse_clip_plane, allow_hyphen_values = true)]
+    pub clip_plane: Vec<[f64; 4]>,
     /// Move the samples of each pixel by another part of a step: fine grain in place of rings
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
     pub jitter: bool,

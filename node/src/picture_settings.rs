@@ -9,7 +9,8 @@ use crate::{
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelType,
-    balance::plan_rules::PlanRules, picture::render_settings::Light,
+    balance::plan_rules::PlanRules,
+    picture::{clip::Clip, render_settings::Light},
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
@@ -83,6 +84,10 @@ impl PictureSettings {
                 gradient_opacity: args.gradient_opacity,
                 transfer_2d: shapes.unwrap_or_default(),
                 preintegrate: args.preintegrate,
+                clip: Clip {
+                    bounds: args.clip,
+                    planes: args.clip_plane.clone(),
+                },
                 mode: args.mode,
                 jitter: args.jitter,
                 background: args.background,

@@ -53,6 +53,9 @@ impl Scene {
         settings.step *= scale;
         let unit_distance = &mut settings.transfer.unit_distance;
         *unit_distance = unit_distance.map(|d| d * scale);
+        for [_, _, _, distance] in &mut settings.clip.planes {
+            *distance *= scale;
+        }
         scene
     }
 

@@ -75,6 +75,9 @@ struct SceneParams {
     aside: f32,
     // Unit vector to a light that is not at the eye.
     to_light: vec3<f32>,
+    // How many planes cut: samples at p with dot(plane, (p, 1)) >= 0 are shown.
+    plane_count: u32,
+    planes: array<vec4<f32>, 6>,
 }
 
 struct JobParams {
@@ -153,6 +156,33 @@ fn interval(d: vec3<f32>, fraction: f32) -> vec2<f32> {
     }
     while (end > first && !owned(end - 1.0, d)) {
         end -= 1.0;
+    }
+    return vec2<f32>(first, end);
+}
+
+// The samples of an interval that no plane cuts away: which side of it they are on is monotonic in k.
+fn clipped(samples: vec2<f32>, d: vec3<f32>, fraction: f32) -> vec2<f32> {
+    var first = samples.x;
+    var end = samples.y;
+    for (var i = 0u; i < scene.plane_count; i += 1u) {
+        let plane = scene.planes[i];
+        let at_eye = dot(plane.xyz, scene.eye_in_grid) + plane.w;
+        let along = dot(plane.xyz, d);
+        // Beside the plane, all of the ray is shown or nothing.
+        let crossing = floor(clamp(-at_eye / (along * scene.step_in_world), -4.0, SAMPLES_MAX));
+        if (abs(along) < 1e-20) {
+            end = select(first, end, at_eye >= 0.0);
+        } else if (along > 0.0) {
+            first = max(first, crossing - 2.0 + fraction);
+            while (first < end && fma(first * scene.step_in_world, along, at_eye) < 0.0) {
+                first += 1.0;
+            }
+        } else {
+            end = min(end, crossing + 3.0 + fraction);
+            while (end > first && fma((end - 1.0) * scene.step_in_world, along, at_eye) < 0.0) {
+                end -= 1.0;
+            }
+        }
     }
     return vec2<f32>(first, end);
 }
@@ -331,7 +361,7 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let toward = through * inverse_length;
 
     let fraction = scene.jitter * jitter(scene.picture_x + pixel.x, scene.picture_y + pixel.y);
-    let samples = interval(d, fraction);
+    let samples = clipped(interval(d, fraction), d, fraction);
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
     let still = abs(d) < vec3<f32>(1e-20);
     let per_sample = select(1.0 / (d * scene.step_in_world), vec3<f32>(1e20), still);

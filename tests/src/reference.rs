@@ -352,9 +352,19 @@ impl Seen<'_> {
         let unit = unit.unwrap_or_else(|| field.volume.min_spacing());
         let reach = (field.volume.center_in_world() - eye).length() + field.volume.diagonal();
         let distances = (0_u32..).map(|k| (f64::from(k) + jitter) * step);
+        let clip = &settings.clip;
+        let is_shown = |p: DVec3, world: DVec3| {
+            let in_bounds = clip
+                .bounds
+                .is_none_or(|[low, high]| (0..3).all(|a| low[a] <= p[a] && p[a] <= high[a]));
+            let in_front = |[x, y, z, d]: &[f64; 4]| DVec3::new(*x, *y, *z).dot(world) >= *d;
+            in_bounds && clip.planes.iter().all(in_front)
+        };
         let samples = distances.take_while(|t| *t <= reach).filter_map(|t| {
-            let p = grid_from_world.transform_point3(eye + direction * t);
-            field.value(p).map(|value| (p, value))
+            let world = eye + direction * t;
+            let p = grid_from_world.transform_point3(world);
+            let value = field.value(p).filter(|_| is_shown(p, world));
+            value.map(|value| (p, value))
         });
         let of_value = |value: Option<f64>| {
             value.map_or([0.0; 4], |value| {

@@ -10,7 +10,10 @@ use brickmesh_topology::{
         transfer_function::TransferPoint,
         transfer_shapes::{ShapeKind, TransferShape},
     },
-    picture::render_settings::{Light, Mode},
+    picture::{
+        clip::Clip,
+        render_settings::{Light, Mode},
+    },
 };
 use glam::DVec3;
 
@@ -155,6 +158,23 @@ pub fn looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
         ("2D", two_d),
     ]);
     looks
+}
+
+/// The same with a box and two planes that cut parts of the field away.
+#[must_use]
+pub fn clipped(field: &Field, mut settings: RenderSettings) -> RenderSettings {
+    let dims = field.volume.dims.map(f64::from);
+    let center = field.volume.center_in_world();
+    let plane = |n: DVec3, off: f64| [n.x, n.y, n.z, n.dot(center) - off * n.length()];
+    let radius = 0.5 * field.volume.diagonal();
+    settings.clip = Clip {
+        bounds: Some([dims.map(|n| 0.137 * n), dims.map(|n| 0.871 * n)]),
+        planes: vec![
+            plane(DVec3::new(1.0, -2.0, 0.7), 0.21 * radius),
+            plane(DVec3::new(-0.3, 0.5, 3.0), 0.17 * radius),
+        ],
+    };
+    settings
 }
 
 /// Shapes of both kinds that overlap, over these values.

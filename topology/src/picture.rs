@@ -4,6 +4,7 @@
 
 pub mod camera;
 pub mod camera_motion;
+pub mod clip;
 pub mod depth_order;
 pub mod footprint;
 pub mod framing;

@@ -2,7 +2,10 @@
 
 use super::{CameraArg, DeviceChoice, Orbit, TransferRange};
 use crate::network::address;
-use brickmesh_topology::picture::render_settings::{Light, STEP_VOXELS_MIN};
+use brickmesh_topology::picture::{
+    clip::Clip,
+    render_settings::{Light, STEP_VOXELS_MIN},
+};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::net::SocketAddr;
 
@@ -225,6 +228,27 @@ pub(crate) fn parse_light_direction(text: &str) -> Result<[f32; 3], String> {
     };
     light.validate().map_err(|e| e.to_string())?;
     Ok(direction)
+}
+
+pub(crate) fn parse_clip(text: &str) -> Result<[[f64; 3]; 2], String> {
+    let [x0, x1, y0, y1, z0, z1] = numbers::<6>(text)?;
+    let bounds = [[x0, y0, z0], [x1, y1, z1]];
+    let clip = Clip {
+        bounds: Some(bounds),
+        planes: Vec::new(),
+    };
+    clip.validate().map_err(|e| e.to_string())?;
+    Ok(bounds)
+}
+
+pub(crate) fn parse_clip_plane(text: &str) -> Result<[f64; 4], String> {
+    let plane = numbers::<4>(text)?;
+    let clip = Clip {
+        bounds: None,
+        planes: vec![plane],
+    };
+    clip.validate().map_err(|e| e.to_string())?;
+    Ok(plane)
 }
 
 pub(crate) fn parse_gradients(text: &str) -> Result<[f64; 2], String> {

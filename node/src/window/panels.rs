@@ -2,6 +2,7 @@
 //!
 //! A panel changes a scene that it is given, and says what else it asks for; it waits for nothing.
 
+mod clip_editor;
 mod mesh_panel;
 mod shapes_editor;
 mod transfer_editor;
@@ -156,6 +157,11 @@ impl Panels {
         });
         section(ui, "Sampling and light", |ui| {
             sampling(ui, &mut settings, facts.manifest);
+        });
+        section(ui, "Clip", |ui| {
+            let toward_viewer = (scene.camera.eye - scene.camera.at).normalize_or_zero();
+            let volume = facts.manifest.volume();
+            clip_editor::show(ui, &mut settings, volume, toward_viewer);
         });
         if settings != *scene.settings {
             scene.settings = Arc::new(settings);

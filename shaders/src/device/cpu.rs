@@ -154,7 +154,13 @@ impl CpuDevice {
         if skip.is_some_and(|grid| grid.visible().is_none()) {
             return image;
         }
-        let field = Field::new(&brick.voxels, &frame.volume, &job.owned, skip);
+        let field = Field::new(
+            &brick.voxels,
+            &frame.volume,
+            &job.owned,
+            frame.clip_bounds,
+            skip,
+        );
         let seen = field
             .visible_box()
             .and_then(|visible| frame.view.rect_of(&frame.volume, &visible))

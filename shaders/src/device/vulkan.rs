@@ -85,6 +85,7 @@ struct CurrentScene {
     mode: Mode,
     is_shaded: bool,
     has_segments: bool,
+    clip_bounds: Option<[[f64; 3]; 2]>,
     classifier: Classifier,
     /// Changes whenever the classifier does.
     table_number: u64,
@@ -267,6 +268,7 @@ impl VulkanDevice {
         let params = JobParams::new(
             &job.owned,
             &brick.stored,
+            scene.clip_bounds,
             scene.dims,
             &band,
             &brick.kind,
@@ -363,6 +365,7 @@ impl RenderDevice for VulkanDevice {
             mode: scene.settings.mode,
             is_shaded: scene.settings.needs_gradients(),
             has_segments: scene.settings.is_preintegrated(),
+            clip_bounds: scene.settings.clip.bounds,
             classifier,
             table_number,
             table_view,

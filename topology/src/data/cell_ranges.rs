@@ -137,7 +137,7 @@ pub fn mask_of(seen: impl Fn(usize) -> bool) -> CellMask {
 }
 
 /// A cell of a box; empty where the box has fewer voxels than cells.
-pub(super) fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
+pub fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
     let n = PER_AXIS;
     let at = [cell % n, cell / n % n, cell / n / n];
     let edge = |a: usize, i: usize| {

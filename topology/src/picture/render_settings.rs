@@ -15,6 +15,7 @@ use crate::{
         transfer_shapes::{self, ShapeKind, TransferShape, TransferShapeError},
         volume::VolumeDescription,
     },
+    picture::clip::{Clip, ClipError},
 };
 use serde::{Deserialize, Serialize};
 
@@ -222,6 +223,9 @@ pub struct RenderSettings {
     /// each belongs to one brick.
     #[serde(default)]
     pub preintegrate: bool,
+    /// What is cut away.
+    #[serde(default)]
+    pub clip: Clip,
     /// Whether the samples of each pixel are moved by another part of a step.
     pub jitter: bool,
     /// Colour behind the volume, linear RGB.
@@ -246,6 +250,9 @@ pub enum RenderSettingsError {
     /// The 2D transfer function.
     #[error("2D transfer function: {0}")]
     Transfer2d(#[from] TransferShapeError),
+    /// What is cut away.
+    #[error("clip: {0}")]
+    Clip(#[from] ClipError),
     /// A part of the light.
     #[error("light: {field} is {found}; it must be {bound}")]
     Light {
@@ -286,6 +293,7 @@ impl RenderSettings {
             gradient_opacity: None,
             transfer_2d: Vec::new(),
             preintegrate: false,
+            clip: Clip::default(),
             jitter: true,
             background: [0.0; 3],
         }
@@ -303,6 +311,7 @@ impl RenderSettings {
         }
         self.light.validate()?;
         transfer_shapes::validate(&self.transfer_2d)?;
+        self.clip.validate()?;
         if let Some(found) = self.gradient_opacity
             && !(0.0 <= found[0] && found[0] < found[1] && found[1] <= 1e100)
         {
@@ -325,13 +334,15 @@ impl RenderSettings {
             }
     }
 
-    /// Whether every value range that can contribute with `other` can with these, and no further one.
+    /// Whether every value range that can contribute with `other` can with these, at the same places, and no
+    /// further one.
     #[must_use]
     pub fn shows_as(&self, other: &Self) -> bool {
         let of = |s: &Self| (s.mode, s.is_preintegrated());
         of(self) == of(other)
             && self.transfer == other.transfer
             && self.transfer_2d == other.transfer_2d
+            && self.clip == other.clip
     }
 
     /// The shapes of the 2D transfer function, where there is one.
@@ -427,6 +438,7 @@ impl RenderSettings {
             gradient_opacity,
             transfer_2d,
             preintegrate,
+            clip: Clip { bounds, planes },
             jitter,
             background,
         } = self;
@@ -455,6 +467,9 @@ impl RenderSettings {
             numbers.extend([kind, *opacity].iter().chain(value).chain(gradient));
             numbers.extend(color);
         }
+        numbers.push(f64::from(u8::from(bounds.is_some())));
+        numbers.extend(bounds.iter().flatten().flatten());
+        numbers.extend(planes.iter().flatten());
         let switches = [*shade, *jitter, *preintegrate];
         let mut bytes = vec![*mode as u8];
         bytes.extend(switches.map(u8::from));
@@ -498,13 +513,14 @@ mod tests {
         assert!(refused(|s| s.light.specular = f32::NAN).starts_with("light: specular is NaN"));
         assert!(refused(|s| s.gradient_opacity = Some([2.0, 1.0])).contains("[2.0, 1.0]"));
         assert!(refused(|s| s.light.direction = Some([0.0; 3])).contains("length is 0"));
+        assert!(refused(|s| s.clip.planes = vec![[0.0; 4]]).starts_with("clip: plane 0"));
         assert!(refused(|s| s.transfer_2d = vec![box_shape(); 99]).contains("found 99"));
         assert!(refused(|s| s.light.exponent = 0).contains("exponent is 0; it must be 1 to 128"));
     }
 
     #[test]
     fn every_field_is_in_the_name() {
-        let changes: [fn(&mut RenderSettings); 22] = [
+        let changes: [fn(&mut RenderSettings); 24] = [
             |s| s.gradient_opacity = Some([0.0, 1.0]),
             |s| s.light.ambient = 0.1,
             |s| s.light.diffuse = 0.1,
@@ -519,6 +535,8 @@ mod tests {
             |s| s.jitter = false,
             |s| s.background[0] = 1.0,
             |s| s.preintegrate = true,
+            |s| s.clip.bounds = Some([[0.0; 3], [1.0; 3]]),
+            |s| s.clip.planes = vec![[0.0, 0.0, 1.0, 1.0]],
             |s| s.light.direction = Some([0.0, 1.0, 0.0]),
             |s| s.light.direction = Some([0.0, 1.0, 0.5]),
             |s| s.transfer_2d = vec![box_shape()],

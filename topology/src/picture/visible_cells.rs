@@ -4,11 +4,14 @@ use crate::{
     base::digest::Digest,
     data::{
         brick_grid::{BrickGrid, BrickIndex},
-        cell_ranges::{ALL, CELLS_PER_AXIS, CellMask, NONE, PER_AXIS},
+        cell_ranges::{ALL, CELLS_PER_AXIS, CellMask, NONE, PER_AXIS, cell_box, mask_of},
         manifest::Manifest,
         voxel_box::VoxelBox,
     },
-    picture::render_settings::RenderSettings,
+    picture::{
+        clip::{GridClip, Kept},
+        render_settings::RenderSettings,
+    },
 };
 use glam::DVec3;
 use std::sync::Arc;
@@ -27,7 +30,14 @@ impl VisibleCells {
     /// worth keeping while what the settings show stays.
     #[must_use]
     pub fn of(manifest: &Manifest, settings: &RenderSettings) -> Self {
+        let clip = GridClip::new(&settings.clip, manifest.volume());
         let mask = |brick| {
+            let owned = manifest.grid().owned_box(brick);
+            let kept = match clip.kept(&owned) {
+                Kept::All => ALL,
+                Kept::Some => kept_cells(&clip, &owned),
+                Kept::Nothing => return NONE,
+            };
             let Some(stored) = manifest.brick_range(brick) else {
                 return NONE;
             };
@@ -38,7 +48,8 @@ impl VisibleCells {
             // What is seen of a sample may be in the next cell.
             let cells = manifest.brick_cells(brick);
             let cells = cells.filter(|_| !settings.is_preintegrated());
-            cells.map_or(ALL, |cells| cells.visible(range, |r| settings.can_show(r)))
+            let seen = cells.map_or(ALL, |cells| cells.visible(range, |r| settings.can_show(r)));
+            std::array::from_fn(|z| seen[z] & kept[z])
         };
         Self(manifest.grid().bricks().map(mask).collect())
     }
@@ -127,6 +138,11 @@ impl VisibleCells {
     }
 }
 
+/// The cells of a brick of which something is kept.
+fn kept_cells(clip: &GridClip, owned: &VoxelBox) -> CellMask {
+    mask_of(|cell| clip.kept(&cell_box(owned, cell)) != Kept::Nothing)
+}
+
 /// Voxels of `part` in each cell along an axis.
 fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; PER_AXIS] {
     let (lo, hi) = (owned.lo[axis], owned.hi[axis]);
@@ -175,9 +191,11 @@ impl VisibleCellsCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{cell_ranges::CellRanges, volume::VolumeDescription};
     use crate::data::{
+        cell_ranges::CellRanges,
+        manifest::ManifestParts,
         transfer_function::{TransferFunction, TransferPoint},
+        volume::VolumeDescription,
         volume::VoxelType,
     };
 
@@ -206,6 +224,35 @@ mod tests {
         let volume = volume([16; 3], VoxelType::U8);
         let (range, cells) = CellRanges::of(&grid, BrickIndex(0), &volume, &bytes);
         (grid, range.unwrap(), cells)
+    }
+
+    #[test]
+    fn what_is_clipped_away_is_not_visible() {
+        let bytes = |stored: &VoxelBox| vec![9; usize::try_from(stored.voxel_count()).unwrap()];
+        let parts = ManifestParts::cut(volume([32; 3], VoxelType::U8), 16, "test", bytes).unwrap();
+        let manifest = Manifest::try_from(parts).unwrap();
+        let mut settings = from(1.0);
+        settings.clip.bounds = Some([[18.0, 20.5, 16.0], [40.0, 30.0, 31.0]]);
+        for preintegrate in [false, true] {
+            settings.preintegrate = preintegrate;
+            let visible = VisibleCells::of(&manifest, &settings);
+            let seen: Vec<BrickIndex> = manifest
+                .grid()
+                .bricks()
+                .filter(|b| visible.any(*b))
+                .collect();
+            assert_eq!(seen, [BrickIndex(7)]);
+            let share = |lo, hi| visible.share(manifest.grid(), seen[0], &VoxelBox::new(lo, hi));
+            assert!(share([16; 3], [18, 32, 32]) <= 0.0);
+            assert!(share([18, 20, 16], [32, 30, 32]) >= 1.0);
+        }
+        settings.clip.planes = vec![[-1.0, 0.0, 0.0, -17.0]];
+        let visible = VisibleCells::of(&manifest, &settings);
+        assert!(!manifest.grid().bricks().any(|b| visible.share(
+            manifest.grid(),
+            b,
+            &VoxelBox::new([18; 3], [32; 3])
+        ) > 0.0));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::{
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
 use brickmesh_topology::{
-    PixelRect, VoxelBox,
-    picture::{camera::bands, visible_cells::VisibleCells},
+    PixelRect, RenderSettings, VoxelBox,
+    picture::{camera::bands, clip::Clip, visible_cells::VisibleCells},
 };
 use std::{
     collections::VecDeque,
@@ -270,7 +270,23 @@ impl Turn<'_> {
         };
         let data = format!("the data are {}", short_range(range));
         let visible = VisibleCells::of(manifest, &self.settings.render);
-        if !manifest.grid().bricks().any(|brick| visible.any(brick)) {
+        let shows_any =
+            |visible: &VisibleCells| manifest.grid().bricks().any(|brick| visible.any(brick));
+        if !shows_any(&visible) {
+            let whole = RenderSettings {
+                clip: Clip::default(),
+                ..self.settings.render.clone()
+            };
+            if shows_any(&VisibleCells::of(manifest, &whole)) {
+                return format!(
+                    "all that is visible of the volume, which has {:?} voxels, is clipped away",
+                    manifest.volume().dims
+                );
+            }
+            let shapes = self.settings.render.shapes();
+            if !shapes.is_empty() {
+                return format!("no shape of the 2D transfer function shows any value; {data}");
+            }
             let shown = transfer
                 .points
                 .windows(2)

@@ -41,6 +41,7 @@ impl<'a> Field<'a> {
         brick: &'a BrickVoxels,
         volume: &VolumeDescription,
         owned: &VoxelBox,
+        clip: Option<[[f64; 3]; 2]>,
         skip: Option<&'a SkipGrid>,
     ) -> Self {
         let stored = brick.stored();
@@ -69,7 +70,7 @@ impl<'a> Field<'a> {
             last_cell: std::array::from_fn(|a| {
                 stored.hi[a].saturating_sub(2).max(stored.lo[a]) as f32
             }),
-            bounds: Bounds::new(lo, hi),
+            bounds: Bounds::new(lo, hi).within(clip),
             skip,
         }
     }

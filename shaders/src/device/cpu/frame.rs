@@ -23,6 +23,10 @@ pub(super) struct Frame {
     pub(super) shading: Option<Shading>,
     /// Whether samples stand for ranges of values.
     pub(super) has_segments: bool,
+    /// As `Clip::bounds`.
+    pub(super) clip_bounds: Option<[[f64; 3]; 2]>,
+    /// As `Clip::planes_in_grid`.
+    pub(super) clip_planes: Vec<[f64; 4]>,
     eye: DVec3,
     step: f64,
     jitter: bool,
@@ -45,6 +49,8 @@ impl Frame {
                 .needs_gradients()
                 .then(|| Shading::new(scene)),
             has_segments: scene.settings.is_preintegrated(),
+            clip_bounds: scene.settings.clip.bounds,
+            clip_planes: scene.settings.clip.planes_in_grid(&scene.volume),
             eye: grid_from_world.transform_point3(view.eye),
             step: scene.settings.step,
             jitter: scene.settings.jitter,

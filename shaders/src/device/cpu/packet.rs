@@ -156,7 +156,7 @@ impl Packet {
                 continue;
             }
             ray = frame.ray(pixels.x + x, pixels.y + y);
-            let (from, to) = ray.interval(&field.bounds);
+            let (from, to) = ray.interval(&field.bounds, &frame.clip_planes);
             let lane = lane as usize;
             (first[lane], end[lane], jitter[lane]) = (from as f32, to as f32, ray.jitter);
             for (lanes, d) in direction.iter_mut().zip(ray.direction) {

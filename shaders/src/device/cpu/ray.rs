@@ -25,6 +25,15 @@ impl Bounds {
             hi: hi.map(exact_end),
         }
     }
+
+    /// Those of them that are in a box.
+    pub(super) fn within(self, clip: Option<[[f64; 3]; 2]>) -> Self {
+        let [low, high] = clip.unwrap_or([self.lo, self.hi]);
+        Self {
+            lo: std::array::from_fn(|a| self.lo[a].max(low[a])),
+            hi: std::array::from_fn(|a| self.hi[a].min(high[a].next_up())),
+        }
+    }
 }
 
 /// A ray in grid space (voxels), by world length.
@@ -70,10 +79,16 @@ impl Ray {
         f32::min(0.5, 1.0 / (farthest * self.step))
     }
 
-    /// The samples inside the bounds, as a half-open interval; empty ones are (0,0).
+    /// The samples inside the bounds and not beyond the planes, as a half-open interval; empty ones are
+    /// (0,0).
     #[inline(always)]
-    pub(super) fn interval(&self, bounds: &Bounds) -> (u32, u32) {
-        self.exact.interval(bounds)
+    pub(super) fn interval(&self, bounds: &Bounds, planes: &[[f64; 4]]) -> (u32, u32) {
+        let interval = self.exact.interval(bounds);
+        if planes.is_empty() || interval.0 >= interval.1 {
+            interval
+        } else {
+            self.exact.clipped(interval, planes)
+        }
     }
 }
 
@@ -105,6 +120,23 @@ impl ExactRay {
         }
         let first = first_true(guess(near - self.jitter), |k| self.has_entered(lo, hi, k));
         let end = first_true(guess(far - self.jitter), |k| self.has_left(lo, hi, k));
+        if first < end { (first, end) } else { (0, 0) }
+    }
+
+    /// The samples of an interval that no plane cuts away: which side of it they are on is monotonic in k.
+    fn clipped(&self, (mut first, mut end): (u32, u32), planes: &[[f64; 4]]) -> (u32, u32) {
+        let dot = |n: &[f64; 4], v: [f64; 3]| n[0] * v[0] + n[1] * v[1] + n[2] * v[2];
+        for plane in planes {
+            let (at_eye, along) = (dot(plane, self.eye) + plane[3], dot(plane, self.direction));
+            let is_shown =
+                |k: u32| at_eye + (f64::from(k) + self.jitter) * self.step * along >= 0.0;
+            let crossing = guess(-at_eye / (along * self.step) - self.jitter);
+            if along >= 0.0 {
+                first = first.max(first_true(crossing, is_shown));
+            } else {
+                end = end.min(first_true(crossing, |k| !is_shown(k)));
+            }
+        }
         if first < end { (first, end) } else { (0, 0) }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn render_part<V: StoredVoxel>(
 }
 
 fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4] {
-    let (first, end) = ray.interval(&field.bounds);
+    let (first, end) = ray.interval(&field.bounds, &frame.clip_planes);
     let half = ray.half_segment();
     let number_at = |k: f32| sample::<V>(field, &locate(field, ray.position(k)));
     let mut partial = [0.0; 4];

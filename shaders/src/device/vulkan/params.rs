@@ -5,7 +5,7 @@
 
 use super::voxel_image::VoxelImageKind;
 use crate::{scene::Scene, transfer_table::TransferTable};
-use brickmesh_topology::{PixelRect, VoxelBox};
+use brickmesh_topology::{PixelRect, VoxelBox, picture::clip::PLANES_MAX};
 use glam::{DMat3, DVec3};
 use std::mem::{offset_of, size_of};
 
@@ -40,11 +40,12 @@ pub(super) struct SceneParams {
     first_row: f32,
     aside: f32,
     to_light: [f32; 3],
-    pad: f32,
+    plane_count: u32,
+    planes: [[f32; 4]; PLANES_MAX],
 }
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 208
+    size_of::<SceneParams>() == 304
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
@@ -102,6 +103,7 @@ impl SceneParams {
         let gradient =
             world_from_grid.inverse().transpose() * (0.5 * value_scale / scene.gradient_floor());
         let count = table.columns as f32;
+        let planes = scene.settings.clip.planes_in_grid(&scene.volume);
         let to_light = scene.light_direction();
         let light = scene.settings.effective_light();
         let [per_floor, at_none] = scene.fade().unwrap_or([0.0, 1.0]);
@@ -136,7 +138,12 @@ impl SceneParams {
             first_row: 0.5 / table.rows() as f32,
             aside: f32::from(u8::from(to_light.is_some())),
             to_light: world(to_light.unwrap_or_default()),
-            pad: 0.0,
+            plane_count: planes.len() as u32,
+            planes: std::array::from_fn(|i| {
+                planes
+                    .get(i)
+                    .map_or([0.0; 4], |plane| plane.map(|n| n as f32))
+            }),
         }
     }
 }
@@ -151,12 +158,19 @@ impl JobParams {
     pub(super) fn new(
         owned: &VoxelBox,
         stored: &VoxelBox,
+        clip: Option<[[f64; 3]; 2]>,
         dims: [u32; 3],
         rect: &PixelRect,
         kind: &VoxelImageKind,
         table: &TransferTable,
     ) -> Self {
-        let (owned_low, owned_high) = owned.owned_points(dims);
+        let (mut owned_low, mut owned_high) = owned.owned_points(dims);
+        if let Some([low, high]) = clip {
+            for a in 0..3 {
+                owned_low[a] = owned_low[a].max(low[a] as f32);
+                owned_high[a] = owned_high[a].min((high[a] as f32).next_up());
+            }
+        }
         let size = stored.size();
         let (scale, offset) = (f64::from(table.scale), f64::from(table.offset));
         Self {
