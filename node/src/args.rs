@@ -11,7 +11,10 @@ use brickmesh_topology::{
         prediction::Prediction,
         schedule::Assignment,
     },
-    picture::render_settings::{Light, Mode},
+    picture::{
+        camera::Projection,
+        render_settings::{Light, Mode},
+    },
 };
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
@@ -109,7 +112,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "jitter", "mode", "background"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "jitter", "mode", "background"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -117,6 +120,9 @@ pub struct PictureArgs {
     /// Camera around the volume's centre: azimuth,elevation or azimuth,elevation,zoom, in degrees
     #[arg(long, value_parser = parse_orbit, allow_hyphen_values = true)]
     pub orbit: Option<Orbit>,
+    /// How rays go
+    #[arg(long, value_enum, default_value = "perspective")]
+    pub projection: Projection,
     /// Transfer function: a file (brickmesh JSON or a ParaView colour-map preset), or a name that `brickmesh presets` lists [default: chosen by the values]
     #[arg(long, value_name = "FILE|NAME")]
     pub transfer: Option<PathBuf>,

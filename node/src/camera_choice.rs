@@ -21,10 +21,16 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// # Errors
 /// Where the session cannot be read.
 pub fn camera(args: &PictureArgs, manifest: &Manifest) -> Result<Camera, String> {
-    Ok(match (&args.session, args.orbit) {
-        (Some(path), _) => SavedSession::read(path, manifest)?.camera,
-        (None, Some(orbit)) => orbiting(orbit, manifest.volume()),
-        (None, None) => given(args.camera.unwrap_or_default(), manifest, args.size),
+    if let Some(path) = &args.session {
+        return Ok(SavedSession::read(path, manifest)?.camera);
+    }
+    let camera = match args.orbit {
+        Some(orbit) => orbiting(orbit, manifest.volume()),
+        None => given(args.camera.unwrap_or_default(), manifest, args.size),
+    };
+    Ok(Camera {
+        projection: args.projection,
+        ..camera
     })
 }
 
@@ -94,6 +100,7 @@ fn given(given: CameraArg, manifest: &Manifest, size: (u32, u32)) -> Camera {
         at: vector(given.at, default.at),
         up: vector(given.up, default.up),
         fov_degrees: default.fov_degrees,
+        projection: default.projection,
     }
 }
 

@@ -14,7 +14,7 @@ use brickmesh_topology::{
         transfer_function::TransferPoint,
         transfer_shapes::{ShapeKind, TransferShape},
     },
-    picture::render_settings::Mode,
+    picture::{camera::Projection, render_settings::Mode},
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;
@@ -115,6 +115,7 @@ fn scene(step: f64, shade: bool) -> Scene {
         at,
         up: DVec3::Y,
         fov_degrees: 18.0,
+        projection: Projection::Perspective,
     };
     Scene {
         data_set: Digest::of(b"shells"),

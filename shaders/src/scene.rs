@@ -49,6 +49,7 @@ impl Scene {
         scene.volume.spacing = scene.volume.spacing.map(|s| s * scale);
         scene.volume.origin = scene.volume.origin.map(|o| o * scale);
         scene.view.eye *= DVec3::splat(scale);
+        scene.view.parallel = scene.view.parallel.map(|far| far * scale);
         let settings = &mut scene.settings;
         settings.step *= scale;
         let unit_distance = &mut settings.transfer.unit_distance;

@@ -20,7 +20,7 @@ use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, PixelRect, RenderSettings, TransferFunction,
     VolumeDescription, VoxelBox, VoxelType,
     data::transfer_function::{TransferPoint, step_opacity},
-    picture::render_settings::Mode,
+    picture::{camera::Projection, render_settings::Mode},
 };
 use bytes::Bytes;
 use glam::{DVec3, DVec4};
@@ -345,6 +345,7 @@ fn a_constant_volume_absorbs_as_the_count_of_its_samples_says() {
         at: DVec3::new(4.0, 4.0, 0.0),
         up: DVec3::Y,
         fov_degrees: 1.0,
+        projection: Projection::Perspective,
     };
     let points = vec![
         point(0.0, [1.0, 0.5, 0.0], 0.1),
@@ -408,6 +409,7 @@ fn every_type_gives_its_stored_numbers_back() {
                     at: DVec3::new(x, y, 0.0),
                     up: DVec3::Y,
                     fov_degrees: 1e-3,
+                    projection: Projection::Perspective,
                 };
                 let mut scene = scene(&data, camera, ramp.clone(), 1.0);
                 scene.view = camera.view(1, 1).unwrap();
@@ -477,6 +479,7 @@ fn the_eye_may_be_inside_and_on_the_border() {
                 at: DVec3::from_array(at),
                 up: DVec3::Y,
                 fov_degrees: 70.0,
+                projection: Projection::Perspective,
             };
             let scene = scene(&data, camera, colourful(0.0, 255.0), 0.5);
             let image = whole(&mut device, &data, &scene);

@@ -35,9 +35,10 @@ const GRADIENT_NODES: f32 = 64.0;
 const SAMPLES_MAX: f32 = 16777216.0;
 
 struct SceneParams {
-    eye_in_grid: vec3<f32>,
+    // Where the ray of pixel (x,y) begins: this + start_right·u + start_down·v, u = x·2/width − 1 at pixel
+    // centres; its direction: forward + right·u + down·v.
+    start_in_grid: vec3<f32>,
     step_in_world: f32,
-    // Direction of pixel (x,y): forward + right·u + down·v, u = x·2/width − 1 at pixel centres.
     forward_in_grid: vec3<f32>,
     pixel_x: f32,
     right_in_grid: vec3<f32>,
@@ -78,6 +79,8 @@ struct SceneParams {
     // How many planes cut: samples at p with dot(plane, (p, 1)) >= 0 are shown.
     plane_count: u32,
     planes: array<vec4<f32>, 6>,
+    start_right: vec3<f32>,
+    start_down: vec3<f32>,
 }
 
 struct JobParams {
@@ -97,6 +100,8 @@ struct JobParams {
     table_offset: f32,
 }
 
+// Where this ray begins.
+var<private> eye: vec3<f32>;
 var<immediate> job: JobParams;
 @group(0) @binding(0) var voxels: texture_3d<f32>;
 @group(0) @binding(1) var linear: sampler;
@@ -111,7 +116,7 @@ var<immediate> job: JobParams;
 
 // Grid position of sample k.
 fn position(k: f32, d: vec3<f32>) -> vec3<f32> {
-    return fma(vec3<f32>(k * scene.step_in_world), d, scene.eye_in_grid);
+    return fma(vec3<f32>(k * scene.step_in_world), d, eye);
 }
 
 fn owned(k: f32, d: vec3<f32>) -> bool {
@@ -142,7 +147,7 @@ fn jitter(x: u32, y: u32) -> f32 {
 // First sample that the job owns and the first beyond, of those with this fraction. Positions are
 // monotone in k on each axis, so what lies between is owned entirely.
 fn interval(d: vec3<f32>, fraction: f32) -> vec2<f32> {
-    let e = scene.eye_in_grid;
+    let e = eye;
     let far = SAMPLES_MAX * scene.step_in_world;
     let x = slab(e.x, d.x, job.owned_low.x, job.owned_high.x, far);
     let y = slab(e.y, d.y, job.owned_low.y, job.owned_high.y, far);
@@ -166,7 +171,7 @@ fn clipped(samples: vec2<f32>, d: vec3<f32>, fraction: f32) -> vec2<f32> {
     var end = samples.y;
     for (var i = 0u; i < scene.plane_count; i += 1u) {
         let plane = scene.planes[i];
-        let at_eye = dot(plane.xyz, scene.eye_in_grid) + plane.w;
+        let at_eye = dot(plane.xyz, eye) + plane.w;
         let along = dot(plane.xyz, d);
         // Beside the plane, all of the ray is shown or nothing.
         let crossing = floor(clamp(-at_eye / (along * scene.step_in_world), -4.0, SAMPLES_MAX));
@@ -357,6 +362,7 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let v = (f32(pixel.y) + 0.5) * scene.pixel_y - 1.0;
     let through = scene.forward_in_world + scene.right_in_world * u + scene.down_in_world * v;
     let inverse_length = 1.0 / length(through);
+    eye = scene.start_in_grid + scene.start_right * u + scene.start_down * v;
     let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
     let toward = through * inverse_length;
 

@@ -123,7 +123,20 @@ pub fn render(field: &Field, view: &View, settings: &RenderSettings) -> Vec<[f64
         for x in 0..view.width {
             let through = view.direction_through(f64::from(x) + 0.5, f64::from(y) + 0.5);
             let jitter = if settings.jitter { jitter(x, y) } else { 0.0 };
-            pixels.push(seen.ray(view.eye, through.normalize(), jitter));
+            let eye = match view.parallel {
+                None => view.eye,
+                // From a plane half a diagonal before the volume's middle, at right angles to the picture.
+                Some(far) => {
+                    let point = view.eye + through * far;
+                    let off = (field.volume.center_in_world() - point).dot(-nearer);
+                    point - nearer * (off - 0.5 * field.volume.diagonal())
+                }
+            };
+            let direction = match view.parallel {
+                None => through.normalize(),
+                Some(_) => -nearer,
+            };
+            pixels.push(seen.ray(eye, direction, jitter));
         }
     }
     pixels

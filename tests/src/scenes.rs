@@ -11,6 +11,7 @@ use brickmesh_topology::{
         transfer_shapes::{ShapeKind, TransferShape},
     },
     picture::{
+        camera::Projection,
         clip::Clip,
         render_settings::{Light, Mode},
     },
@@ -48,7 +49,7 @@ pub fn settings(field: &Field, shade: bool) -> RenderSettings {
     }
 }
 
-/// Eyes outside and inside of the volume.
+/// Eyes outside and inside of the volume, and directions in parallel projection.
 ///
 /// # Panics
 /// Never: the cameras are fixed.
@@ -62,8 +63,20 @@ pub fn views(field: &Field) -> Vec<(&'static str, View)> {
         at: center + DVec3::new(6.0, 5.0, -3.0),
         up: DVec3::Z,
         fov_degrees: 75.0,
+        projection: Projection::Perspective,
     };
-    [("outside", outside), ("below", below), ("inside", inside)]
+    let parallel = |camera| Camera {
+        projection: Projection::Parallel,
+        ..camera
+    };
+    let cameras = [
+        ("outside", outside),
+        ("below", below),
+        ("inside", inside),
+        ("parallel", parallel(outside)),
+        ("parallel, below", parallel(below)),
+    ];
+    cameras
         .map(|(name, camera)| (name, camera.view(72, 60).expect("a view")))
         .into()
 }
@@ -204,7 +217,7 @@ pub fn peaks([low, high]: [f64; 2]) -> TransferFunction {
         opacity,
     };
     let peak = |at: f64| {
-        [(at, 0.0), (at, 0.9), (at + 0.01, 0.9), (at + 0.01, 0.0)].map(|(p, o)| point(p, o))
+        [(at, 0.0), (at, 0.6), (at + 0.01, 0.6), (at + 0.01, 0.0)].map(|(p, o)| point(p, o))
     };
     let peaks = [0.35, 0.5, 0.62].into_iter().flat_map(peak);
     let points = std::iter::once(point(0.0, 0.0))

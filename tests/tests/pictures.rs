@@ -21,7 +21,7 @@ use brickmesh_tests::{
 use brickmesh_topology::{
     Camera, RenderSettings, TransferFunction, View, VoxelBox, VoxelType,
     data::transfer_function::TransferPoint,
-    picture::{depth_order::front_to_back, render_settings::Mode},
+    picture::{camera::Projection, depth_order::front_to_back, render_settings::Mode},
 };
 use glam::DVec3;
 use std::{num::NonZeroUsize, sync::Arc};
@@ -65,9 +65,10 @@ fn every_look_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() 
     for (name, field) in mode_fields() {
         for (look, whole) in looks(&field) {
             for (eye, view) in views(&field) {
-                let settings = match eye {
-                    "below" => clipped(&field, whole.clone()),
-                    _ => whole.clone(),
+                let settings = if eye.ends_with("below") {
+                    clipped(&field, whole.clone())
+                } else {
+                    whole.clone()
                 };
                 let what = format!("{name}, {eye}, {look}");
                 let of = |edge, peers, device: MakeDevice<'_>| {
@@ -139,6 +140,7 @@ fn along_x(field: &Field) -> View {
         at: center,
         up: DVec3::Z,
         fov_degrees: 1.0,
+        projection: Projection::Perspective,
     };
     camera.view(3, 3).unwrap()
 }

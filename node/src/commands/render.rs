@@ -147,7 +147,11 @@ fn settings_and_shots(
 /// All pictures: a file's, or a turn around the volume that begins at the camera asked for.
 fn path_of(args: &RenderArgs, manifest: &Manifest) -> Result<Vec<Shot>, String> {
     if let Some(path) = &args.cameras {
-        return shots(path, manifest, args.picture.size);
+        let mut shots = shots(path, manifest, args.picture.size)?;
+        for shot in &mut shots {
+            shot.camera.projection = args.picture.projection;
+        }
+        return Ok(shots);
     }
     let first = camera(&args.picture, manifest)?;
     let spin = args.spin.unwrap_or(360.0 / f64::from(args.frames));

@@ -21,7 +21,10 @@ use crate::{
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::{
     Manifest, RenderSettings,
-    picture::render_settings::{LIGHT_EXPONENT_MAX, Light, Mode},
+    picture::{
+        camera::Projection,
+        render_settings::{LIGHT_EXPONENT_MAX, Light, Mode},
+    },
 };
 use egui::{
     CollapsingHeader, Color32, ComboBox, Frame, Key, Panel, PopupCloseBehavior, RichText,
@@ -166,7 +169,17 @@ impl Panels {
         if settings != *scene.settings {
             scene.settings = Arc::new(settings);
         }
-        section(ui, "View", |ui| view(ui, facts, asked));
+        section(ui, "View", |ui| {
+            view(ui, facts, asked);
+            let mut is_parallel = scene.camera.projection == Projection::Parallel;
+            ui.checkbox(&mut is_parallel, "Parallel projection")
+                .on_hover_text("the same length is as long wherever it is");
+            scene.camera.projection = if is_parallel {
+                Projection::Parallel
+            } else {
+                Projection::Perspective
+            };
+        });
         section(ui, "Mesh", |ui| {
             mesh_panel::show(ui, facts.frame, facts.mesh);
         });

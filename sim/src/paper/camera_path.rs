@@ -55,6 +55,7 @@ impl Pose {
             width: pixels,
             height: pixels,
             first: [0; 2],
+            parallel: None,
         }
     }
 }

@@ -296,12 +296,14 @@ impl PlanInputs<'_> {
             width,
             height,
             first,
+            parallel,
         } = self.view;
         let mut bytes = self.manifest.digest().as_bytes().to_vec();
         for vector in [eye, forward, right, down] {
             let numbers = vector.to_array();
             bytes.extend(numbers.iter().flat_map(|n| n.to_bits().to_le_bytes()));
         }
+        bytes.extend(parallel.unwrap_or(0.0).to_bits().to_le_bytes());
         let numbers = [*width, *height, first[0], first[1]];
         bytes.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
         Digest::of(&bytes)

@@ -8,7 +8,19 @@ use crate::data::{volume::VolumeDescription, voxel_box::VoxelBox};
 use glam::DVec3;
 use serde::{Deserialize, Serialize};
 
-/// A pinhole camera in world units.
+/// How rays go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Projection {
+    /// All from the eye
+    #[default]
+    Perspective,
+    /// All in one direction: the same length is as long wherever it is
+    Parallel,
+}
+
+/// A camera in world units.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Camera {
     /// Eye.
@@ -17,8 +29,11 @@ pub struct Camera {
     pub at: DVec3,
     /// Upwards; need not be orthogonal to the view direction.
     pub up: DVec3,
-    /// Vertical field of view in degrees.
+    /// Vertical field of view in degrees; in parallel projection that of what is as far as `at`.
     pub fov_degrees: f64,
+    /// How rays go.
+    #[serde(default)]
+    pub projection: Projection,
 }
 
 /// The rays of a picture, or of a part of one: pixel (x,y)'s ray starts at `eye` and goes along
@@ -39,6 +54,20 @@ pub struct View {
     pub height: u32,
     /// Which pixel of the whole picture pixel (0,0) is.
     pub first: [u32; 2],
+    /// Parallel projection, where pixel (x,y)'s ray goes at right angles to the picture instead, through the
+    /// point at this distance, in multiples of the vectors, from `eye`: which is so far away that what is
+    /// decided for rays from it holds for these, too.
+    pub parallel: Option<f64>,
+}
+
+/// The rays of a view through a volume: as a pixel's `u` and `v` go from −1 to 1 across the picture, from
+/// `start[0] + start[1] u + start[2] v` along `along[0] + along[1] u + along[2] v`, normalised.
+#[derive(Clone, Copy, Debug)]
+pub struct Rays {
+    /// Points of the world.
+    pub start: [DVec3; 3],
+    /// Directions in the world.
+    pub along: [DVec3; 3],
 }
 
 /// A half-open rectangle of pixels.
@@ -71,6 +100,10 @@ pub fn bands(picture: PixelRect, pixels_max: u64) -> Vec<PixelRect> {
 
 /// Largest width or height of a picture in pixels.
 pub const PICTURE_EDGE_MAX: u32 = 16_384;
+/// How many times as far as what is looked at the eye of a parallel projection is.
+const PARALLEL_DISTANCE: f64 = 1e7;
+/// The volume that a view's vectors span, at least.
+const DETERMINANT_MIN: f64 = 1e-18;
 /// Default vertical field of view in degrees.
 pub const DEFAULT_FOV_DEGREES: f64 = 30.0;
 
@@ -125,6 +158,7 @@ impl Camera {
             at,
             up,
             fov_degrees: DEFAULT_FOV_DEGREES,
+            projection: Projection::Perspective,
         }
     }
 
@@ -171,14 +205,25 @@ impl Camera {
         let side = side.normalize();
         let tangent = (self.fov_degrees.to_radians() * 0.5).tan();
         let aspect = f64::from(width) / f64::from(height.max(1));
+        let (right, down) = (side * (tangent * aspect), forward.cross(side) * tangent);
+        // In parallel projection, the pinhole is as far as that a step towards it changes nothing.
+        let distance = (self.at - self.eye).length();
+        let (eye, nearer, parallel) = match self.projection {
+            Projection::Perspective => (self.eye, 1.0, None),
+            Projection::Parallel => {
+                let far = distance * PARALLEL_DISTANCE;
+                (self.at - forward * far, 1.0 / PARALLEL_DISTANCE, Some(far))
+            }
+        };
         let view = View {
-            eye: self.eye,
+            eye,
             forward,
-            right: side * (tangent * aspect),
-            down: forward.cross(side) * tangent,
+            right: right * nearer,
+            down: down * nearer,
             width,
             height,
             first: [0; 2],
+            parallel,
         };
         view.validate()?;
         Ok(view)
@@ -216,7 +261,12 @@ impl View {
             }
         }
         let det = self.forward.dot(self.right.cross(self.down));
-        if !(det.is_finite() && det.abs() > 1e-18) {
+        let least = match self.parallel {
+            None => DETERMINANT_MIN,
+            Some(_) => DETERMINANT_MIN / (PARALLEL_DISTANCE * PARALLEL_DISTANCE),
+        };
+        let is_far = self.parallel.is_none_or(|far| far.is_finite() && far > 0.0);
+        if !(det.is_finite() && det.abs() > least && is_far) {
             return Err(CameraError::Degenerate);
         }
         Ok(())
@@ -243,6 +293,7 @@ impl View {
             width: part.width,
             height: part.height,
             first: [self.first[0] + part.x, self.first[1] + part.y],
+            parallel: self.parallel,
         }
     }
 
@@ -257,7 +308,26 @@ impl View {
         }
     }
 
-    /// Unnormalised direction of the ray through pixel coordinates (x,y), in world units.
+    /// The rays through a volume. In parallel projection they begin before it, wherever the camera's eye
+    /// is, at the plane that lies half a diagonal before its middle.
+    #[must_use]
+    pub fn rays(&self, volume: &VolumeDescription) -> Rays {
+        let Some(far) = self.parallel else {
+            return Rays {
+                start: [self.eye, DVec3::ZERO, DVec3::ZERO],
+                along: [self.forward, self.right, self.down],
+            };
+        };
+        let along = self.right.cross(self.down).normalize();
+        let middle = self.eye + self.forward * far;
+        let before = (volume.center_in_world() - middle).dot(along) - 0.5 * volume.diagonal();
+        Rays {
+            start: [middle + along * before, self.right * far, self.down * far],
+            along: [along, DVec3::ZERO, DVec3::ZERO],
+        }
+    }
+
+    /// Unnormalised direction of the ray from the eye through pixel coordinates (x,y), in world units.
     #[must_use]
     pub fn direction_through(&self, x: f64, y: f64) -> DVec3 {
         self.forward
@@ -268,6 +338,11 @@ impl View {
     /// Where a point of the world lies on the screen, −1 to 1 in the picture; `None` behind the eye.
     fn on_screen(&self, world: DVec3) -> Option<[f64; 2]> {
         let v = world - self.eye;
+        if let Some(far) = self.parallel {
+            let v = v - self.forward * far;
+            let along = |axis: DVec3| v.dot(axis) / (axis.length_squared() * far);
+            return Some([along(self.right), along(self.down)]);
+        }
         // Cramer's rule for v = depth·(forward + right·x + down·y).
         let normal_z = self.right.cross(self.down);
         let det = self.forward.dot(normal_z);
@@ -407,6 +482,52 @@ mod tests {
             spacing: [1.0, 0.5, 2.0],
             ..VolumeDescription::new([20, 30, 10], VoxelType::U8)
         }
+    }
+
+    #[test]
+    fn in_parallel_projection_pixels_are_as_wide_at_every_depth() {
+        let volume = volume();
+        let camera = Camera {
+            projection: Projection::Parallel,
+            ..Camera::orbit(&volume, 25.0, 40.0, 3.0)
+        };
+        let whole = camera.view(400, 300).unwrap();
+        let rect = PixelRect {
+            x: 40,
+            y: 200,
+            width: 90,
+            height: 70,
+        };
+        for (view, first) in [(whole, [0.0; 2]), (whole.part(rect), [40.0, 200.0])] {
+            let Rays { start, along } = view.rays(&volume);
+            let far = volume.diagonal();
+            for (u, v, depth) in [(-0.9, 0.8, 0.0), (0.3, 0.1, far), (1.0, -1.0, 2.0 * far)] {
+                let p = start[0] + start[1] * u + start[2] * v + along[0] * depth;
+                let [x, y] = view.pixel_of(p).unwrap();
+                let expected = [(u, view.width), (v, view.height)]
+                    .map(|(c, n)| (c + 1.0) * 0.5 * f64::from(n));
+                assert!(
+                    (x - expected[0]).hypot(y - expected[1]) < 1e-5,
+                    "{x} {y} {expected:?}"
+                );
+                let [x, y] = whole.pixel_of(p).unwrap();
+                assert!((x - expected[0] - first[0]).hypot(y - expected[1] - first[1]) < 1e-5);
+            }
+            assert!(along[1] == DVec3::ZERO && (along[0].length() - 1.0).abs() < 1e-12);
+        }
+        // What is looked at is as large as in perspective.
+        let beside = camera.at + whole.right.normalize() * (0.1 * volume.diagonal());
+        let perspective = Camera {
+            projection: Projection::Perspective,
+            ..camera
+        };
+        let at = perspective
+            .view(400, 300)
+            .unwrap()
+            .pixel_of(beside)
+            .unwrap();
+        let [x, y] = whole.pixel_of(beside).unwrap();
+        assert!((x - at[0]).hypot(y - at[1]) < 1e-5);
     }
 
     #[test]

@@ -164,6 +164,7 @@ mod tests {
             at: DVec3::new(3.0, 0.0, 2.0),
             up: DVec3::Z,
             fov_degrees: 30.0,
+            projection: crate::picture::camera::Projection::Perspective,
         }
     }
 

@@ -141,6 +141,7 @@ mod tests {
             at: DVec3::new(90.0, 40.0, 40.0),
             up: DVec3::Z,
             fov_degrees: 40.0,
+            projection: crate::picture::camera::Projection::Perspective,
         };
         let view = camera.view(30, 20).unwrap();
         let covered = |lo, hi| pixels_covered(&view, &volume, &VoxelBox::new(lo, hi));

@@ -12,7 +12,7 @@ use crate::{
         subject::Subject,
         volume::{PatientAxes, VolumeDescription},
     },
-    picture::camera::{Camera, DEFAULT_FOV_DEGREES},
+    picture::camera::{Camera, DEFAULT_FOV_DEGREES, Projection},
 };
 use glam::DVec3;
 
@@ -71,6 +71,7 @@ pub fn default_camera(
         at: eye + forward * distance,
         up: axes[2],
         fov_degrees,
+        projection: Projection::Perspective,
     }
 }
 

@@ -200,6 +200,7 @@ mod tests {
             at: DVec3::new(32.0, 32.0, 300.0),
             up: DVec3::Y,
             fov_degrees: 40.0,
+            projection: crate::picture::camera::Projection::Perspective,
         };
         assert_eq!(counted(&volume, &away, VoxelBox::new([0; 3], [64; 3])), 0);
         let inside = Camera {

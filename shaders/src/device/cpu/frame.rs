@@ -7,7 +7,10 @@ use super::ray::{ExactRay, Ray};
 use crate::{classifier::Classifier, jitter::jitter, scene::Scene, transfer_table::TransferTable};
 use brickmesh_topology::{
     Digest, View, VolumeDescription,
-    picture::render_settings::{Light, Mode},
+    picture::{
+        camera::Rays,
+        render_settings::{Light, Mode},
+    },
 };
 use glam::DVec3;
 use std::sync::Arc;
@@ -27,18 +30,20 @@ pub(super) struct Frame {
     pub(super) clip_bounds: Option<[[f64; 3]; 2]>,
     /// As `Clip::planes_in_grid`.
     pub(super) clip_planes: Vec<[f64; 4]>,
-    eye: DVec3,
     step: f64,
     jitter: bool,
-    forward: DVec3,
-    right: DVec3,
-    down: DVec3,
+    /// In the world.
+    rays: Rays,
+    /// Both of them in the grid.
+    start: [DVec3; 3],
+    along: [DVec3; 3],
 }
 
 impl Frame {
     pub(super) fn new(scene: &Scene, classifier: &Classifier) -> Self {
         let grid_from_world = scene.volume.grid_from_world();
         let view = scene.view;
+        let rays = view.rays(&scene.volume);
         Self {
             data_set: scene.data_set,
             volume: scene.volume.clone(),
@@ -51,12 +56,15 @@ impl Frame {
             has_segments: scene.settings.is_preintegrated(),
             clip_bounds: scene.settings.clip.bounds,
             clip_planes: scene.settings.clip.planes_in_grid(&scene.volume),
-            eye: grid_from_world.transform_point3(view.eye),
+            start: [
+                grid_from_world.transform_point3(rays.start[0]),
+                grid_from_world.matrix3 * rays.start[1],
+                grid_from_world.matrix3 * rays.start[2],
+            ],
+            along: rays.along.map(|v| grid_from_world.matrix3 * v),
+            rays,
             step: scene.settings.step,
             jitter: scene.settings.jitter,
-            forward: grid_from_world.matrix3 * view.forward,
-            right: grid_from_world.matrix3 * view.right,
-            down: grid_from_world.matrix3 * view.down,
             view,
         }
     }
@@ -68,9 +76,9 @@ impl Frame {
         let view = &self.view;
         let u = 2.0 * (f64::from(x) + 0.5) / f64::from(view.width) - 1.0;
         let v = 2.0 * (f64::from(y) + 0.5) / f64::from(view.height) - 1.0;
-        let in_world = view.forward + view.right * u + view.down * v;
-        let in_grid = self.forward + self.right * u + self.down * v;
-        let direction = in_grid / in_world.length();
+        let at = |[middle, right, down]: [DVec3; 3]| middle + right * u + down * v;
+        let eye = at(self.start);
+        let direction = at(self.along) / at(self.rays.along).length();
         let [first_x, first_y] = view.first;
         let jitter = if self.jitter {
             jitter(first_x + x, first_y + y)
@@ -78,12 +86,12 @@ impl Frame {
             0.0
         };
         Ray {
-            eye: self.eye.as_vec3().to_array(),
+            eye: eye.as_vec3().to_array(),
             direction: direction.as_vec3().to_array(),
             step: self.step as f32,
             jitter,
             exact: ExactRay {
-                eye: self.eye.to_array(),
+                eye: eye.to_array(),
                 direction: direction.to_array(),
                 step: self.step,
                 jitter: jitter.into(),

@@ -12,7 +12,6 @@ use super::{
     packet_modes::PacketMode,
     packet_table::{self, PacketTable, classify},
     packet_voxel::{Columns, PacketVoxel},
-    ray::Ray,
 };
 use crate::{macrocells::SkipGrid, modes::with_kernel_mode, transfer_table::TransferTable};
 use brickmesh_topology::{
@@ -118,7 +117,7 @@ struct Kernel<'a> {
 
 /// Eight rays. Vectors hold a lane per pixel, row by row.
 struct Packet {
-    eye: [f32; 3],
+    eye: [__m256; 3],
     step: f32,
     jitter: __m256,
     direction: [__m256; 3],
@@ -146,7 +145,7 @@ impl Packet {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn new(frame: &Frame, field: &Field<'_>, pixels: &PixelRect) -> Self {
-        let mut direction = [[0.0; LANES]; 3];
+        let (mut eye, mut direction) = ([[0.0; LANES]; 3], [[0.0; LANES]; 3]);
         let (mut first, mut end, mut jitter) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut reach = 0.0_f32;
         let mut ray = frame.ray(pixels.x, pixels.y);
@@ -159,19 +158,17 @@ impl Packet {
             let (from, to) = ray.interval(&field.bounds, &frame.clip_planes);
             let lane = lane as usize;
             (first[lane], end[lane], jitter[lane]) = (from as f32, to as f32, ray.jitter);
-            for (lanes, d) in direction.iter_mut().zip(ray.direction) {
-                lanes[lane] = d;
-                reach = reach.max(d.abs() * to as f32 * ray.step);
+            for a in 0..3 {
+                let (e, d) = (ray.eye[a], ray.direction[a]);
+                (eye[a][lane], direction[a][lane]) = (e, d);
+                reach = reach.max(d.abs() * to as f32 * ray.step).max(e.abs());
             }
         }
-        let Ray { eye, step, .. } = ray;
-        let farthest = eye
-            .iter()
-            .chain(&field.last)
-            .fold(reach, |m, v| m.max(v.abs()));
+        let step = ray.step;
+        let farthest = field.last.iter().fold(reach, |m, v| m.max(v.abs()));
         let direction = direction.map(|d| load(&d));
         Self {
-            eye,
+            eye: eye.map(|e| load(&e)),
             step,
             jitter: load(&jitter),
             direction,
@@ -423,7 +420,7 @@ impl<'a> Kernel<'a> {
         };
         for a in 0..3 {
             let set = |v: [f32; 3]| _mm256_set1_ps(v[a]);
-            let p = _mm256_fmadd_ps(t, packet.direction[a], set(packet.eye));
+            let p = _mm256_fmadd_ps(t, packet.direction[a], packet.eye[a]);
             // The clamps, in this order of arguments, turn a NaN into the first voxel.
             let q = _mm256_max_ps(p, set(self.field.first));
             let q = _mm256_min_ps(q, set(self.field.last));

@@ -5,7 +5,10 @@
 
 use super::voxel_image::VoxelImageKind;
 use crate::{scene::Scene, transfer_table::TransferTable};
-use brickmesh_topology::{PixelRect, VoxelBox, picture::clip::PLANES_MAX};
+use brickmesh_topology::{
+    PixelRect, VoxelBox,
+    picture::{camera::Rays, clip::PLANES_MAX},
+};
 use glam::{DMat3, DVec3};
 use std::mem::{offset_of, size_of};
 
@@ -13,7 +16,7 @@ use std::mem::{offset_of, size_of};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub(super) struct SceneParams {
-    eye_in_grid: [f32; 3],
+    start_in_grid: [f32; 3],
     step_in_world: f32,
     forward_in_grid: [f32; 3],
     pixel_x: f32,
@@ -42,10 +45,14 @@ pub(super) struct SceneParams {
     to_light: [f32; 3],
     plane_count: u32,
     planes: [[f32; 4]; PLANES_MAX],
+    start_right: [f32; 3],
+    pad_1: f32,
+    start_down: [f32; 3],
+    pad_2: f32,
 }
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 304
+    size_of::<SceneParams>() == 336
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
@@ -94,6 +101,7 @@ impl SceneParams {
     pub(super) fn new(scene: &Scene, table: &TransferTable) -> Self {
         let grid_from_world = scene.volume.grid_from_world();
         let view = &scene.view;
+        let Rays { start, along } = view.rays(&scene.volume);
         let world = |v: DVec3| v.as_vec3().to_array();
         let grid = |v: DVec3| (grid_from_world.matrix3 * v).as_vec3().to_array();
         let [value_scale, _] = scene.numbers.value_scale_and_offset(&scene.volume);
@@ -108,22 +116,22 @@ impl SceneParams {
         let light = scene.settings.effective_light();
         let [per_floor, at_none] = scene.fade().unwrap_or([0.0, 1.0]);
         Self {
-            eye_in_grid: grid_from_world
-                .transform_point3(view.eye)
+            start_in_grid: grid_from_world
+                .transform_point3(start[0])
                 .as_vec3()
                 .to_array(),
             step_in_world: scene.settings.step as f32,
-            forward_in_grid: grid(view.forward),
+            forward_in_grid: grid(along[0]),
             pixel_x: (2.0 / f64::from(view.width)) as f32,
-            right_in_grid: grid(view.right),
+            right_in_grid: grid(along[1]),
             pixel_y: (2.0 / f64::from(view.height)) as f32,
-            down_in_grid: grid(view.down),
+            down_in_grid: grid(along[2]),
             table_last: count - 1.0,
-            forward_in_world: world(view.forward),
+            forward_in_world: world(along[0]),
             inverse_table_size: 1.0 / count,
-            right_in_world: world(view.right),
+            right_in_world: world(along[1]),
             jitter: f32::from(u8::from(scene.settings.jitter)),
-            down_in_world: world(view.down),
+            down_in_world: world(along[2]),
             segment_unit: table.segment_unit.unwrap_or(0.0),
             gradient_x: world(gradient.x_axis),
             picture_x: view.first[0],
@@ -144,6 +152,10 @@ impl SceneParams {
                     .get(i)
                     .map_or([0.0; 4], |plane| plane.map(|n| n as f32))
             }),
+            start_right: grid(start[1]),
+            pad_1: 0.0,
+            start_down: grid(start[2]),
+            pad_2: 0.0,
         }
     }
 }
