@@ -97,14 +97,16 @@ impl Scene {
         Some([floor / (high - low), -low / (high - low)])
     }
 
-    /// First and last value of the transfer function, or of the nodes of the 2D one, data units; at least
-    /// as far apart as the numbers of voxels can tell.
+    /// First and last value of the nodes of the 2D transfer function; else of the other, at least as far apart
+    /// as the numbers of voxels can tell. Data units.
     #[must_use]
     pub fn domain(&self) -> [f64; 2] {
         let points = &self.settings.transfer.points;
         let ends = [points.first(), points.last()].map(|p| p.map_or(0.0, |p| p.value));
-        let nodes = NodeGrid::of(self.settings.shapes());
-        let [low, high] = nodes.map_or(ends, |nodes| nodes.values);
+        if let Some(nodes) = NodeGrid::of(self.settings.shapes()) {
+            return nodes.values;
+        }
+        let [low, high] = ends;
         let [per_number, _] = self.numbers.value_scale_and_offset(&self.volume);
         let least = (low.abs() * DOMAIN_PART_MIN).max(per_number.abs() * DOMAIN_NUMBERS_MIN);
         [low, high.max(low + least)]

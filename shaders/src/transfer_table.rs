@@ -16,7 +16,7 @@ use crate::{
     scene::Scene,
 };
 use brickmesh_topology::data::transfer_shapes::{
-    self, GRADIENT_NODES, NodeGrid, TransferShape, VALUE_NODES,
+    GRADIENT_NODES, NodeGrid, TransferShape, VALUE_NODES,
 };
 
 /// Fewest entries: fine enough for the curvature of the step opacity.
@@ -38,7 +38,13 @@ pub(crate) const PLACE_MAX: f32 = 1e6;
 /// Opacities count as this at most: an optical depth is finite.
 const OPACITY_MAX: f64 = 1.0 - 1e-6;
 
-/// A table of premultiplied colours for one step.
+/// More gradient rows a floor say no more.
+const ROWS_PER_FLOOR_MAX: f32 = 1e30;
+/// Unit distances of a step, and its optical depth, at most: products of both are finite.
+const UNITS_MAX: f64 = 1e30;
+const DEPTH_MAX: f64 = 1e4;
+
+/// What colours and opacities of samples or of segments are looked up in.
 #[derive(Clone, Debug)]
 pub struct TransferTable {
     /// See the module.
@@ -74,7 +80,8 @@ impl TransferTable {
         let mut segment_unit = None;
         let entries = if let Some(nodes) = NodeGrid::of(shapes) {
             let floor = scene.gradient_floor() * scene.volume.min_spacing();
-            rows_per_floor = Some((floor / nodes.gradient_spacing()) as f32);
+            let rows = (floor / nodes.gradient_spacing()) as f32;
+            rows_per_floor = Some(rows.clamp(f32::MIN_POSITIVE, ROWS_PER_FLOOR_MAX));
             if is_segments {
                 let (entries, unit) = summed(&cells_2d(scene, &nodes));
                 segment_unit = Some(unit);
@@ -195,7 +202,9 @@ impl TransferTable {
         let (high_end, low_end, cell_end, part_end) = at(to);
         std::array::from_fn(|c| {
             let whole = (high_end[c] - high[c]) * HIGH_UNITS + (low_end[c] - low[c]);
-            (whole + (cell_end[c] * part_end - cell[c] * part)) / (to - from)
+            // cell_end · part_end − cell · part, exact in one cell however far its ends are.
+            let parts = cell_end[c] * (part_end - part) + (cell_end[c] - cell[c]) * part;
+            (whole + parts) / (to - from)
         })
     }
 }
@@ -239,7 +248,8 @@ fn premultiplied([r, g, b]: [f64; 3], alpha: f64) -> [f64; 4] {
 /// Optical depth of a step, and colours times it.
 fn depth(scene: &Scene, (color, opacity): ([f64; 3], f64)) -> [f64; 4] {
     let of_unit = -(-opacity.min(OPACITY_MAX)).ln_1p();
-    premultiplied(color, of_unit * scene.settings.step / scene.unit_distance())
+    let units = (scene.settings.step / scene.unit_distance()).min(UNITS_MAX);
+    premultiplied(color, (of_unit * units).min(DEPTH_MAX))
 }
 
 /// What the cells of a 1D function hold, the last not to be seen.
@@ -268,7 +278,7 @@ fn nodes_2d(shapes: &[TransferShape], nodes: &NodeGrid) -> impl Iterator<Item = 
     (0..GRADIENT_NODES * VALUE_NODES).map(move |n| {
         let (column, row) = (n % VALUE_NODES, n / VALUE_NODES);
         let value = low + spacing * column as f64;
-        transfer_shapes::classify(shapes, value, rows * row as f64)
+        nodes.classify(shapes, value, rows * row as f64)
     })
 }
 

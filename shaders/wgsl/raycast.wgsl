@@ -250,9 +250,11 @@ fn mean(ends: vec2<f32>, node: u32) -> vec4<f32> {
     let i = min(vec2<u32>(cells), vec2<u32>(u32(scene.table_last) - 1u));
     let coarse = textureLoad(table, vec2<u32>(i.y, row), 0) - textureLoad(table, vec2<u32>(i.x, row), 0);
     let fine = textureLoad(table, vec2<u32>(i.y, row + 1u), 0) - textureLoad(table, vec2<u32>(i.x, row + 1u), 0);
-    let held = textureLoad(table, vec2<u32>(i.y, row + 2u), 0) * part.y
-        - textureLoad(table, vec2<u32>(i.x, row + 2u), 0) * part.x;
-    return (coarse * HIGH_UNITS + fine + held) / (ends.y - ends.x);
+    // held.y · part.y − held.x · part.x, exact in one cell however far its ends are.
+    let held_x = textureLoad(table, vec2<u32>(i.x, row + 2u), 0);
+    let held_y = textureLoad(table, vec2<u32>(i.y, row + 2u), 0);
+    let parts = held_y * (part.y - part.x) + (held_y - held_x) * part.x;
+    return (coarse * HIGH_UNITS + fine + parts) / (ends.y - ends.x);
 }
 
 // Premultiplied colour of what passes a step of such colour times optical depth and depth, in units.
@@ -313,7 +315,9 @@ fn shade(first: vec4<f32>, ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> 
     let dz = difference(q, vec3<f32>(0.0, 0.0, 1.0));
     let s = job.sample_scale;
     let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
-    let size = max(length(g), 1.0);
+    // Normals fade below the floor.
+    let slope = length(g);
+    let size = max(slope, 1.0);
     var nl = abs(dot(g, toward)) / size;
     var nh = nl;
     if (scene.aside > 0.0) {
@@ -323,11 +327,11 @@ fn shade(first: vec4<f32>, ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> 
     }
     var color = first;
     if (scene.rows_per_floor > 0.0) {
-        color = color_2d(ends, size);
+        color = color_2d(ends, slope);
     }
     let shine = scene.light.z * power(nh, scene.exponent);
     let lit = vec4<f32>(color.rgb * (scene.light.x + scene.light.y * nl) + color.a * shine, color.a);
-    return lit * clamp(size * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
+    return lit * clamp(slope * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
 }
 
 // The first sample from k on, below `end`, that lies in a macrocell that can be seen. From a cell

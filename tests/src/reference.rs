@@ -173,10 +173,18 @@ const ROWS: u32 = 64;
 const SUMS: u32 = 1 << 17;
 
 /// Colour and opacity per unit distance of a 2D function at a node.
-fn of_shapes(shapes: &[TransferShape], value: f64, gradient: f64) -> ([f64; 3], f64) {
+fn of_shapes(
+    shapes: &[TransferShape],
+    [value, gradient]: [f64; 2],
+    apart: [f64; 2],
+) -> ([f64; 3], f64) {
     let opacities = shapes.iter().map(|shape| {
-        let sides = [(shape.value, value), (shape.gradient, gradient)];
-        let parts = sides.map(|([a, b], at)| (at - (a + b) / 2.0) / ((b - a) / 2.0));
+        let sides = [
+            (shape.value, value, apart[0]),
+            (shape.gradient, gradient, apart[1]),
+        ];
+        let parts =
+            sides.map(|([a, b], at, apart)| (at - (a + b) / 2.0) / (f64::max(b - a, apart) / 2.0));
         // Nodes on an edge are inside.
         if parts.iter().any(|p| p.abs() > 1.0 + 1e-6) {
             return 0.0;
@@ -262,7 +270,7 @@ impl LookUp {
         let (first, rows) = (low - spacing, steepest / f64::from(ROWS - 2));
         let node = |row: u32, column: u32| {
             let value = first + spacing * f64::from(column);
-            of_shapes(shapes, value, rows * f64::from(row))
+            of_shapes(shapes, [value, rows * f64::from(row)], [spacing, rows])
         };
         let row = |row: u32| -> Vec<_> { (0..COLUMNS).map(|c| node(row, c)).collect() };
         let all: Vec<Vec<_>> = (0..ROWS).map(row).collect();

@@ -114,6 +114,7 @@ impl Stage {
             let chosen = chosen.map_err(|e| e.to_string())?;
             let mut settings = (*scene.settings).clone();
             settings.transfer = chosen.function;
+            settings.transfer_2d.clear();
             scene.settings = Arc::new(settings);
             chosen.told
         };

@@ -222,7 +222,10 @@ impl Hands {
         let turned = |drag| camera.dragged_as_turntable(self.home.up, drag);
         let mut told = None;
         let next = match command {
-            Command::Reset => self.home,
+            Command::Reset => Camera {
+                projection: camera.projection,
+                ..self.home
+            },
             Command::Axis(axis) => {
                 let (seen, name) = along(camera, axis, manifest.volume());
                 told = Some(format!("seen from {name}"));

@@ -364,7 +364,7 @@ fn front_to_back_jobs(
     cut: &[CutJob],
 ) -> Result<Vec<PlannedJob>, NotSeparable> {
     let grid_from_world = inputs.manifest.volume().grid_from_world();
-    let eye = grid_from_world.transform_point3(inputs.view.eye);
+    let eye = grid_from_world.transform_point3(inputs.view.order_eye(inputs.manifest.volume()));
     let boxes: Vec<VoxelBox> = cut.iter().map(|j| j.owned).collect();
     let order = front_to_back(&boxes, eye)?;
     let frame = inputs.rules.reuse.then(|| inputs.frame_content());

@@ -1,7 +1,8 @@
 //! 2D transfer functions: data value and gradient length → colour and opacity, as boxes and Gaussians.
 //!
 //! Convention: gradient lengths are in data units per smallest spacing. The function is what its nodes
-//! say: a grid over the shapes' rectangles and one node beyond, bilinear in between, nothing outside.
+//! say: a grid over the shapes' rectangles and one node beyond, bilinear in between, nothing outside. What is
+//! narrower than nodes are apart counts as so wide.
 //! Where shapes overlap, what passes one is dimmed by the next, and their colours mix by opacity.
 //!
 //! Source: Kniss, Kindlmann, Hansen, "Multidimensional transfer functions for interactive volume
@@ -130,13 +131,17 @@ pub fn validate(shapes: &[TransferShape]) -> Result<(), TransferShapeError> {
 }
 
 impl TransferShape {
-    /// Opacity per unit distance; 0 outside of the rectangle.
-    fn opacity_at(&self, value: f64, gradient: f64) -> f64 {
+    /// Opacity per unit distance; 0 outside of the rectangle, whose sides count as long as nodes are apart.
+    fn opacity_at(&self, nodes: &NodeGrid, value: f64, gradient: f64) -> f64 {
         let mut opacity = self.opacity;
-        for ([from, to], at) in [(self.value, value), (self.gradient, gradient)] {
+        let sides = [
+            (self.value, value, nodes.spacing()),
+            (self.gradient, gradient, nodes.gradient_spacing()),
+        ];
+        for ([from, to], at, least) in sides {
             let half = 0.5 * (to - from);
             // −1 to 1 from edge to edge.
-            let off = (at - from - half) / half;
+            let off = (at - from - half) / half.max(0.5 * least);
             if off.abs() > 1.0 + EDGE_SLACK {
                 return 0.0;
             }
@@ -145,23 +150,6 @@ impl TransferShape {
             }
         }
         opacity
-    }
-}
-
-/// Colour and opacity (per unit distance) of a value with a gradient of some length, at a node.
-#[must_use]
-pub fn classify(shapes: &[TransferShape], value: f64, gradient: f64) -> ([f64; 3], f64) {
-    let (mut through, mut sum, mut color) = (1.0, 0.0, [0.0; 3]);
-    for shape in shapes {
-        let opacity = shape.opacity_at(value, gradient);
-        through *= 1.0 - opacity;
-        sum += opacity;
-        color = std::array::from_fn(|c| color[c] + opacity * shape.color[c]);
-    }
-    if sum > 0.0 {
-        (color.map(|c| c / sum), 1.0 - through)
-    } else {
-        ([0.0; 3], 0.0)
     }
 }
 
@@ -187,6 +175,23 @@ impl NodeGrid {
             values: [low - spacing, high + spacing],
             gradient,
         })
+    }
+
+    /// Colour and opacity (per unit distance) of a value with a gradient of some length, at a node.
+    #[must_use]
+    pub fn classify(&self, shapes: &[TransferShape], value: f64, gradient: f64) -> ([f64; 3], f64) {
+        let (mut through, mut sum, mut color) = (1.0, 0.0, [0.0; 3]);
+        for shape in shapes {
+            let opacity = shape.opacity_at(self, value, gradient);
+            through *= 1.0 - opacity;
+            sum += opacity;
+            color = std::array::from_fn(|c| color[c] + opacity * shape.color[c]);
+        }
+        if sum > 0.0 {
+            (color.map(|c| c / sum), 1.0 - through)
+        } else {
+            ([0.0; 3], 0.0)
+        }
     }
 
     /// Distance of neighbouring nodes along the values.
@@ -251,16 +256,21 @@ mod tests {
 
     #[test]
     fn boxes_end_at_their_edges_and_gaussians_fade_to_them() {
+        let of = |shapes: &[TransferShape], value, gradient| {
+            NodeGrid::of(shapes)
+                .unwrap()
+                .classify(shapes, value, gradient)
+        };
         let square = [shape(ShapeKind::Box, [1.0, 3.0], [0.0, 4.0])];
-        assert!((classify(&square, 1.0, 4.0).1 - 0.5).abs() < 1e-12);
-        assert!(classify(&square, 3.01, 1.0).1 <= 0.0);
-        assert!(classify(&square, 2.0, 4.1).1 <= 0.0);
+        assert!((of(&square, 1.0, 4.0).1 - 0.5).abs() < 1e-12);
+        assert!(of(&square, 3.01, 1.0).1 <= 0.0);
+        assert!(of(&square, 2.0, 4.1).1 <= 0.0);
         let bell = [shape(ShapeKind::Gaussian, [1.0, 3.0], [0.0, 4.0])];
-        assert!((classify(&bell, 2.0, 2.0).1 - 0.5).abs() < 1e-12);
-        let deviation = classify(&bell, 2.0 + 1.0 / 3.0, 2.0).1;
+        assert!((of(&bell, 2.0, 2.0).1 - 0.5).abs() < 1e-12);
+        let deviation = of(&bell, 2.0 + 1.0 / 3.0, 2.0).1;
         assert!((deviation - 0.5 * (-0.5_f64).exp()).abs() < 1e-12);
         let both = [square[0], bell[0]];
-        assert!((classify(&both, 2.0, 2.0).1 - 0.75).abs() < 1e-12);
+        assert!((of(&both, 2.0, 2.0).1 - 0.75).abs() < 1e-12);
     }
 
     #[test]
@@ -271,10 +281,27 @@ mod tests {
         ];
         let grid = NodeGrid::of(&shapes).unwrap();
         let [low, high] = grid.values;
-        assert!(classify(&shapes, low, 2.0).1 <= 0.0 && classify(&shapes, high, 2.0).1 <= 0.0);
-        assert!(classify(&shapes, low + grid.spacing(), 2.0).1 > 0.0);
-        assert!(classify(&shapes, 15.0, grid.gradient).1 > 0.0);
-        assert!(classify(&shapes, 15.0, grid.gradient + grid.gradient_spacing()).1 <= 0.0);
+        assert!(
+            grid.classify(&shapes, low, 2.0).1 <= 0.0 && grid.classify(&shapes, high, 2.0).1 <= 0.0
+        );
+        assert!(grid.classify(&shapes, low + grid.spacing(), 2.0).1 > 0.0);
+        assert!(grid.classify(&shapes, 15.0, grid.gradient).1 > 0.0);
+        assert!(
+            grid.classify(&shapes, 15.0, grid.gradient + grid.gradient_spacing())
+                .1
+                <= 0.0
+        );
+        let wide = shape(ShapeKind::Box, [0.0, 1e4], [0.0, 5e3]);
+        let narrow = [wide, shape(ShapeKind::Box, [5.0, 6.0], [5.0, 60.0])];
+        let grid_2 = NodeGrid::of(&narrow).unwrap();
+        let (nodes, most) = (0..VALUE_NODES)
+            .map(|n| grid_2.values[0] + grid_2.spacing() * n as f64)
+            .map(|value| grid_2.classify(&narrow, value, 0.0).1)
+            .fold((0, 0.0), |(n, m), o| (n + 1, f64::max(m, o)));
+        assert!(
+            nodes == VALUE_NODES && most > 0.7,
+            "the narrow one is seen: {most}"
+        );
         assert!(can_show(&shapes, [-9.0, -5.1]) && !can_show(&shapes, [-9.0, -6.0]));
         assert!(can_show(&shapes, [14.0, 13.0]) && !can_show(&[], [0.0, 1.0]));
     }

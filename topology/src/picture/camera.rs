@@ -265,7 +265,15 @@ impl View {
             None => DETERMINANT_MIN,
             Some(_) => DETERMINANT_MIN / (PARALLEL_DISTANCE * PARALLEL_DISTANCE),
         };
-        let is_far = self.parallel.is_none_or(|far| far.is_finite() && far > 0.0);
+        let is_far = self.parallel.is_none_or(|far| {
+            let ends = [
+                self.eye + self.forward * far,
+                self.right * far,
+                self.down * far,
+            ];
+            let skew = self.right.normalize().dot(self.down.normalize()).abs();
+            far > 0.0 && skew < 1e-6 && ends.iter().all(|v| v.is_finite())
+        });
         if !(det.is_finite() && det.abs() > least && is_far) {
             return Err(CameraError::Degenerate);
         }
@@ -325,6 +333,17 @@ impl View {
             start: [middle + along * before, self.right * far, self.down * far],
             along: [along, DVec3::ZERO, DVec3::ZERO],
         }
+    }
+
+    /// From where boxes of a volume are in front of each other as its rays meet them.
+    #[must_use]
+    pub fn order_eye(&self, volume: &VolumeDescription) -> DVec3 {
+        let back = match self.parallel {
+            None => return self.eye,
+            Some(_) => volume.diagonal() * PARALLEL_DISTANCE,
+        };
+        let Rays { start, along } = self.rays(volume);
+        start[0] - along[0] * back
     }
 
     /// Unnormalised direction of the ray from the eye through pixel coordinates (x,y), in world units.

@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 pub const STEP_VOXELS_MIN: f64 = 1e-3;
 /// Part of the volume's diagonal on which the brightest value adds up to 1 in mode `additive`, by default.
 const ADDITIVE_PART: f64 = 0.2;
+/// What pre-integrated samples may show beyond their values, as a part of the function's width.
+const SEGMENT_PART: f64 = 1.0 / 1000.0;
 /// What rays come to is of interest if it differs by such a part of what voxels do.
 const RAYS_DIFFER_MIN: f64 = 1e-3;
 /// A requester multiplies in another order than who checks: so much less is let pass.
@@ -329,7 +331,13 @@ impl RenderSettings {
     pub fn can_show(&self, [a, b]: [f64; 2]) -> bool {
         self.mode.combines_values()
             || match self.shapes() {
-                [] => self.transfer.max_opacity(a.min(b), a.max(b)) > 0.0,
+                [] => {
+                    // Ranges that samples stand for count as wider, see `shaders`.
+                    let [low, high] = self.transfer.ends();
+                    let part = f64::from(u8::from(self.is_preintegrated())) * SEGMENT_PART;
+                    let by = (high - low) * part;
+                    self.transfer.max_opacity(a.min(b) - by, a.max(b) + by) > 0.0
+                }
                 shapes => transfer_shapes::can_show(shapes, [a, b]),
             }
     }
@@ -405,6 +413,9 @@ impl RenderSettings {
                 opacity,
             }
         };
+        if self.is_preintegrated() {
+            return within.digest();
+        }
         let points = &mut within.transfer.points;
         points.retain(|p| low < p.value && p.value < high && !self.mode.combines_values());
         if !self.mode.combines_values() {
@@ -443,6 +454,7 @@ impl RenderSettings {
             background,
         } = self;
         let mut numbers = vec![unit_distance.unwrap_or(f64::NAN), *step];
+        let counts = [points.len(), transfer_2d.len(), planes.len()];
         for point in points {
             numbers.extend([point.value, point.opacity]);
             numbers.extend(point.color);
@@ -472,6 +484,7 @@ impl RenderSettings {
         numbers.extend(planes.iter().flatten());
         let switches = [*shade, *jitter, *preintegrate];
         let mut bytes = vec![*mode as u8];
+        bytes.extend(counts.iter().flat_map(|n| (*n as u64).to_le_bytes()));
         bytes.extend(switches.map(u8::from));
         bytes.extend(numbers.iter().flat_map(|n| n.to_bits().to_le_bytes()));
         Digest::of(&bytes)

@@ -30,9 +30,11 @@ pub(super) fn show(
                 TURN_SPEED,
                 DRAG_SPEED * volume.diagonal(),
             ];
+            let before = *plane;
             for (part, speed) in plane.iter_mut().zip(speeds) {
                 ui.add(DragValue::new(part).speed(speed));
             }
+            turn_in_place(before, plane, volume.center_in_world());
             if ui.small_button("×").on_hover_text("remove").clicked() {
                 removed = Some(i);
             }
@@ -59,6 +61,16 @@ pub(super) fn show(
     });
     if clip.validate().is_ok() {
         settings.clip = clip;
+    }
+}
+
+/// A plane whose normal is turned keeps its point that is nearest to the middle of the volume.
+fn turn_in_place(before: [f64; 4], plane: &mut [f64; 4], middle: DVec3) {
+    let normal = |[x, y, z, _]: [f64; 4]| DVec3::new(x, y, z);
+    let (old, new) = (normal(before), normal(*plane));
+    if old != new {
+        let off = (before[3] - old.dot(middle)) / old.length_squared();
+        plane[3] = new.dot(middle + old * off);
     }
 }
 

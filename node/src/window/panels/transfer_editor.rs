@@ -211,6 +211,7 @@ impl TransferEditor {
         });
         if let Some(function) = chosen.filter(|f| f.validate().is_ok()) {
             settings.transfer = function;
+            settings.transfer_2d.clear();
             (self.view, self.selected) = (None, None);
         }
     }

@@ -185,12 +185,14 @@ impl Shading {
         let m = &self.metric;
         let square =
             m[0] * x * x + m[1] * y * y + m[2] * z * z + m[3] * x * y + m[4] * x * z + m[5] * y * z;
-        let length = square.max(1.0).sqrt();
+        let slope = square.max(0.0).sqrt();
+        // Normals fade below the floor.
+        let length = slope.max(1.0);
         let along = dot(g, direction);
         let Some(aside) = &self.aside else {
             let light = along.abs() / length;
             return Surface {
-                length,
+                length: slope,
                 light,
                 half: light,
             };
@@ -200,7 +202,7 @@ impl Shading {
         let square = 2.0 - 2.0 * dot(direction, aside.of_direction);
         let between = (toward - along).abs() / square.max(HALF_SQUARE_MIN).sqrt();
         Surface {
-            length,
+            length: slope,
             light: toward.abs() / length,
             half: between / length,
         }

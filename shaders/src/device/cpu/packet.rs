@@ -708,6 +708,8 @@ fn lit(
     let dot_z = _mm256_mul_ps(set(zz), z);
     let square = _mm256_fmadd_ps(x, dot_x, _mm256_fmadd_ps(y, dot_y, _mm256_mul_ps(z, dot_z)));
     let length = _mm256_sqrt_ps(_mm256_max_ps(square, set(1.0)));
+    // As it is, where normals fade, too.
+    let slope = || _mm256_sqrt_ps(_mm256_max_ps(square, set(0.0)));
     let along = _mm256_fmadd_ps(
         x,
         direction[0],
@@ -729,7 +731,7 @@ fn lit(
     let light = &shading.light;
     let diffuse = _mm256_fmadd_ps(nl, set(light.diffuse), set(light.ambient));
     let color = match table.rows_per_floor() {
-        Some(rows_per_floor) => packet_table::color_2d(table, ends, length, rows_per_floor),
+        Some(rows_per_floor) => packet_table::color_2d(table, ends, slope(), rows_per_floor),
         None => color,
     };
     let [r, g, b, a] = color;
@@ -740,7 +742,7 @@ fn lit(
     let Some([per_floor, at_none]) = shading.fade else {
         return lit;
     };
-    let part = _mm256_fmadd_ps(length, set(per_floor), set(at_none));
+    let part = _mm256_fmadd_ps(slope(), set(per_floor), set(at_none));
     let part = _mm256_min_ps(_mm256_max_ps(part, set(0.0)), set(1.0));
     let [r, g, b, a] = lit;
     let faded = |c| _mm256_mul_ps(c, part);

@@ -220,9 +220,11 @@ fn mean(table: PacketTable<'_>, [from, to]: [__m256; 2], row: __m256i) -> [__m25
         let coarse = _mm256_sub_ps(high_end[c], high[c]);
         let fine = _mm256_sub_ps(low_end[c], low[c]);
         let whole = _mm256_fmadd_ps(coarse, units, fine);
-        let parts = _mm256_sub_ps(
-            _mm256_mul_ps(held_end[c], end_part),
-            _mm256_mul_ps(held[c], first_part),
+        // held_end · end_part − held · first_part, exact in one cell however far its ends are.
+        let parts = _mm256_fmadd_ps(
+            held_end[c],
+            _mm256_sub_ps(end_part, first_part),
+            _mm256_mul_ps(_mm256_sub_ps(held_end[c], held[c]), first_part),
         );
         _mm256_mul_ps(_mm256_add_ps(whole, parts), inverse)
     };
