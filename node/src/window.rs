@@ -30,7 +30,7 @@ use crate::{
     stop::Stop,
     value_report::Histogram,
 };
-use brickmesh_topology::{Manifest, PeerId, picture::quality::Choice};
+use brickmesh_topology::{Camera, Manifest, PeerId, picture::quality::Choice};
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -95,6 +95,8 @@ struct Shown {
 /// How a picture came about.
 #[derive(Clone, Debug)]
 struct FrameReport {
+    /// From where it is seen.
+    camera: Camera,
     took: Duration,
     size: [u32; 2],
     choice: Choice,

@@ -167,6 +167,86 @@ fn the_window_shows_a_picture_and_hands_move_it() {
     }
 }
 
+/// The middles of the handles of the clip box: orange discs.
+fn handles(screen: &[u8], width: usize) -> Vec<[usize; 2]> {
+    let is_orange = |x: usize, y: usize| {
+        let p = &screen[4 * (y * width + x)..][..3];
+        p[0] > 240 && (160..190).contains(&p[1]) && (50..80).contains(&p[2])
+    };
+    let height = screen.len() / 4 / width;
+    let is_disc = |x: usize, y: usize| (0..25).all(|i| is_orange(x + i % 5 - 2, y + i / 5 - 2));
+    let rows = (2..height - 2).flat_map(|y| (2..width - 2).map(move |x| [x, y]));
+    let mut middles: Vec<[usize; 2]> = Vec::new();
+    for [x, y] in rows.filter(|[x, y]| is_disc(*x, *y)) {
+        if middles
+            .iter()
+            .all(|m| m[0].abs_diff(x) > 6 || m[1].abs_diff(y) > 6)
+        {
+            middles.push([x, y]);
+        }
+    }
+    middles
+}
+
+#[test]
+fn handles_move_the_faces_of_the_clip_box() {
+    let size = [420, 360];
+    let (_server, display) = match display(&size.map(|n: u32| n.to_string()).join("x")) {
+        Ok(display) => display,
+        Err(why) => return skip("handles_move_the_faces_of_the_clip_box", &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--size", "420x360", "--panels", "off"];
+    let mut view = viewer(&display, folder.path(), &args);
+    wait_for(&display, folder.path(), "a picture", |s| lit(s) > 500);
+    hand(&display, "search --name brickmesh windowfocus");
+    // So far away that all of the box is in the picture.
+    hand(
+        &display,
+        "mousemove 210 180 click 5 click 5 click 5 click 5",
+    );
+    let first = at_rest(&display, folder.path());
+    hand(&display, "key b");
+    let found = |s: &[u8]| handles(s, 420);
+    wait_for(&display, folder.path(), "handles", |s| found(s).len() >= 5);
+    let shown = at_rest(&display, folder.path());
+    let (middle, [x, y]) = ([210, 180], found(&shown)[0]);
+    let half_way = [x.midpoint(middle[0]), y.midpoint(middle[1])];
+    hand(
+        &display,
+        &format!(
+            "mousemove {x} {y} sleep 1 mousedown 1 sleep 1 mousemove {} {} sleep 1 mousemove {} {} sleep 1 mouseup 1",
+            x.midpoint(half_way[0]),
+            y.midpoint(half_way[1]),
+            half_way[0],
+            half_way[1]
+        ),
+    );
+    // The handle is where the hand has left it.
+    let is_moved = |s: &[u8]| {
+        found(s)
+            .iter()
+            .any(|h| h[0].abs_diff(half_way[0]) < 12 && h[1].abs_diff(half_way[1]) < 12)
+    };
+    wait_for(&display, folder.path(), "a handle moves", is_moved);
+    hand(&display, "mousemove 1 1 key b");
+    let cut = |s: &[u8]| found(s).is_empty() && differing_pixels(&first, s) > 30;
+    wait_for(&display, folder.path(), "what is cut away is gone", cut);
+    let edited = at_rest(&display, folder.path());
+    let kept = folder.path().join("brickmesh/last-session.json");
+    let has_box =
+        || std::fs::read_to_string(&kept).is_ok_and(|text| !text.contains("\"bounds\": null"));
+    let start = Instant::now();
+    while !has_box() {
+        assert!(start.elapsed() < PATIENCE, "the box is kept");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    is_rendered_as(&["--session".as_ref(), kept.as_os_str()], size, &edited);
+    hand(&display, "key ctrl+z");
+    wait_for(&display, folder.path(), "one undo", |s| s == first);
+    assert!(view.0.try_wait().unwrap().is_none(), "it still runs");
+}
+
 /// The picture beside the panels.
 fn picture_of(screen: &[u8]) -> Vec<u8> {
     let [width, left, _] = PANELS.map(|n| n as usize);
@@ -180,6 +260,7 @@ const PANELS: [u32; 3] = [960, 640, 740];
 #[test]
 fn panels_edit_the_scene_and_every_edit_can_be_undone() {
     let [width, left, height] = PANELS;
+    let picture_size = [left, height];
     let (_server, display) = match display(&format!("{width}x{height}")) {
         Ok(display) => display,
         Err(why) => return skip("panels_edit_the_scene_and_every_edit_can_be_undone", &why),
@@ -208,7 +289,11 @@ fn panels_edit_the_scene_and_every_edit_can_be_undone() {
     }
     let edited = picture_of(&at_rest(&display, folder.path()));
     let session = save_session(&display, &folder.path().join("edited.json"));
-    is_rendered_as(&["--session".as_ref(), session.as_os_str()], &edited);
+    is_rendered_as(
+        &["--session".as_ref(), session.as_os_str()],
+        picture_size,
+        &edited,
+    );
     assert!(
         differing_pixels(&first, &edited) > 2000,
         "the function is another"
@@ -216,7 +301,11 @@ fn panels_edit_the_scene_and_every_edit_can_be_undone() {
 
     let saved = save(&display, folder.path());
     let range = ["--transfer-range", "preset", "--orbit", ORBIT, "--transfer"].map(OsStr::new);
-    is_rendered_as(&[&range[..], &[saved.as_os_str()]].concat(), &edited);
+    is_rendered_as(
+        &[&range[..], &[saved.as_os_str()]].concat(),
+        picture_size,
+        &edited,
+    );
 
     hand(&display, "mousemove 300 300 click 1 sleep 0.3");
     for _ in 0..20 {
@@ -273,9 +362,8 @@ fn wait_for_file(file: &Path) -> PathBuf {
 }
 
 /// What is saved makes the same picture elsewhere.
-fn is_rendered_as(options: &[&OsStr], edited: &[u8]) {
-    let [_, left, height] = PANELS;
-    let size = format!("{left}x{height}");
+fn is_rendered_as(options: &[&OsStr], [width, height]: [u32; 2], edited: &[u8]) {
+    let size = format!("{width}x{height}");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.png");
     let mut render = Command::new(brickmesh());

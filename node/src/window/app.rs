@@ -387,6 +387,7 @@ impl App {
         match command {
             Command::Keys => self.panels.toggle_keys(),
             Command::Panels => self.panels.is_open = !self.panels.is_open,
+            Command::ClipBox => self.panels.toggle_clip_box(),
             _ => {
                 if let Some(Stage {
                     opened,
@@ -615,7 +616,7 @@ impl ApplicationHandler<Told> for App {
                     .unwrap_or_else(PoisonError::into_inner)
                     .take();
                 self.shown = new.or(self.shown.take());
-                self.redraw(self.panels.is_open);
+                self.redraw(self.panels.follow_pictures());
             }
             Told::Mesh(mesh) => {
                 for line in changes(&self.mesh, &mesh) {
@@ -644,7 +645,7 @@ impl ApplicationHandler<Told> for App {
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
         if self.is_taken(&event) {
             // The panels know what can be undone.
-            self.redraw(!self.is_dragging() && self.panels.is_open);
+            self.redraw(!self.is_dragging() && self.panels.follow_pictures());
             self.want();
             return;
         }

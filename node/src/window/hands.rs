@@ -215,7 +215,7 @@ impl Hands {
                 self.style = style;
                 return Some(format!("drags turn a {name}"));
             }
-            Command::Close | Command::Keys | Command::Panels => return None,
+            Command::Close | Command::Keys | Command::Panels | Command::ClipBox => return None,
             _ => {}
         }
         let camera = history.now().camera;
@@ -253,7 +253,8 @@ impl Hands {
             | Command::Style
             | Command::Close
             | Command::Keys
-            | Command::Panels => camera,
+            | Command::Panels
+            | Command::ClipBox => camera,
         };
         history.end_edit();
         history.set_camera(next);

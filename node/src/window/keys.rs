@@ -11,6 +11,8 @@ pub(super) enum Command {
     Keys,
     /// The panels, shown or not.
     Panels,
+    /// The clip box with its handles, shown or not.
+    ClipBox,
     Reset,
     /// Along an axis, 0 to 5.
     Axis(usize),
@@ -31,7 +33,7 @@ pub(super) enum Command {
 }
 
 /// Keys and what they do, for people.
-pub(super) const KEYS: [(&str, &str); 17] = [
+pub(super) const KEYS: [(&str, &str); 18] = [
     ("left drag", "turns"),
     ("right or middle drag, shift + left drag", "pans"),
     ("ctrl + left drag, Q and E", "roll"),
@@ -55,6 +57,7 @@ pub(super) const KEYS: [(&str, &str); 17] = [
     ("shift + F1 to F4", "save a view"),
     ("F1 to F4", "show a saved view"),
     ("ctrl + Z, ctrl + Y or ctrl + shift + Z", "undo, redo"),
+    ("B", "shows and hides the clip box and its handles"),
     ("P", "shows and hides the panels"),
     ("?", "this list"),
     ("Esc", "closes the window"),
@@ -93,6 +96,7 @@ pub(super) fn command(key: &Key, modifiers: ModifiersState) -> Option<Command> {
         ("e", _) => Some(Command::RollRight),
         ("+" | "=", _) => Some(Command::ZoomIn),
         ("-", _) => Some(Command::ZoomOut),
+        ("b", _) => Some(Command::ClipBox),
         ("p", _) => Some(Command::Panels),
         ("?", _) => Some(Command::Keys),
         (digit, _) => {

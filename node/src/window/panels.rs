@@ -3,6 +3,7 @@
 //! A panel changes a scene that it is given, and says what else it asks for; it waits for nothing.
 
 mod clip_editor;
+mod clip_handles;
 mod mesh_panel;
 mod shapes_editor;
 mod transfer_editor;
@@ -99,6 +100,8 @@ pub(super) struct Panels {
     are_keys_shown: bool,
     path: String,
     editor: TransferEditor,
+    is_clip_box_shown: bool,
+    held: Option<clip_handles::Held>,
 }
 
 impl Panels {
@@ -108,6 +111,8 @@ impl Panels {
             are_keys_shown: false,
             path: String::new(),
             editor: TransferEditor::default(),
+            is_clip_box_shown: false,
+            held: None,
         }
     }
 
@@ -118,6 +123,15 @@ impl Panels {
 
     pub(super) fn toggle_keys(&mut self) {
         self.are_keys_shown = !self.are_keys_shown;
+    }
+
+    pub(super) fn toggle_clip_box(&mut self) {
+        self.is_clip_box_shown = !self.is_clip_box_shown;
+    }
+
+    /// Whether anything shown follows the picture or the scene.
+    pub(super) fn follow_pictures(&self) -> bool {
+        self.is_open || self.is_clip_box_shown
     }
 
     /// Whether the list of keys was shown; now it is not.
@@ -136,6 +150,15 @@ impl Panels {
                 .show(ui, |ui| {
                     ScrollArea::vertical().auto_shrink(false).show(ui, content);
                 });
+        }
+        if self.is_clip_box_shown {
+            let mut settings = (*scene.settings).clone();
+            let volume = facts.manifest.volume();
+            let camera = facts.frame.map_or(&scene.camera, |frame| &frame.camera);
+            clip_handles::show(ui, &mut settings, volume, camera, &mut self.held);
+            if settings != *scene.settings {
+                scene.settings = Arc::new(settings);
+            }
         }
         self.keys(ui);
         tell(ui, facts.told);
@@ -164,7 +187,8 @@ impl Panels {
         section(ui, "Clip", |ui| {
             let toward_viewer = (scene.camera.eye - scene.camera.at).normalize_or_zero();
             let volume = facts.manifest.volume();
-            clip_editor::show(ui, &mut settings, volume, toward_viewer);
+            let handles = &mut self.is_clip_box_shown;
+            clip_editor::show(ui, &mut settings, volume, toward_viewer, handles);
         });
         if settings != *scene.settings {
             scene.settings = Arc::new(settings);

@@ -19,7 +19,7 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame},
 };
 use brickmesh_topology::{
-    View,
+    Camera, View,
     balance::plan_rules::PlanRules,
     picture::quality::{Choice, Level, Quality},
 };
@@ -435,7 +435,7 @@ impl<'a> Pictures<'a> {
             width: rect.width,
             height: rect.height,
             pixels,
-            report: FrameReport::of(frame, choice, took),
+            report: FrameReport::of(frame, scene.camera, choice, took),
         };
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
         tell(&self.proxy, Told::Frame);
@@ -445,7 +445,7 @@ impl<'a> Pictures<'a> {
 }
 
 impl FrameReport {
-    fn of(frame: &Frame, choice: Choice, took: Duration) -> Self {
+    fn of(frame: &Frame, camera: Camera, choice: Choice, took: Duration) -> Self {
         let mut jobs: BTreeMap<_, JobsDone> = BTreeMap::new();
         for job in &frame.stats.jobs {
             let of_peer = jobs.entry(job.peer.clone()).or_default();
@@ -454,6 +454,7 @@ impl FrameReport {
         }
         let rect = frame.image.rect();
         Self {
+            camera,
             took,
             size: [rect.width, rect.height],
             choice,

@@ -102,6 +102,8 @@ pub fn bands(picture: PixelRect, pixels_max: u64) -> Vec<PixelRect> {
 pub const PICTURE_EDGE_MAX: u32 = 16_384;
 /// How many times as far as what is looked at the eye of a parallel projection is.
 const PARALLEL_DISTANCE: f64 = 1e7;
+/// Sine of the angle between a line and a ray from which on one is nearest to the other somewhere.
+const PARALLEL_SINE_MIN: f64 = 1e-3;
 /// The volume that a view's vectors span, at least.
 const DETERMINANT_MIN: f64 = 1e-18;
 /// Default vertical field of view in degrees.
@@ -384,6 +386,20 @@ impl View {
         Some([pixel(x, self.width), pixel(y, self.height)])
     }
 
+    /// Where a line through `point` is nearest to the ray through pixel coordinates, in multiples of
+    /// `along`; `None` where they go the same way.
+    #[must_use]
+    pub fn nearest_on_line(&self, [x, y]: [f64; 2], point: DVec3, along: DVec3) -> Option<f64> {
+        let ray = self.direction_through(x, y).normalize();
+        let between = point - self.eye;
+        // Parts of both at right angles to the ray.
+        let across = along - ray * along.dot(ray);
+        let off = between - ray * between.dot(ray);
+        let square = across.length_squared();
+        (square > PARALLEL_SINE_MIN.powi(2) * along.length_squared())
+            .then(|| -off.dot(across) / square)
+    }
+
     /// The pixels whose rays may meet the box, at most the whole picture; `None` if none can.
     ///
     /// Conservative: bounds the projected corners, a pixel wider; the whole picture where a
@@ -500,6 +516,32 @@ mod tests {
         VolumeDescription {
             spacing: [1.0, 0.5, 2.0],
             ..VolumeDescription::new([20, 30, 10], VoxelType::U8)
+        }
+    }
+
+    #[test]
+    fn a_point_of_a_line_is_found_by_its_pixel() {
+        let volume = volume();
+        for projection in [Projection::Perspective, Projection::Parallel] {
+            let camera = Camera {
+                projection,
+                ..Camera::orbit(&volume, 35.0, 20.0, 1.5)
+            };
+            let view = camera.view(300, 200).unwrap();
+            let (point, along) = (
+                camera.at + DVec3::new(0.5, -0.25, 0.75),
+                DVec3::new(0.0, 0.5, 0.25),
+            );
+            for far in [-3.0, 0.0, 0.5, 2.0] {
+                let pixel = view.pixel_of(point + along * far).unwrap();
+                let found = view.nearest_on_line(pixel, point, along).unwrap();
+                assert!(
+                    (found - far).abs() < 1e-6,
+                    "{projection:?}: {found} in place of {far}"
+                );
+            }
+            let away = view.direction_through(150.0, 100.0);
+            assert_eq!(view.nearest_on_line([150.0, 100.0], point, away), None);
         }
     }
 

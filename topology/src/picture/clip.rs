@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most planes.
 pub const PLANES_MAX: usize = 6;
+/// How far apart the ends of a box can be brought by hand, in voxels.
+const FACES_APART_MIN: f64 = 0.5;
 /// Largest number of a box or a plane, either sign.
 const NUMBER_MAX: f64 = 1e100;
 
@@ -62,6 +64,35 @@ impl Clip {
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.bounds.is_none() && self.planes.is_empty()
+    }
+
+    /// The ends of what the box shows of a volume with so many voxels: all of it, where there is none.
+    #[must_use]
+    pub fn bounds_of(&self, dims: [u32; 3]) -> [[f64; 3]; 2] {
+        let whole = VoxelBox::new([0; 3], dims).field_corners(dims);
+        self.bounds.unwrap_or(whole.map(|p| p.to_array()))
+    }
+
+    /// The same with an end (0: the lower) of an axis of the box elsewhere, in voxels: inside of the volume,
+    /// and before the other end. A box that holds the whole volume is none.
+    #[must_use]
+    pub fn with_face(&self, dims: [u32; 3], axis: usize, end: usize, to: f64) -> Self {
+        let whole = Self::default().bounds_of(dims);
+        let mut bounds = self.bounds_of(dims);
+        let [first, last] = [whole[0][axis], whole[1][axis]];
+        let gap = FACES_APART_MIN.min(0.5 * (last - first));
+        let other = bounds[1 - end][axis];
+        let inside = to.max(first).min(last);
+        bounds[end][axis] = if end == 0 {
+            inside.min(other - gap)
+        } else {
+            inside.max(other + gap)
+        };
+        let is_whole = (0..3).all(|a| bounds[0][a] <= whole[0][a] && bounds[1][a] >= whole[1][a]);
+        Self {
+            bounds: (!is_whole).then_some(bounds),
+            planes: self.planes.clone(),
+        }
     }
 
     /// Checks what comes from a file, a command line or a peer.
@@ -214,6 +245,21 @@ mod tests {
             said.starts_with("the box is from 0 to 0 on axis 1"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_face_stays_in_the_volume_and_before_the_other_one() {
+        let dims = [10, 20, 1];
+        let whole = Clip::default();
+        assert_eq!(whole.bounds_of(dims), [[0.0, 0.0, -0.5], [9.0, 19.0, 0.5]]);
+        let cut = whole.with_face(dims, 1, 0, 7.25);
+        assert_eq!(cut.bounds, Some([[0.0, 7.25, -0.5], [9.0, 19.0, 0.5]]));
+        let met = cut.with_face(dims, 1, 1, 3.0);
+        assert_eq!(met.bounds, Some([[0.0, 7.25, -0.5], [9.0, 7.75, 0.5]]));
+        assert_eq!(cut.with_face(dims, 1, 1, f64::NAN).validate(), Ok(()));
+        assert_eq!(cut.with_face(dims, 1, 0, -4.0), whole);
+        let thin = whole.with_face(dims, 2, 0, 9.0);
+        assert_eq!(thin.bounds, Some([[0.0; 3], [9.0, 19.0, 0.5]]));
     }
 
     proptest! {

@@ -9,6 +9,8 @@ use glam::DVec3;
 
 /// What a drag over a point moves a plane by, as a part of the volume's diagonal.
 const DRAG_SPEED: f64 = 2e-3;
+/// Length of a slider, in points.
+const SLIDER_WIDTH: f32 = 70.0;
 /// What it turns a normal by.
 const TURN_SPEED: f64 = 0.01;
 
@@ -18,8 +20,10 @@ pub(super) fn show(
     settings: &mut RenderSettings,
     volume: &VolumeDescription,
     toward_viewer: DVec3,
+    is_box_shown: &mut bool,
 ) {
     let mut clip = settings.clip.clone();
+    ui.checkbox(is_box_shown, "Box and handles in the picture");
     bounds(ui, &mut clip, volume.dims);
     let mut removed = None;
     for (i, plane) in clip.planes.iter_mut().enumerate() {
@@ -74,39 +78,22 @@ fn turn_in_place(before: [f64; 4], plane: &mut [f64; 4], middle: DVec3) {
     }
 }
 
-/// Two ends on each axis; no box where all is shown.
+/// Two ends on each axis.
 fn bounds(ui: &mut Ui, clip: &mut Clip, dims: [u32; 3]) {
-    // Voxels of an axis of one reach half a voxel to either side.
-    let whole = [
-        dims.map(|n| if n > 1 { 0.0 } else { -0.5 }),
-        dims.map(|n| if n > 1 { f64::from(n - 1) } else { 0.5 }),
-    ];
-    let mut bounds = clip.bounds.unwrap_or(whole);
-    let mut is_changed = false;
+    let whole = Clip::default().bounds_of(dims);
     for (axis, name) in ["X", "Y", "Z"].into_iter().enumerate() {
         ui.horizontal(|ui| {
             ui.label(name);
+            ui.spacing_mut().slider_width = SLIDER_WIDTH;
             for end in [0, 1] {
-                ui.spacing_mut().slider_width = 70.0;
-                let other = bounds[1 - end][axis];
-                let slider = Slider::new(&mut bounds[end][axis], whole[0][axis]..=whole[1][axis])
+                let mut at = clip.bounds_of(dims)[end][axis];
+                let slider = Slider::new(&mut at, whole[0][axis]..=whole[1][axis])
                     .clamping(SliderClamping::Edits)
                     .max_decimals(1);
                 if ui.add(slider).on_hover_text("in voxels").changed() {
-                    is_changed = true;
-                    // An end stops before the other.
-                    let gap = 0.5_f64.min(0.5 * (whole[1][axis] - whole[0][axis]));
-                    bounds[end][axis] = if end == 0 {
-                        bounds[0][axis].min(other - gap)
-                    } else {
-                        bounds[1][axis].max(other + gap)
-                    };
+                    *clip = clip.with_face(dims, axis, end, at);
                 }
             }
         });
-    }
-    if is_changed {
-        let is_whole = (0..3).all(|a| bounds[0][a] <= whole[0][a] && bounds[1][a] >= whole[1][a]);
-        clip.bounds = (!is_whole).then_some(bounds);
     }
 }

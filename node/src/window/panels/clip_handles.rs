@@ -1,0 +1,142 @@
+//! The clip box over the picture: its edges, and a handle on each face that a drag moves.
+
+use brickmesh_topology::{Camera, RenderSettings, View, VolumeDescription, picture::clip::Clip};
+use egui::{Area, Color32, Id, Order, Painter, Pos2, Rect, Sense, Stroke, Ui, Vec2, vec2};
+use glam::DVec3;
+
+/// Radius of a handle, in points.
+const RADIUS: f32 = 6.0;
+/// Orange on dark: to be seen before any picture.
+const COLOR: Color32 = Color32::from_rgb(255, 176, 64);
+
+/// A handle that is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    face: usize,
+    /// From its middle to where it was taken.
+    off: Vec2,
+}
+
+/// The picture on the screen.
+struct Screen<'a> {
+    rect: Rect,
+    view: View,
+    volume: &'a VolumeDescription,
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "points of a screen")]
+impl Screen<'_> {
+    /// A point of the grid on the screen; `None`: behind the eye, or far off the picture.
+    fn point(&self, grid: DVec3) -> Option<Pos2> {
+        let world = self.volume.world_from_grid().transform_point3(grid);
+        let [x, y] = self.view.pixel_of(world)?;
+        let at = self.rect.min + vec2(x as f32, y as f32);
+        let near = self.rect.expand(10.0 * self.rect.size().max_elem());
+        near.contains(at).then_some(at)
+    }
+
+    /// How far a handle moves, in voxels, so that it is under a point of the screen.
+    fn moved(&self, from: DVec3, axis: usize, to: Pos2) -> Option<f64> {
+        let world_from_grid = self.volume.world_from_grid();
+        let at = to - self.rect.min;
+        self.view.nearest_on_line(
+            [at.x, at.y].map(f64::from),
+            world_from_grid.transform_point3(from),
+            world_from_grid.transform_vector3(DVec3::AXES[axis]),
+        )
+    }
+}
+
+/// Shows the box of a scene over what `ui` leaves free, and moves the face whose handle is dragged. `camera`
+/// is that of the picture, which may come later than the scene.
+pub(super) fn show(
+    ui: &Ui,
+    settings: &mut RenderSettings,
+    volume: &VolumeDescription,
+    camera: &Camera,
+    held: &mut Option<Held>,
+) {
+    let rect = ui.available_rect_before_wrap();
+    // A pixel of this view is a point of the screen.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "casts of floats saturate"
+    )]
+    let size = [rect.width(), rect.height()].map(|n| n.round().max(1.0) as u32);
+    let Ok(view) = camera.view(size[0], size[1]) else {
+        return;
+    };
+    let screen = Screen { rect, view, volume };
+    let bounds = settings.clip.bounds_of(volume.dims);
+    let painter = ui.painter().with_clip_rect(rect);
+    edges(&painter, &screen, bounds);
+    let mut next = None;
+    for face in 0..6 {
+        let (axis, end) = (face / 2, face % 2);
+        let middle = face_middle(bounds, axis, end);
+        let Some(at) = screen.point(middle).filter(|at| rect.contains(*at)) else {
+            continue;
+        };
+        let area = Area::new(Id::unique(("clip handle", face)))
+            .order(Order::Middle)
+            .fixed_pos(at - Vec2::splat(RADIUS))
+            .constrain(false);
+        let response = area.show(ui.ctx(), |ui| {
+            let size = Vec2::splat(2.0 * RADIUS);
+            let (_, response) = ui.allocate_exact_size(size, Sense::drag());
+            let is_near = response.hovered() || response.dragged();
+            let radius = if is_near { RADIUS } else { 0.7 * RADIUS };
+            ui.painter().with_clip_rect(rect).circle(
+                at,
+                radius,
+                COLOR,
+                Stroke::new(1.0, Color32::BLACK),
+            );
+            response.on_hover_text(format!("drag: {} of the clip box", ["X", "Y", "Z"][axis]))
+        });
+        let response = response.inner;
+        if response.drag_started() {
+            let from = ui.input(|i| i.pointer.press_origin()).unwrap_or(at);
+            *held = Some(Held {
+                face,
+                off: from - at,
+            });
+        }
+        if response.dragged()
+            && let Some(pointer) = response.interact_pointer_pos()
+            && let Some(of) = held.filter(|of| of.face == face)
+            && let Some(by) = screen.moved(middle, axis, pointer - of.off)
+        {
+            let to = bounds[end][axis] + by;
+            next = Some(settings.clip.with_face(volume.dims, axis, end, to));
+        }
+        if response.drag_stopped() {
+            *held = None;
+        }
+    }
+    if let Some(clip) = next.filter(|clip: &Clip| clip.validate().is_ok()) {
+        settings.clip = clip;
+    }
+}
+
+fn face_middle(bounds: [[f64; 3]; 2], axis: usize, end: usize) -> DVec3 {
+    let [low, high] = bounds.map(DVec3::from_array);
+    let mut middle = (low + high) * 0.5;
+    middle[axis] = bounds[end][axis];
+    middle
+}
+
+fn edges(painter: &Painter, screen: &Screen<'_>, bounds: [[f64; 3]; 2]) {
+    let corner = |n: usize| {
+        let at = |a: usize| bounds[n >> a & 1][a];
+        screen.point(DVec3::new(at(0), at(1), at(2)))
+    };
+    for n in 0..8 {
+        for axis in (0..3).filter(|a| n >> a & 1 == 0) {
+            if let Some((from, to)) = corner(n).zip(corner(n | 1 << axis)) {
+                painter.line_segment([from, to], Stroke::new(1.0, COLOR));
+            }
+        }
+    }
+}
