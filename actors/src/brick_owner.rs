@@ -8,8 +8,10 @@ mod inputs;
 mod loading;
 mod peer_log;
 mod uploads;
+mod voxel_reads;
 
 pub use inputs::{AskStatus, DataSetStatus, LeaveMesh, MeshStatus, OpenSource, UseDataSet};
+pub use voxel_reads::ReadVoxel;
 
 use crate::{
     bus::Lane,
@@ -36,6 +38,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::oneshot;
+use voxel_reads::VoxelReads;
 
 /// See the module.
 #[derive(Debug)]
@@ -55,6 +58,7 @@ pub struct BrickOwner {
     /// Bricks that this peer's own source does not give, and why.
     unreadable: BTreeMap<(Digest, BrickIndex), String>,
     peer_log: PeerLog,
+    voxel_reads: VoxelReads,
     /// It has said goodbye.
     has_left: bool,
     /// Who waits for the goodbye.
@@ -88,6 +92,7 @@ impl BrickOwner {
             copies: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             peer_log: PeerLog::default(),
+            voxel_reads: VoxelReads::default(),
             has_left: false,
             waiting: Vec::new(),
         }
@@ -322,8 +327,8 @@ impl Handler<OwnerInput> for BrickOwner {
                 },
                 _held,
             ) => (KeeperInput::Brick(from, data_set, brick), Some(bytes)),
-            OwnerInput::Said(from, ..) => {
-                tracing::warn!(peer = from.short(), "a message came to the wrong actor");
+            OwnerInput::Said(from, message, _held) => {
+                self.voxel_said(from, message);
                 return;
             }
         };

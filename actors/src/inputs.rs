@@ -42,7 +42,10 @@ impl Addresses {
     pub fn route(&self, from: PeerId, message: Message, held: Held) -> bool {
         self.tell_owner_of_frames(&message);
         let full = match message {
-            Message::Keeper(_) | Message::BrickData { .. } => self
+            Message::Keeper(_)
+            | Message::BrickData { .. }
+            | Message::AskVoxel { .. }
+            | Message::Voxel { .. } => self
                 .owner
                 .try_send(OwnerInput::Said(from, message, held))
                 .is_err(),

@@ -67,6 +67,22 @@ pub enum Message {
         /// Voxels of its stored box, to be checked against the manifest's digest.
         bytes: Bytes,
     },
+    /// Asks a holder of a brick for the stored number of a voxel.
+    AskVoxel {
+        /// Which question of the sender.
+        number: u64,
+        /// The data set.
+        data_set: Digest,
+        /// The voxel.
+        voxel: [u32; 3],
+    },
+    /// The answer: the number; or why there is none.
+    Voxel {
+        /// Of the question.
+        number: u64,
+        /// Found.
+        found: Result<f64, String>,
+    },
     /// A roster snapshot that later frames name.
     Roster(Roster),
     /// A cost table that later frames name.
@@ -164,6 +180,9 @@ fn with_plain_texts(mut message: Message) -> Message {
                     ..
                 },
             ..
+        }
+        | Message::Voxel {
+            found: Err(why), ..
         }
         | Message::Keeper(KeeperMessage::BrickRefused { why, .. }) => *why = plain_text(why),
         Message::Reply {

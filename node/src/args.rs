@@ -21,8 +21,8 @@ use std::{net::SocketAddr, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
     parse_finite, parse_gradients, parse_light, parse_light_direction, parse_listen_address,
-    parse_milliseconds, parse_name, parse_rate, parse_size, parse_socket, parse_step,
-    parse_transfer_range, switch,
+    parse_milliseconds, parse_name, parse_rate, parse_size, parse_slab, parse_slice, parse_socket,
+    parse_step, parse_transfer_range, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -112,7 +112,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "jitter", "mode", "background"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -156,15 +156,40 @@ pub struct PictureArgs {
     /// Show only what is in front of a plane: points p of the world with N · p ≥ D; may be repeated, up to six times
     #[arg(long, value_name = "NX,NY,NZ,D", value_parser = parse_clip_plane, allow_hyphen_values = true)]
     pub clip_plane: Vec<[f64; 4]>,
+    /// The plane of modes slice and slice-mean: x=I, y=I or z=I across an axis of the volume at voxel I, or the points p of the world with N · p = D [default: the middle across z]
+    #[arg(long, value_name = "AXIS=I|NX,NY,NZ,D", value_parser = parse_slice, allow_hyphen_values = true)]
+    pub slice: Option<SliceArg>,
+    /// Thickness of the slab around the plane, in world units: its greatest value is seen, or the mean in mode slice-mean
+    #[arg(long, value_name = "T", value_parser = parse_slab, allow_hyphen_values = true)]
+    pub slab: Option<f64>,
     /// Move the samples of each pixel by another part of a step: fine grain in place of rings
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
     pub jitter: bool,
-    /// How samples become a pixel
-    #[arg(long, value_enum, default_value = "dvr")]
-    pub mode: Mode,
+    /// How samples become a pixel [default: dvr; slice with --slice or --slab]
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
     /// Background colour, 0 to 1 each
     #[arg(long, default_value = "0,0,0", value_parser = parse_color)]
     pub background: [f32; 3],
+}
+
+impl PictureArgs {
+    /// How samples become a pixel.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        let has_slice = self.slice.is_some() || self.slab.is_some();
+        let default = if has_slice { Mode::Slice } else { Mode::Dvr };
+        self.mode.unwrap_or(default)
+    }
+}
+
+/// A plane of `--slice`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SliceArg {
+    /// Across an axis of the grid, at a place in voxels.
+    Axis(usize, f64),
+    /// A normal and a distance in the world.
+    Plane([f64; 4]),
 }
 
 /// Who renders; shared by `render` and `view`.
@@ -194,6 +219,9 @@ pub struct MeshArgs {
     /// End with an error where not every brick can be shown, rather than show what there is
     #[arg(long)]
     pub whole: bool,
+    /// Voxels are looked at, beside pictures: one peer alone keeps its bricks in host memory, too.
+    #[arg(skip)]
+    pub keeps_voxels: bool,
     #[command(flatten)]
     /// How to find others.
     pub network: NetworkArgs,

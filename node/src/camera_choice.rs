@@ -3,6 +3,7 @@
 use crate::{
     args::{CameraArg, Orbit, PictureArgs, parse_camera, parse_orbit},
     bounded_file,
+    picture_settings::slice,
     saved_session::SavedSession,
 };
 use brickmesh_actors::plain_text::shortened;
@@ -16,13 +17,18 @@ const CAMERAS_MAX: usize = 100_000;
 /// Largest file of cameras, in bytes: a hundred and sixty for each of the most.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The camera of `--session`, `--camera` or `--orbit`; what was left out is as by default.
+/// The camera of `--session`, `--camera` or `--orbit`; what was left out is as by default: in front of the
+/// slice, where one is shown.
 ///
 /// # Errors
-/// Where the session cannot be read.
+/// Where the session cannot be read, or the slice is none of the volume's.
 pub fn camera(args: &PictureArgs, manifest: &Manifest) -> Result<Camera, String> {
     if let Some(path) = &args.session {
         return Ok(SavedSession::read(path, manifest)?.camera);
+    }
+    if let (Some(slice), None, None) = (slice(args, manifest.volume())?, &args.orbit, &args.camera)
+    {
+        return Ok(slice.camera(manifest.volume(), args.size));
     }
     let camera = match args.orbit {
         Some(orbit) => orbiting(orbit, manifest.volume()),

@@ -1,7 +1,7 @@
 //! What the pictures of a command have in common, whatever the camera.
 
 use crate::{
-    args::PictureArgs,
+    args::{PictureArgs, SliceArg},
     saved_session::SavedSession,
     terminal::note,
     transfer::{self, short, short_range},
@@ -10,7 +10,7 @@ use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelType,
     balance::plan_rules::PlanRules,
-    picture::{clip::Clip, render_settings::Light},
+    picture::{clip::Clip, render_settings::Light, slice::Slice},
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
@@ -51,7 +51,7 @@ impl PictureSettings {
         let chosen = transfer::choose(
             args.transfer.as_deref(),
             args.transfer_range,
-            args.mode,
+            args.mode(),
             manifest,
         )
         .map_err(|e| e.to_string())?;
@@ -88,7 +88,8 @@ impl PictureSettings {
                     bounds: args.clip,
                     planes: args.clip_plane.clone(),
                 },
-                mode: args.mode,
+                slice: slice(args, volume)?,
+                mode: args.mode(),
                 jitter: args.jitter,
                 background: args.background,
             },
@@ -114,6 +115,48 @@ impl PictureSettings {
             note(format_args!("brickmesh: {line}"));
         }
     }
+}
+
+/// The slice that the command line asks for, in modes that show one.
+///
+/// # Errors
+/// Where it is beside the volume, or the mode shows none.
+pub(crate) fn slice(
+    args: &PictureArgs,
+    volume: &VolumeDescription,
+) -> Result<Option<Slice>, String> {
+    let mode = args.mode();
+    if !mode.is_slice() {
+        let is_given = args.slice.is_some() || args.slab.is_some();
+        let why = "--slice and --slab are for --mode slice and slice-mean";
+        return if is_given {
+            Err(why.to_owned())
+        } else {
+            Ok(None)
+        };
+    }
+    let dims = volume.dims;
+    let slice = match args.slice {
+        None => Slice::on_axis(volume, 2, f64::from(dims[2] / 2)),
+        Some(SliceArg::Plane(plane)) => Slice {
+            plane,
+            thickness: 0.0,
+        },
+        Some(SliceArg::Axis(axis, at)) => {
+            let last = f64::from(dims[axis] - 1);
+            if !(0.0..=last).contains(&at) {
+                let axis = ["x", "y", "z"][axis];
+                return Err(format!(
+                    "--slice {axis}={at} is beside the volume, which has voxels 0 to {last} on {axis}"
+                ));
+            }
+            Slice::on_axis(volume, axis, at)
+        }
+    };
+    Ok(Some(Slice {
+        thickness: args.slab.unwrap_or(0.0),
+        ..slice
+    }))
 }
 
 /// The shortest step that pictures of a volume are made with, world units.

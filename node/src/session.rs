@@ -20,7 +20,7 @@ use crate::{
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_actors::{
     Peer, PeerConfig,
-    brick_owner::{DataSetStatus, LeaveMesh, MeshStatus},
+    brick_owner::{DataSetStatus, LeaveMesh, MeshStatus, ReadVoxel},
     device_slot::DeviceSupply,
     requester::{AskFrame, Frame, FrameError},
 };
@@ -238,6 +238,45 @@ impl Session {
             frame = frame => Ok(frame.map_err(|_| SessionError::Ended)??),
             () = stop.said() => Err(SessionError::Stopped),
         }
+    }
+
+    /// The value of a voxel as its holders have it, exactly: this peer, or another one. `None` where it is no
+    /// data.
+    ///
+    /// # Errors
+    /// Why it cannot be had, for people.
+    pub async fn voxel(&self, voxel: [u32; 3]) -> Result<Option<f64>, String> {
+        let (grid, volume) = (self.manifest.grid(), self.manifest.volume());
+        let brick = grid.index(voxel.map(|v| v / grid.edge()));
+        let brick = brick.ok_or("it is outside of the volume")?;
+        let status = self.status().await.map_err(|e| e.to_string())?;
+        let mut of_set = status.data_sets.iter();
+        let of_set = of_set.find(|d| d.manifest.digest() == self.data_set());
+        let owner = &self.mesh.peers[0].owner;
+        let mut holders: Vec<_> = of_set
+            .into_iter()
+            .flat_map(|d| &d.residency)
+            .filter(|(_, has)| has.source || has.held.contains(brick))
+            .map(|(peer, _)| peer.clone())
+            .collect();
+        holders.sort_by_key(|peer| status.suspects.contains(peer));
+        let mut why = "nobody holds its brick".to_owned();
+        for of in [None].into_iter().chain(holders.into_iter().map(Some)) {
+            let data_set = self.data_set();
+            let read = ReadVoxel {
+                data_set,
+                voxel,
+                of,
+            };
+            match owner.send(read).await.map_err(|e| e.to_string()).flatten() {
+                Ok(stored) => {
+                    let is_data = stored.is_finite() && volume.fill != Some(stored);
+                    return Ok(is_data.then(|| volume.value(stored)));
+                }
+                Err(failed) => why = failed,
+            }
+        }
+        Err(why)
     }
 
     /// Who is in the mesh and what each holds.

@@ -155,6 +155,7 @@ type Slot = Arc<Mutex<Option<Shown>>>;
 /// Where the volume cannot be opened, there is no display, or the mesh fails.
 pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error>> {
     let mut args = args.clone();
+    args.mesh.keeps_voxels = true;
     let source = match args.source.clone() {
         Some(volume) => open_source(&volume, &mut args.mesh, &|| !stop.is_said())?,
         None => {

@@ -14,7 +14,7 @@ use brickmesh_topology::{
         transfer_function::TransferPoint,
         transfer_shapes::{ShapeKind, TransferShape},
     },
-    picture::{camera::Projection, render_settings::Mode},
+    picture::{camera::Projection, render_settings::Mode, slice::Slice},
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;
@@ -188,7 +188,11 @@ fn looks() -> Vec<(&'static str, Scene)> {
         ),
     ];
     for mode in Mode::ALL.into_iter().filter(|mode| *mode != Mode::Dvr) {
-        looks.push((mode.name(), with(&|s| s.mode = mode)));
+        let across = mode.is_slice().then(|| Slice {
+            plane: [1.0, 2.0, 3.0, 6.0 * 127.5],
+            thickness: 20.0 * f64::from(u8::from(mode == Mode::SliceMean)),
+        });
+        looks.push((mode.name(), with(&|s| (s.mode, s.slice) = (mode, across))));
     }
     looks
 }

@@ -183,7 +183,8 @@ macro_rules! with_mode {
                 type $stages = $crate::modes::Dvr<false, false>;
                 $body
             }
-            brickmesh_topology::picture::render_settings::Mode::Mip => {
+            brickmesh_topology::picture::render_settings::Mode::Mip
+            | brickmesh_topology::picture::render_settings::Mode::Slice => {
                 type $stages = $crate::modes::Mip;
                 $body
             }
@@ -191,7 +192,8 @@ macro_rules! with_mode {
                 type $stages = $crate::modes::Minip;
                 $body
             }
-            brickmesh_topology::picture::render_settings::Mode::Average => {
+            brickmesh_topology::picture::render_settings::Mode::Average
+            | brickmesh_topology::picture::render_settings::Mode::SliceMean => {
                 type $stages = $crate::modes::Average;
                 $body
             }

@@ -57,6 +57,10 @@ impl Scene {
         for [_, _, _, distance] in &mut settings.clip.planes {
             *distance *= scale;
         }
+        if let Some(slice) = &mut settings.slice {
+            slice.plane[3] *= scale;
+            slice.thickness *= scale;
+        }
         scene
     }
 

@@ -29,6 +29,9 @@ override NO_DATA_MIN: f32;
 const HIGH_UNITS: f32 = 4096.0;
 const PLACE_MAX: f32 = 1e6;
 const SEGMENT_MIN: f32 = 2.0;
+// `slice.rs`
+const SINE_MIN: f32 = 1e-6;
+const BEYOND: f32 = 1e-4;
 // `transfer_shapes.rs`
 const GRADIENT_NODES: f32 = 64.0;
 // f32 counts samples exactly up to here.
@@ -81,6 +84,13 @@ struct SceneParams {
     planes: array<vec4<f32>, 6>,
     start_right: vec3<f32>,
     start_down: vec3<f32>,
+    // Half the thickness of the slab that samples are in, world units; below 0: they are not.
+    slice_half: f32,
+    // dot(plane, (p, 1)): how far p is in front of the slab's middle, world units.
+    slice_plane: vec4<f32>,
+    // 1 on the axis that it is across, if it is across one, and where on that.
+    slice_across: vec3<f32>,
+    slice_at: f32,
 }
 
 struct JobParams {
@@ -190,6 +200,22 @@ fn clipped(samples: vec2<f32>, d: vec3<f32>, fraction: f32) -> vec2<f32> {
         }
     }
     return vec2<f32>(first, end);
+}
+
+// Moves the ray's beginning to its first sample in the slab; how many there are. As `GridSlice::samples`.
+fn to_slice(d: vec3<f32>) -> f32 {
+    let plane = scene.slice_plane;
+    let along = dot(plane.xyz, d);
+    let way = -(dot(plane.xyz, eye) + plane.w) / along;
+    if (abs(along) <= SINE_MIN) {
+        return 0.0;
+    }
+    let last = min(floor(scene.slice_half / (abs(along) * scene.step_in_world) + BEYOND), 4e6);
+    let first = max(ceil(-way / scene.step_in_world), -last);
+    let across = scene.slice_across > vec3<f32>(0.5);
+    let middle = select(fma(vec3<f32>(way), d, eye), vec3<f32>(scene.slice_at), across);
+    eye = middle + d * (first * scene.step_in_world);
+    return max(last - first + 1.0, 0.0);
 }
 
 // The field at q, voxels from the first stored one, in units of the image; clamped to the edge.
@@ -371,7 +397,12 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let toward = through * inverse_length;
 
     let fraction = scene.jitter * jitter(scene.picture_x + pixel.x, scene.picture_y + pixel.y);
-    let samples = clipped(interval(d, fraction), d, fraction);
+    var samples_end = SAMPLES_MAX;
+    if (scene.slice_half >= 0.0) {
+        samples_end = to_slice(d);
+    }
+    var samples = clipped(interval(d, fraction), d, fraction);
+    samples.y = min(samples.y, samples_end);
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
     let still = abs(d) < vec3<f32>(1e-20);
     let per_sample = select(1.0 / (d * scene.step_in_world), vec3<f32>(1e20), still);

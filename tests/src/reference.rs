@@ -8,7 +8,8 @@
 //! the greatest, least or mean value and classify that, or add up the colours of all samples. A
 //! pre-integrated sample has the mean of the densities between the values half a step before and behind it,
 //! a voxel away at most, which count as a 2000th of the function's domain apart at least (two cells between
-//! nodes, of a 2D function). A 2D function is bilinear between nodes, of which the outermost but the first row
+//! nodes, of a 2D function). In a slab, samples stand where a ray meets its middle and at multiples of the step
+//! from there. A 2D function is bilinear between nodes, of which the outermost but the first row
 //! of gradients are beyond all shapes.
 
 use brickmesh_topology::{
@@ -371,8 +372,7 @@ impl Seen<'_> {
         let (transfer, step) = (&settings.transfer, settings.step);
         let unit = transfer.unit_distance;
         let unit = unit.unwrap_or_else(|| field.volume.min_spacing());
-        let reach = (field.volume.center_in_world() - eye).length() + field.volume.diagonal();
-        let distances = (0_u32..).map(|k| (f64::from(k) + jitter) * step);
+        let distances = self.distances(eye, direction, jitter);
         let clip = &settings.clip;
         let is_shown = |p: DVec3, world: DVec3| {
             let in_bounds = clip
@@ -381,7 +381,7 @@ impl Seen<'_> {
             let in_front = |[x, y, z, d]: &[f64; 4]| DVec3::new(*x, *y, *z).dot(world) >= *d;
             in_bounds && clip.planes.iter().all(in_front)
         };
-        let samples = distances.take_while(|t| *t <= reach).filter_map(|t| {
+        let samples = distances.iter().filter_map(|&t| {
             let world = eye + direction * t;
             let p = grid_from_world.transform_point3(world);
             let value = field.value(p).filter(|_| is_shown(p, world));
@@ -416,9 +416,9 @@ impl Seen<'_> {
                 }
                 acc
             }
-            Mode::Mip => of_value(values.reduce(f64::max)),
+            Mode::Mip | Mode::Slice => of_value(values.reduce(f64::max)),
             Mode::Minip => of_value(values.reduce(f64::min)),
-            Mode::Average => {
+            Mode::Average | Mode::SliceMean => {
                 let (sum, count) = values.fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
                 of_value((count > 0.0).then(|| sum / count))
             }
@@ -431,6 +431,30 @@ impl Seen<'_> {
                 sum.map(|c| f64::min(c, 1.0))
             }
         }
+    }
+
+    /// How far samples are from a ray's beginning.
+    fn distances(&self, eye: DVec3, direction: DVec3, jitter: f64) -> Vec<f64> {
+        let Self {
+            field, settings, ..
+        } = self;
+        let step = settings.step;
+        let reach = (field.volume.center_in_world() - eye).length() + field.volume.diagonal();
+        let Some(slice) = settings.slice.filter(|_| settings.mode.is_slice()) else {
+            let of_ray = (0_u32..).map(|k| (f64::from(k) + jitter) * step);
+            return of_ray.take_while(|t| *t <= reach).collect();
+        };
+        let [x, y, z, d] = slice.plane;
+        let normal = DVec3::new(x, y, z);
+        let along = normal.dot(direction) / normal.length();
+        let middle = (d - normal.dot(eye)) / normal.dot(direction);
+        // What lies on the slab's border is in it.
+        let far = (slice.thickness / 2.0 / along.abs() / step + 1e-4).floor();
+        let first = (-middle / step).ceil().max(-far);
+        let of_slab = (0_u32..).map(|k| first + f64::from(k));
+        let of_slab = of_slab.take_while(|side| *side <= far);
+        let distances = of_slab.map(|side| middle + side * step);
+        distances.take_while(|t| *t <= reach).collect()
     }
 
     /// Colour and opacity of a sample's step, unlit; `None` where there is no data.

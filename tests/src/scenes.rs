@@ -14,6 +14,7 @@ use brickmesh_topology::{
         camera::Projection,
         clip::Clip,
         render_settings::{Light, Mode},
+        slice::Slice,
     },
 };
 use glam::DVec3;
@@ -127,11 +128,16 @@ pub fn mode_settings(field: &Field, mode: Mode) -> RenderSettings {
             exponent: 37,
             direction: None,
         },
+        slice: mode.is_slice().then(|| oblique(field)),
         ..RenderSettings::new(transfer, 0.5 * field.volume.min_spacing())
     }
 }
 
-/// What pictures are compared in: every mode; and in mode dvr a 2D function, lit from aside, and
+fn oblique(field: &Field) -> Slice {
+    Slice::through(field.volume.center_in_world(), DVec3::new(1.0, -2.0, 1.7))
+}
+
+/// What pictures are compared in: every mode, slabs; and in mode dvr a 2D function, lit from aside, and
 /// pre-integrated ones, one of them with peaks, which are narrow beside what a step passes.
 #[must_use]
 pub fn looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
@@ -160,6 +166,20 @@ pub fn looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
         step: 4.0 * field.volume.min_spacing(),
         ..preintegrated(&dvr)
     };
+    // Of every view, also the one from inside.
+    let seen = field.volume.center_in_world() + DVec3::new(4.0, 3.0, -2.0);
+    let seen = field.volume.grid_from_world().transform_point3(seen);
+    let on_axis = RenderSettings {
+        slice: Some(Slice::on_axis(&field.volume, 1, seen.y.round())),
+        ..mode_settings(field, Mode::Slice)
+    };
+    let slab = |mode| RenderSettings {
+        slice: Some(Slice {
+            thickness: 7.3 * field.volume.min_spacing(),
+            ..oblique(field)
+        }),
+        ..mode_settings(field, mode)
+    };
     let mut looks: Vec<_> = Mode::ALL
         .map(|mode| (mode.name(), mode_settings(field, mode)))
         .into();
@@ -169,6 +189,9 @@ pub fn looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
         ("pre-integrated peaks", unlit_peaks),
         ("2D, pre-integrated", preintegrated(&two_d)),
         ("2D", two_d),
+        ("slice on an axis", on_axis),
+        ("slab", slab(Mode::Slice)),
+        ("slab, mean", slab(Mode::SliceMean)),
     ]);
     looks
 }

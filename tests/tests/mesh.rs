@@ -1,7 +1,7 @@
 //! Meshes of peers in one process: frames are whole whoever dies, times come back, costs balance.
 
 use brickmesh_actors::{
-    brick_owner::AskStatus,
+    brick_owner::{AskStatus, ReadVoxel},
     bus::{Bus, BusError, Lane},
     device_slot::DeviceSupply,
     messages::{FrameMessage, Message, decode},
@@ -39,6 +39,51 @@ fn field_and_settings() -> (brickmesh_tests::reference::Field, RenderSettings) {
             ..RenderSettings::new(transfer, 0.5)
         },
     )
+}
+
+#[test]
+fn voxels_are_read_from_other_peers_exactly_as_they_are_stored() {
+    for voxel in [VoxelType::U8, VoxelType::I16, VoxelType::F32] {
+        let field = waves([45, 38, 41], voxel, true);
+        let source = Arc::new(Bricks::cut(&field, 16));
+        actix::System::new().block_on(async {
+            let mesh = Mesh::start(3, 1, source, &cpu).await;
+            let status = mesh.peers[2].owner.send(AskStatus).await.unwrap();
+            let set = &status.data_sets[0];
+            let (data_set, grid) = (set.manifest.digest(), set.manifest.grid());
+            let read = |voxel, of: Option<usize>| {
+                let of = of.map(peer_id);
+                let read = ReadVoxel {
+                    data_set,
+                    voxel,
+                    of,
+                };
+                mesh.peers[2].owner.send(read)
+            };
+            let mut others = 0;
+            for n in 0..50_u32 {
+                let voxel = [7 * n % 45, 11 * n % 38, 17 * n % 41];
+                let [x, y, z] = voxel.map(|v| v as usize);
+                let brick = grid.index(voxel.map(|v| v / 16)).unwrap();
+                let holds = |of| set.residency[&peer_id(of)].held.contains(brick);
+                let of = (0..3).find(|&of| holds(of)).unwrap();
+                others += usize::from(of != 2);
+                let found = read(voxel, Some(of).filter(|of| *of != 2)).await.unwrap();
+                let stored = field.stored[x + 45 * (y + 38 * z)];
+                assert_eq!(found.map(f64::to_bits), Ok(stored.to_bits()), "{voxel:?}");
+                if !holds(2) {
+                    let own = read(voxel, None).await.unwrap();
+                    assert_eq!(own, Err("the brick is not held here".to_owned()));
+                }
+            }
+            assert!(others > 10, "of other peers: {others}");
+            let outside = read([45, 0, 0], Some(0)).await.unwrap();
+            assert!(outside.is_err(), "{outside:?}");
+            mesh.hub.cut(&peer_id(1));
+            let gone = read([0; 3], Some(1)).await.unwrap().unwrap_err();
+            assert!(gone.contains("peer"), "{gone}");
+        });
+    }
 }
 
 #[test]

@@ -11,5 +11,6 @@ pub mod framing;
 pub mod quality;
 pub mod render_settings;
 pub mod sample_count;
+pub mod slice;
 pub mod tiles;
 pub mod visible_cells;

@@ -1,10 +1,11 @@
 //! Values of options: from their text, or with what is wrong with it.
 
-use super::{CameraArg, DeviceChoice, Orbit, TransferRange};
+use super::{CameraArg, DeviceChoice, Orbit, SliceArg, TransferRange};
 use crate::network::address;
 use brickmesh_topology::picture::{
     clip::Clip,
     render_settings::{Light, STEP_VOXELS_MIN},
+    slice::Slice,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::net::SocketAddr;
@@ -249,6 +250,32 @@ pub(crate) fn parse_clip_plane(text: &str) -> Result<[f64; 4], String> {
     };
     clip.validate().map_err(|e| e.to_string())?;
     Ok(plane)
+}
+
+pub(crate) fn parse_slice(text: &str) -> Result<SliceArg, String> {
+    if let Some((axis, at)) = text.split_once('=') {
+        let axis = ["x", "y", "z"].iter().position(|name| *name == axis.trim());
+        let axis = axis.ok_or("the axis must be x, y or z")?;
+        let [at] = numbers(at)?;
+        return Ok(SliceArg::Axis(axis, at));
+    }
+    let plane = numbers(text).map_err(|e| format!("{e}; or x=I, y=I, z=I"))?;
+    let slice = Slice {
+        plane,
+        thickness: 0.0,
+    };
+    slice.validate().map_err(|e| e.to_string())?;
+    Ok(SliceArg::Plane(plane))
+}
+
+pub(crate) fn parse_slab(text: &str) -> Result<f64, String> {
+    let [thickness] = numbers(text)?;
+    let slice = Slice {
+        plane: [0.0, 0.0, 1.0, 0.0],
+        thickness,
+    };
+    slice.validate().map_err(|e| e.to_string())?;
+    Ok(thickness)
 }
 
 pub(crate) fn parse_gradients(text: &str) -> Result<[f64; 2], String> {

@@ -58,6 +58,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         brick: None,
         memory: None,
         whole: true,
+        keeps_voxels: false,
         network: NetworkArgs::default(),
         rules: RulesArgs::default(),
     };

@@ -241,7 +241,7 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
     let config = |name| PeerConfig {
         name,
         memory_bytes,
-        keep_copies: !alone,
+        keep_copies: !alone || args.keeps_voxels,
     };
     if args.mesh {
         let key = MeshKey::load(&args.network.key_file()?)?;

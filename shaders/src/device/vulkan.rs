@@ -362,7 +362,7 @@ impl RenderDevice for VulkanDevice {
         self.scene = Some(CurrentScene {
             data_set: scene.data_set,
             dims: scene.volume.dims,
-            mode: scene.settings.mode,
+            mode: scene.settings.mode.combination(),
             is_shaded: scene.settings.needs_gradients(),
             has_segments: scene.settings.is_preintegrated(),
             clip_bounds: scene.settings.clip.bounds,

@@ -381,6 +381,24 @@ impl Manifest {
         self.grid.stored_box(brick).voxel_count() * self.parts.volume.voxel.bytes() as u64
     }
 
+    /// The stored number of a voxel, of the bytes of a brick; `None` where the brick does not store it, or has
+    /// other bytes than it should.
+    #[must_use]
+    pub fn stored_number(&self, brick: BrickIndex, bytes: &[u8], voxel: [u32; 3]) -> Option<f64> {
+        if brick.0 >= self.grid().brick_count() || bytes.len() as u64 != self.brick_bytes(brick) {
+            return None;
+        }
+        let stored = self.grid().stored_box(brick);
+        if !stored.contains(voxel) {
+            return None;
+        }
+        let [x, y, z] = [0, 1, 2].map(|a| (voxel[a] - stored.lo[a]) as usize);
+        let [nx, ny, _] = stored.size().map(|n| n as usize);
+        let of = self.volume().voxel;
+        let at = (x + nx * (y + ny * z)) * of.bytes();
+        Some(of.read(bytes, at).into())
+    }
+
     /// Memory that it takes itself, in bytes, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -100,7 +100,6 @@ impl Clip {
     /// # Errors
     /// [`ClipError`] with the first that is out of bounds.
     pub fn validate(&self) -> Result<(), ClipError> {
-        let is_number = |v: &f64| v.abs() <= NUMBER_MAX;
         if let Some([low, high]) = &self.bounds {
             let ends = |axis: usize| [low[axis], high[axis]];
             let is_bad = |e: [f64; 2]| !(e.iter().all(is_number) && e[0] < e[1]);
@@ -114,10 +113,7 @@ impl Clip {
                 found: self.planes.len(),
             });
         }
-        let is_bad = |p: &[f64; 4]| {
-            !p.iter().all(is_number) || DVec3::new(p[0], p[1], p[2]).try_normalize().is_none()
-        };
-        if let Some(index) = self.planes.iter().position(is_bad) {
+        if let Some(index) = self.planes.iter().position(|plane| !is_plane(plane)) {
             let found = self.planes[index];
             return Err(ClipError::Plane { index, found });
         }
@@ -140,6 +136,16 @@ impl Clip {
         };
         self.planes.iter().map(in_grid).collect()
     }
+}
+
+fn is_number(v: &f64) -> bool {
+    v.abs() <= NUMBER_MAX
+}
+
+/// Whether four numbers are a normal of some direction, and a distance.
+pub(super) fn is_plane(plane: &[f64; 4]) -> bool {
+    let [x, y, z, _] = *plane;
+    plane.iter().all(is_number) && DVec3::new(x, y, z).try_normalize().is_some()
 }
 
 /// A clip in the grid of one volume.

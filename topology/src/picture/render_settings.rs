@@ -15,7 +15,10 @@ use crate::{
         transfer_shapes::{self, ShapeKind, TransferShape, TransferShapeError},
         volume::VolumeDescription,
     },
-    picture::clip::{Clip, ClipError},
+    picture::{
+        clip::{Clip, ClipError},
+        slice::{Slice, SliceError},
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,16 +49,22 @@ pub enum Mode {
     Average,
     /// The sum of all colours of a ray, each times its opacity for a step
     Additive,
+    /// The value on a plane, or the greatest one in a slab around it, classified
+    Slice,
+    /// The same, with the mean of the values in the slab
+    SliceMean,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Dvr,
         Self::Mip,
         Self::Minip,
         Self::Average,
         Self::Additive,
+        Self::Slice,
+        Self::SliceMean,
     ];
 
     /// Its name, as the command line knows it.
@@ -67,6 +76,24 @@ impl Mode {
             Self::Minip => "minip",
             Self::Average => "average",
             Self::Additive => "additive",
+            Self::Slice => "slice",
+            Self::SliceMean => "slice-mean",
+        }
+    }
+
+    /// Whether samples are those of a slice alone.
+    #[must_use]
+    pub const fn is_slice(self) -> bool {
+        matches!(self, Self::Slice | Self::SliceMean)
+    }
+
+    /// The mode in which the samples of a whole ray are combined as this one's are.
+    #[must_use]
+    pub const fn combination(self) -> Self {
+        match self {
+            Self::Slice => Self::Mip,
+            Self::SliceMean => Self::Average,
+            other => other,
         }
     }
 
@@ -100,7 +127,7 @@ impl Mode {
         let of_voxels = interest(manifest);
         let columns = match self {
             Self::Minip | Self::Average => ColumnValues::of(manifest),
-            Self::Dvr | Self::Mip | Self::Additive => None,
+            Self::Dvr | Self::Mip | Self::Additive | Self::Slice | Self::SliceMean => None,
         };
         let [low, high] = match columns {
             Some(columns) if self == Self::Average => manifest.values(columns.means),
@@ -120,10 +147,7 @@ impl Mode {
     /// Whether values are combined along a ray, and classified after that; else colours are.
     #[must_use]
     pub const fn combines_values(self) -> bool {
-        match self {
-            Self::Dvr | Self::Additive => false,
-            Self::Mip | Self::Minip | Self::Average => true,
-        }
+        !matches!(self, Self::Dvr | Self::Additive)
     }
 }
 
@@ -228,6 +252,9 @@ pub struct RenderSettings {
     /// What is cut away.
     #[serde(default)]
     pub clip: Clip,
+    /// What is seen in modes that show a slice; they need one.
+    #[serde(default)]
+    pub slice: Option<Slice>,
     /// Whether the samples of each pixel are moved by another part of a step.
     pub jitter: bool,
     /// Colour behind the volume, linear RGB.
@@ -255,6 +282,9 @@ pub enum RenderSettingsError {
     /// What is cut away.
     #[error("clip: {0}")]
     Clip(#[from] ClipError),
+    /// The slice.
+    #[error("slice: {0}")]
+    Slice(#[from] SliceError),
     /// A part of the light.
     #[error("light: {field} is {found}; it must be {bound}")]
     Light {
@@ -296,6 +326,7 @@ impl RenderSettings {
             transfer_2d: Vec::new(),
             preintegrate: false,
             clip: Clip::default(),
+            slice: None,
             jitter: true,
             background: [0.0; 3],
         }
@@ -314,6 +345,11 @@ impl RenderSettings {
         self.light.validate()?;
         transfer_shapes::validate(&self.transfer_2d)?;
         self.clip.validate()?;
+        match &self.slice {
+            Some(slice) => slice.validate()?,
+            None if self.mode.is_slice() => return Err(SliceError::Missing.into()),
+            None => {}
+        }
         if let Some(found) = self.gradient_opacity
             && !(0.0 <= found[0] && found[0] < found[1] && found[1] <= 1e100)
         {
@@ -351,6 +387,13 @@ impl RenderSettings {
             && self.transfer == other.transfer
             && self.transfer_2d == other.transfer_2d
             && self.clip == other.clip
+            && self.slice() == other.slice()
+    }
+
+    /// The slice that is seen, in modes that show one.
+    #[must_use]
+    pub fn slice(&self) -> Option<&Slice> {
+        self.slice.as_ref().filter(|_| self.mode.is_slice())
     }
 
     /// The shapes of the 2D transfer function, where there is one.
@@ -450,6 +493,7 @@ impl RenderSettings {
             transfer_2d,
             preintegrate,
             clip: Clip { bounds, planes },
+            slice,
             jitter,
             background,
         } = self;
@@ -482,6 +526,11 @@ impl RenderSettings {
         numbers.push(f64::from(u8::from(bounds.is_some())));
         numbers.extend(bounds.iter().flatten().flatten());
         numbers.extend(planes.iter().flatten());
+        let of_slice = slice.map_or([f64::NAN; 5], |Slice { plane, thickness }| {
+            let [x, y, z, d] = plane;
+            [x, y, z, d, thickness]
+        });
+        numbers.extend(of_slice);
         let switches = [*shade, *jitter, *preintegrate];
         let mut bytes = vec![*mode as u8];
         bytes.extend(counts.iter().flat_map(|n| (*n as u64).to_le_bytes()));
@@ -510,6 +559,13 @@ mod tests {
         }
     }
 
+    fn across_z(thickness: f64) -> Slice {
+        Slice {
+            plane: [0.0, 0.0, 1.0, 2.0],
+            thickness,
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_named() {
         let volume = VolumeDescription::new([4; 3], VoxelType::U8);
@@ -528,12 +584,17 @@ mod tests {
         assert!(refused(|s| s.light.direction = Some([0.0; 3])).contains("length is 0"));
         assert!(refused(|s| s.clip.planes = vec![[0.0; 4]]).starts_with("clip: plane 0"));
         assert!(refused(|s| s.transfer_2d = vec![box_shape(); 99]).contains("found 99"));
+        assert!(refused(|s| s.mode = Mode::Slice).contains("slice: there is no plane"));
+        assert!(refused(|s| s.slice = Some(across_z(-1.0))).starts_with("slice: the slab is -1"));
         assert!(refused(|s| s.light.exponent = 0).contains("exponent is 0; it must be 1 to 128"));
     }
 
     #[test]
     fn every_field_is_in_the_name() {
-        let changes: [fn(&mut RenderSettings); 24] = [
+        let changes: [fn(&mut RenderSettings); 27] = [
+            |s| s.slice = Some(across_z(0.0)),
+            |s| s.slice = Some(across_z(1.0)),
+            |s| s.mode = Mode::SliceMean,
             |s| s.gradient_opacity = Some([0.0, 1.0]),
             |s| s.light.ambient = 0.1,
             |s| s.light.diffuse = 0.1,

@@ -30,7 +30,12 @@ impl VisibleCells {
     /// worth keeping while what the settings show stays.
     #[must_use]
     pub fn of(manifest: &Manifest, settings: &RenderSettings) -> Self {
-        let clip = GridClip::new(&settings.clip, manifest.volume());
+        let mut shown = settings.clip.clone();
+        let slab = settings
+            .slice()
+            .map(|slice| slice.bounds(manifest.volume()));
+        shown.planes.extend(slab.into_iter().flatten());
+        let clip = GridClip::new(&shown, manifest.volume());
         let mask = |brick| {
             let owned = manifest.grid().owned_box(brick);
             let kept = match clip.kept(&owned) {

@@ -3,13 +3,14 @@
 //! Space: grid (voxels). Numbers are worked out in f64 and rounded once, alike for every brick
 //! and job of a scene.
 
-use super::ray::{ExactRay, Ray};
+use super::ray::{ExactRay, Ray, SAMPLE_MAX};
 use crate::{classifier::Classifier, jitter::jitter, scene::Scene, transfer_table::TransferTable};
 use brickmesh_topology::{
     Digest, View, VolumeDescription,
     picture::{
         camera::Rays,
         render_settings::{Light, Mode},
+        slice::GridSlice,
     },
 };
 use glam::DVec3;
@@ -30,6 +31,7 @@ pub(super) struct Frame {
     pub(super) clip_bounds: Option<[[f64; 3]; 2]>,
     /// As `Clip::planes_in_grid`.
     pub(super) clip_planes: Vec<[f64; 4]>,
+    slice: Option<GridSlice>,
     step: f64,
     jitter: bool,
     /// In the world.
@@ -63,8 +65,9 @@ impl Frame {
             ],
             along: rays.along.map(|v| grid_from_world.matrix3 * v),
             rays,
+            slice: (scene.settings.slice()).map(|slice| GridSlice::new(slice, &scene.volume)),
             step: scene.settings.step,
-            jitter: scene.settings.jitter,
+            jitter: scene.settings.jitter && !scene.settings.mode.is_slice(),
             view,
         }
     }
@@ -77,8 +80,11 @@ impl Frame {
         let u = 2.0 * (f64::from(x) + 0.5) / f64::from(view.width) - 1.0;
         let v = 2.0 * (f64::from(y) + 0.5) / f64::from(view.height) - 1.0;
         let at = |[middle, right, down]: [DVec3; 3]| middle + right * u + down * v;
-        let eye = at(self.start);
+        let (mut eye, mut end) = (at(self.start), SAMPLE_MAX);
         let direction = at(self.along) / at(self.rays.along).length();
+        if let Some(slice) = &self.slice {
+            (eye, end) = slice.samples(eye, direction, self.step);
+        }
         let [first_x, first_y] = view.first;
         let jitter = if self.jitter {
             jitter(first_x + x, first_y + y)
@@ -95,6 +101,7 @@ impl Frame {
                 direction: direction.to_array(),
                 step: self.step,
                 jitter: jitter.into(),
+                end,
             },
         }
     }

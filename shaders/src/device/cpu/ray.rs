@@ -62,6 +62,8 @@ pub(super) struct ExactRay {
     pub(super) step: f64,
     /// As the ray's.
     pub(super) jitter: f64,
+    /// The first sample that is not taken, wherever it is.
+    pub(super) end: u32,
 }
 
 impl Ray {
@@ -120,6 +122,7 @@ impl ExactRay {
         }
         let first = first_true(guess(near - self.jitter), |k| self.has_entered(lo, hi, k));
         let end = first_true(guess(far - self.jitter), |k| self.has_left(lo, hi, k));
+        let end = end.min(self.end);
         if first < end { (first, end) } else { (0, 0) }
     }
 
@@ -245,6 +248,7 @@ mod tests {
             step in 0.1..2.0_f32,
             jitter in prop_oneof![Just(0.0), 0.0..1.0_f64],
             lo in prop::array::uniform3(0..8_u8),
+            last in prop_oneof![Just(SAMPLE_MAX), 0..60_u32],
         ) {
             let lo = lo.map(f32::from);
             let bounds = Bounds::new(lo, lo.map(|v| v + 4.0));
@@ -253,12 +257,13 @@ mod tests {
                 direction: direction.map(f64::from),
                 step: f64::from(step),
                 jitter,
+                end: last,
             };
             let (first, end) = ray.interval(&bounds);
             for k in 0..3000 {
                 let p = ray.position(k);
                 let inside = (0..3).all(|a| bounds.lo[a] <= p[a] && p[a] < bounds.hi[a]);
-                prop_assert_eq!(inside, (first..end).contains(&k), "k {} of {}..{}", k, first, end);
+                prop_assert_eq!(inside && k < last, (first..end).contains(&k), "k {} of {}..{}", k, first, end);
             }
         }
     }

@@ -7,7 +7,7 @@ use super::voxel_image::VoxelImageKind;
 use crate::{scene::Scene, transfer_table::TransferTable};
 use brickmesh_topology::{
     PixelRect, VoxelBox,
-    picture::{camera::Rays, clip::PLANES_MAX},
+    picture::{camera::Rays, clip::PLANES_MAX, slice::GridSlice},
 };
 use glam::{DMat3, DVec3};
 use std::mem::{offset_of, size_of};
@@ -48,11 +48,14 @@ pub(super) struct SceneParams {
     start_right: [f32; 3],
     pad_1: f32,
     start_down: [f32; 3],
-    pad_2: f32,
+    slice_half: f32,
+    slice_plane: [f32; 4],
+    slice_across: [f32; 3],
+    slice_at: f32,
 }
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 336
+    size_of::<SceneParams>() == 368
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
@@ -62,6 +65,11 @@ const _: () = assert!(
         && offset_of!(SceneParams, light) == 160
         && offset_of!(SceneParams, aside) == 188
         && offset_of!(SceneParams, to_light) == 192
+        && offset_of!(SceneParams, plane_count) == 204
+        && offset_of!(SceneParams, planes) == 208
+        && offset_of!(SceneParams, start_right) == 304
+        && offset_of!(SceneParams, slice_half) == 332
+        && offset_of!(SceneParams, slice_at) == 364
 );
 
 /// Mirror of `JobParams` in `wgsl/raycast.wgsl` (push constants, at most 128 bytes;
@@ -112,6 +120,12 @@ impl SceneParams {
             world_from_grid.inverse().transpose() * (0.5 * value_scale / scene.gradient_floor());
         let count = table.columns as f32;
         let planes = scene.settings.clip.planes_in_grid(&scene.volume);
+        let slice = scene.settings.slice();
+        let slice = slice.map(|slice| GridSlice::new(slice, &scene.volume));
+        let (across, slice_at) = match slice.and_then(|slice| slice.axis) {
+            Some((axis, at)) => (Some(axis), at),
+            None => (None, 0.0),
+        };
         let to_light = scene.light_direction();
         let light = scene.settings.effective_light();
         let [per_floor, at_none] = scene.fade().unwrap_or([0.0, 1.0]);
@@ -130,7 +144,7 @@ impl SceneParams {
             forward_in_world: world(along[0]),
             inverse_table_size: 1.0 / count,
             right_in_world: world(along[1]),
-            jitter: f32::from(u8::from(scene.settings.jitter)),
+            jitter: f32::from(u8::from(scene.settings.jitter && slice.is_none())),
             down_in_world: world(along[2]),
             segment_unit: table.segment_unit.unwrap_or(0.0),
             gradient_x: world(gradient.x_axis),
@@ -155,7 +169,10 @@ impl SceneParams {
             start_right: grid(start[1]),
             pad_1: 0.0,
             start_down: grid(start[2]),
-            pad_2: 0.0,
+            slice_half: slice.map_or(-1.0, |slice| slice.half as f32),
+            slice_plane: slice.map_or([0.0; 4], |slice| slice.plane.map(|n| n as f32)),
+            slice_across: std::array::from_fn(|a| f32::from(u8::from(across == Some(a)))),
+            slice_at: slice_at as f32,
         }
     }
 }
