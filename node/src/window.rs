@@ -44,6 +44,8 @@ use winit::event_loop::EventLoop;
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Wanted {
     picture: Option<Wish>,
+    /// The value of a voxel, of the data set that is open.
+    voxel: Option<[u32; 3]>,
     /// Another volume.
     volume: Option<AskedVolume>,
 }
@@ -141,11 +143,15 @@ enum Told {
     /// A new frame is in the slot.
     Frame,
     Mesh(MeshReport),
+    Voxel(VoxelValue),
     /// What is wrong with what is shown, for the title; nothing: all is well.
     Trouble(Option<String>),
     /// The peer has ended.
     Ended(Option<String>),
 }
+
+/// A voxel, and its value; nothing, where there is no data; or why it cannot be had.
+type VoxelValue = ([u32; 3], Result<Option<f64>, String>);
 
 type Slot = Arc<Mutex<Option<Shown>>>;
 

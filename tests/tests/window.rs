@@ -11,6 +11,8 @@ use brickmesh_tests::{
     program::{Running, brickmesh, read_png},
     skip::skip,
 };
+use brickmesh_topology::{VolumeDescription, VoxelType, picture::slice::Slice};
+use glam::DVec3;
 use std::{
     ffi::OsStr,
     io::{BufRead as _, BufReader},
@@ -96,6 +98,78 @@ fn viewer(display: &str, home: &Path, args: &[&str]) -> Running {
         .stderr(Stdio::null())
         .spawn();
     Running(view.unwrap())
+}
+
+/// A file with a value of its own in each voxel, and these.
+fn numbered(folder: &Path, dims: [u32; 3], voxel: VoxelType) -> (PathBuf, Vec<f64>) {
+    let count = dims.iter().product::<u32>();
+    let value = |i: u32| match voxel {
+        VoxelType::U8 => f64::from(i * 7 % 256),
+        VoxelType::I16 => f64::from(i % 20_000) - 9_000.0,
+        _ => f64::from((i as f32) * 1.1e-3 - 7.0),
+    };
+    let values: Vec<f64> = (0..count).map(value).collect();
+    let mut bytes = Vec::new();
+    values.iter().for_each(|v| voxel.append(*v, &mut bytes));
+    let name = match voxel {
+        VoxelType::U8 => "uint8",
+        VoxelType::I16 => "int16",
+        _ => "float32",
+    };
+    let [x, y, z] = dims;
+    let path = folder.join(format!("v_{x}x{y}x{z}_{name}.raw"));
+    std::fs::write(&path, bytes).unwrap();
+    (path, values)
+}
+
+#[test]
+fn values_under_the_pointer_are_the_voxels_of_the_file() {
+    let name = "values_under_the_pointer_are_the_voxels_of_the_file";
+    let (_server, display) = match display("960x740") {
+        Ok(display) => display,
+        Err(why) => return skip(name, &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let dims = [40, 30, 24];
+    for (voxel, axis) in [(VoxelType::U8, 2), (VoxelType::I16, 1), (VoxelType::F32, 0)] {
+        let (file, values) = numbered(folder.path(), dims, voxel);
+        let log = folder.path().join("log");
+        let at = 11_u32;
+        let mut view = Command::new(brickmesh());
+        view.arg("view").arg(&file);
+        view.args(["--device", "cpu", "--size", "500x400"]);
+        view.args(["--slice", &format!("{}={at}", ["x", "y", "z"][axis])]);
+        view.env("DISPLAY", &display)
+            .env("XDG_CONFIG_HOME", folder.path())
+            .env("RUST_LOG", "brickmesh_node=debug")
+            .env_remove("WAYLAND_DISPLAY")
+            .stderr(std::fs::File::create(&log).unwrap());
+        let _view = Running(view.spawn().unwrap());
+        wait_for(&display, folder.path(), "a slice", |s| lit(s) > 1000);
+        at_rest(&display, folder.path());
+        let volume = VolumeDescription::new(dims, voxel);
+        let camera = Slice::on_axis(&volume, axis, at.into()).camera(&volume, (500, 400));
+        let seen = camera.view(500, 400).unwrap();
+        for n in 0..50_u32 {
+            let mut at_voxel = [13 * n % dims[0], 7 * n % dims[1], 11 * n % dims[2]];
+            at_voxel[axis] = at;
+            let [x, y, z] = at_voxel.map(f64::from);
+            let [x, y] = seen.pixel_of(DVec3::new(x, y, z)).unwrap();
+            hand(&display, &format!("mousemove {x:.0} {y:.0}"));
+            let [x, y, z] = at_voxel.map(|v| v as usize);
+            let value = values[x + 40 * (y + 30 * z)];
+            let expected = format!("voxel={at_voxel:?} value=Ok(Some({value:?}))");
+            let start = Instant::now();
+            loop {
+                let told = std::fs::read_to_string(&log).unwrap();
+                if told.contains(&expected) {
+                    break;
+                }
+                assert!(start.elapsed() < PATIENCE, "{expected} in {told}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
 }
 
 /// What a hand does, in xdotool's words.

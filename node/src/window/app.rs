@@ -1,11 +1,11 @@
 //! The window itself: what it hears of keys and mouse, and what it draws.
 
 use super::{
-    AskedVolume, MeshReport, Opened, Shown, Slot, Told, Wanted, Wish,
+    AskedVolume, MeshReport, Opened, Shown, Slot, Told, VoxelValue, Wanted, Wish,
     hands::{Drag, Hands},
     keys::{self, Command},
     painter::Canvas,
-    panels::{Asked, Facts, Line, Panels},
+    panels::{Asked, Facts, Line, Panels, Pointed},
     recent,
     scaling::{self, Picture},
     scene::{History, Scene},
@@ -151,6 +151,9 @@ pub(super) struct App {
     /// What was told, newest last, until when.
     told: VecDeque<(Instant, Line)>,
     recent: Vec<PathBuf>,
+    pointed: Option<Pointed>,
+    /// The value of the voxel that was told last.
+    value: Option<VoxelValue>,
     /// The scene that was kept last, and when.
     kept: Option<(Instant, Scene)>,
     pub(super) failed: Option<String>,
@@ -183,6 +186,8 @@ impl App {
             mesh: MeshReport::default(),
             told: VecDeque::new(),
             recent: recent::recent(),
+            pointed: None,
+            value: None,
             kept: None,
             failed: None,
         }
@@ -231,13 +236,35 @@ impl App {
             height: area.height,
             moving: self.is_panel_editing || stage.hands.is_dragging() || stage.hands.is_zooming(),
         });
-        let volume = self.opening.clone();
-        let wanted = Wanted { picture, volume };
+        let wanted = Wanted {
+            picture,
+            voxel: self.pointed.as_ref().map(|p| p.voxel),
+            volume: self.opening.clone(),
+        };
         self.want.send_if_modified(|w| {
             let new = *w != wanted;
             *w = wanted;
             new
         });
+    }
+
+    /// Looks what is under the pointer, where that is shown.
+    fn point(&mut self) {
+        let Some(stage) = self.stage.as_mut().filter(|_| self.panels.is_open) else {
+            return;
+        };
+        let manifest = &stage.opened.manifest;
+        let is_picture = |s: &Screen| s.ui.is_picture(self.pointer);
+        let is_there = self.screen.as_ref().is_some_and(is_picture) && !stage.hands.is_dragging();
+        let world = is_there.then(|| stage.hands.under_pointer(manifest, stage.history.now()));
+        let pointed = world.flatten().and_then(|world| {
+            let voxel = manifest.volume().nearest_voxel(world)?;
+            Some(Pointed { world, voxel })
+        });
+        if pointed != self.pointed {
+            self.pointed = pointed;
+            self.redraw(true);
+        }
     }
 
     fn redraw(&mut self, is_stale: bool) {
@@ -277,6 +304,8 @@ impl App {
             mesh: &self.mesh,
             told: &self.told.iter().map(|(_, line)| line).collect::<Vec<_>>(),
             recent: &self.recent,
+            pointed: self.pointed.as_ref(),
+            value: self.value.as_ref(),
             can_undo: stage.history.can_undo(),
             can_redo: stage.history.can_redo(),
         };
@@ -477,6 +506,7 @@ impl App {
             screen.window.set_title(TITLE);
         }
         self.mesh = MeshReport::default();
+        (self.pointed, self.value) = (None, None);
         self.panels.opened();
         if let Some(path) = opened.path.as_deref().filter(|p| p.exists()) {
             self.recent = recent::remember(path);
@@ -618,6 +648,10 @@ impl ApplicationHandler<Told> for App {
                 self.shown = new.or(self.shown.take());
                 self.redraw(self.panels.follow_pictures());
             }
+            Told::Voxel(value) => {
+                self.value = Some(value);
+                self.redraw(self.panels.is_open);
+            }
             Told::Mesh(mesh) => {
                 for line in changes(&self.mesh, &mesh) {
                     self.tell(line);
@@ -643,7 +677,11 @@ impl ApplicationHandler<Told> for App {
     }
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
-        if self.is_taken(&event) {
+        let is_taken = self.is_taken(&event);
+        if matches!(event, WindowEvent::CursorMoved { .. }) || is_taken {
+            self.point();
+        }
+        if is_taken {
             // The panels know what can be undone.
             self.redraw(!self.is_dragging() && self.panels.follow_pictures());
             self.want();

@@ -8,7 +8,7 @@ use super::{
 };
 use brickmesh_topology::{
     Camera, Manifest, TransferFunction, VolumeDescription,
-    picture::{framing::axis_views, visible_cells::VisibleCells},
+    picture::{framing::axis_views, visible_cells::VisibleCellsCache},
 };
 use glam::DVec3;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ struct Dragging {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Hands {
     home: Camera,
     /// Of the data.
@@ -66,6 +66,7 @@ pub(super) struct Hands {
     size: [f64; 2],
     /// Where the wheel goes on with what it did.
     is_zooming: bool,
+    visible: VisibleCellsCache,
 }
 
 impl Hands {
@@ -79,6 +80,7 @@ impl Hands {
             pointer: [0.0; 2],
             size: [1.0; 2],
             is_zooming: false,
+            visible: VisibleCellsCache::default(),
         }
     }
 
@@ -262,20 +264,26 @@ impl Hands {
         told
     }
 
-    /// The point of the volume that is seen under the pointer.
-    fn under_pointer(&self, manifest: &Manifest, scene: &Scene) -> Option<DVec3> {
-        let [width, height] = self.size.map(|n| {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "pixels of a window"
-            )]
-            let pixels = n as u32;
-            pixels
-        });
+    /// The point of the volume that is seen under the pointer: on the slice, where one is shown.
+    pub(super) fn under_pointer(&mut self, manifest: &Manifest, scene: &Scene) -> Option<DVec3> {
+        let [x, y] = self.pointer;
+        let [width, height] = self.size;
+        if !((0.0..width).contains(&x) && (0.0..height).contains(&y)) {
+            return None;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "pixels of a window"
+        )]
+        let [width, height] = [width as u32, height as u32];
         let view = scene.camera.view(width, height).ok()?;
-        let along = view.direction_through(self.pointer[0], self.pointer[1]);
-        VisibleCells::of(manifest, &scene.settings).first_on_ray(manifest, view.eye, along)
+        if let Some(slice) = scene.settings.slice() {
+            return view.on_plane([x, y], manifest.volume(), slice);
+        }
+        let along = view.direction_through(x, y);
+        let visible = self.visible.cells(manifest, &scene.settings);
+        visible.first_on_ray(manifest, view.eye, along)
     }
 }
 

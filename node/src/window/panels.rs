@@ -6,11 +6,12 @@ mod clip_editor;
 mod clip_handles;
 mod mesh_panel;
 mod shapes_editor;
+mod slice_editor;
 mod transfer_editor;
 
 use self::transfer_editor::TransferEditor;
 use super::{
-    FrameReport, MeshReport,
+    FrameReport, MeshReport, VoxelValue,
     keys::{Command, KEYS},
     scene::Scene,
 };
@@ -25,6 +26,7 @@ use brickmesh_topology::{
     picture::{
         camera::Projection,
         render_settings::{LIGHT_EXPONENT_MAX, Light, Mode},
+        slice::Slice,
     },
 };
 use egui::{
@@ -32,6 +34,7 @@ use egui::{
     ScrollArea, Slider, SliderClamping, ThemePreference, Ui,
     containers::menu::{MenuButton, MenuConfig},
 };
+use glam::DVec3;
 use std::{path::PathBuf, sync::Arc};
 
 /// Width of the panels in points, at first.
@@ -52,8 +55,18 @@ pub(super) struct Facts<'a> {
     /// What went wrong or was done, newest last.
     pub told: &'a [&'a Line],
     pub recent: &'a [PathBuf],
+    /// What is under the pointer.
+    pub pointed: Option<&'a Pointed>,
+    pub value: Option<&'a VoxelValue>,
     pub can_undo: bool,
     pub can_redo: bool,
+}
+
+/// A place in the volume that the pointer is at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pointed {
+    pub world: DVec3,
+    pub voxel: [u32; 3],
 }
 
 /// What a panel asks for that is no edit of the scene.
@@ -148,6 +161,7 @@ impl Panels {
                 .default_size(WIDTH)
                 .frame(Frame::side_top_panel(ui.style()))
                 .show(ui, |ui| {
+                    Panel::bottom("pointed").show(ui, |ui| pointed(ui, facts));
                     ScrollArea::vertical().auto_shrink(false).show(ui, content);
                 });
         }
@@ -183,6 +197,10 @@ impl Panels {
         });
         section(ui, "Sampling and light", |ui| {
             sampling(ui, &mut settings, facts.manifest);
+            if settings.mode.is_slice() {
+                let volume = facts.manifest.volume();
+                slice_editor::show(ui, &mut settings, &mut scene.camera, volume);
+            }
         });
         section(ui, "Clip", |ui| {
             let toward_viewer = (scene.camera.eye - scene.camera.at).normalize_or_zero();
@@ -281,6 +299,28 @@ impl Panels {
     }
 }
 
+/// Two lines, whether there is anything to say or not.
+fn pointed(ui: &mut Ui, facts: &Facts<'_>) {
+    let Some(Pointed { world, voxel }) = facts.pointed else {
+        ui.label("nothing is under the pointer");
+        ui.label("");
+        return;
+    };
+    let value = facts.value.filter(|(of, _)| of == voxel);
+    let [x, y, z] = voxel;
+    ui.horizontal(|ui| {
+        ui.label(format!("voxel {x}, {y}, {z}:"));
+        match value.map(|(_, value)| value) {
+            None => ui.label("…"),
+            Some(Ok(Some(value))) => ui.strong(value.to_string()),
+            Some(Ok(None)) => ui.label("no data"),
+            Some(Err(why)) => ui.colored_label(WRONG, "not to be had").on_hover_text(why),
+        };
+    });
+    let [x, y, z] = world.to_array().map(short);
+    ui.label(format!("at {x}, {y}, {z} in the world"));
+}
+
 /// What is told stands in the lower left corner of the picture.
 fn tell(ui: &Ui, lines: &[&Line]) {
     let area = egui::Area::new(egui::Id::unique("told"))
@@ -309,7 +349,8 @@ fn section(ui: &mut Ui, name: &str, content: impl FnOnce(&mut Ui)) {
         .show_unindented(ui, content);
 }
 
-fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
+/// How samples become a pixel; a mode that needs a slice gets one.
+fn mode(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
     ui.horizontal(|ui| {
         ui.label("Mode");
         let before = settings.mode;
@@ -320,6 +361,10 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
                     ui.selectable_value(&mut settings.mode, mode, mode.name());
                 }
             });
+        let volume = manifest.volume();
+        if settings.mode.is_slice() && settings.slice.is_none() {
+            settings.slice = Some(Slice::on_axis(volume, 2, f64::from(volume.dims[2] / 2)));
+        }
         // Who has not chosen a function gets the one that the mode is best seen with.
         if settings.mode != before
             && settings.transfer == before.default_transfer(manifest).function
@@ -327,6 +372,10 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
             settings.transfer = settings.mode.default_transfer(manifest).function;
         }
     });
+}
+
+fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
+    mode(ui, settings, manifest);
     let spacing = manifest.volume().min_spacing();
     let mut step = settings.step / spacing;
     // A slider that clamps, or shows fewer digits, would edit what nobody touched.

@@ -163,7 +163,24 @@ impl Viewer {
         tokio::select! {
             gone = pictures.show(self.wanted.clone()) => gone.map(|()| None).map_err(Into::into),
             never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
+            () = self.values(session) => Ok(None),
             next = self.next_volume(found.asked) => Ok(next),
+        }
+    }
+
+    /// Tells the values of voxels that are asked for, the latest alone, until the window is gone.
+    async fn values(&self, session: &Session) {
+        let mut wanted = self.wanted.clone();
+        let mut told = None;
+        loop {
+            let asked = wanted.wait_for(|w| w.voxel.is_some() && w.voxel != told);
+            let Ok(Some(voxel)) = asked.await.map(|w| w.voxel) else {
+                return;
+            };
+            told = Some(voxel);
+            let value = session.voxel(voxel).await;
+            tracing::debug!(?voxel, ?value, "a voxel was read");
+            tell(&self.proxy, Told::Voxel((voxel, value)));
         }
     }
 

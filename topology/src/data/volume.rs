@@ -324,6 +324,21 @@ impl VolumeDescription {
         self.world_from_grid().transform_point3(middle)
     }
 
+    /// The voxel whose centre is the nearest to a point of the world; `None` outside of the volume.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "inside the volume"
+    )]
+    pub fn nearest_voxel(&self, world: DVec3) -> Option<[u32; 3]> {
+        let at = self.grid_from_world().transform_point3(world).round();
+        let is_inside = |a: usize| (0.0..f64::from(self.dims[a])).contains(&at[a]);
+        (0..3)
+            .all(is_inside)
+            .then(|| at.to_array().map(|v| v as u32))
+    }
+
     /// Where the field begins and ends, in grid space.
     #[must_use]
     pub fn field_in_grid(&self) -> [DVec3; 2] {
