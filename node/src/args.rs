@@ -120,9 +120,9 @@ pub struct PictureArgs {
     /// Camera around the volume's centre: azimuth,elevation or azimuth,elevation,zoom, in degrees
     #[arg(long, value_parser = parse_orbit, allow_hyphen_values = true)]
     pub orbit: Option<Orbit>,
-    /// How rays go
-    #[arg(long, value_enum, default_value = "perspective")]
-    pub projection: Projection,
+    /// How rays go [default: perspective; parallel before a slice]
+    #[arg(long, value_enum)]
+    pub projection: Option<Projection>,
     /// Transfer function: a file (brickmesh JSON or a ParaView colour-map preset), or a name that `brickmesh presets` lists [default: chosen by the values]
     #[arg(long, value_name = "FILE|NAME")]
     pub transfer: Option<PathBuf>,

@@ -17,8 +17,8 @@ const CAMERAS_MAX: usize = 100_000;
 /// Largest file of cameras, in bytes: a hundred and sixty for each of the most.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The camera of `--session`, `--camera` or `--orbit`; what was left out is as by default: in front of the
-/// slice, where one is shown.
+/// The camera of `--session`, `--camera` or `--orbit`; what was left out is as by default. Without any, in
+/// front of the slice, where one is shown.
 ///
 /// # Errors
 /// Where the session cannot be read, or the slice is none of the volume's.
@@ -26,16 +26,15 @@ pub fn camera(args: &PictureArgs, manifest: &Manifest) -> Result<Camera, String>
     if let Some(path) = &args.session {
         return Ok(SavedSession::read(path, manifest)?.camera);
     }
-    if let (Some(slice), None, None) = (slice(args, manifest.volume())?, &args.orbit, &args.camera)
-    {
-        return Ok(slice.camera(manifest.volume(), args.size));
-    }
-    let camera = match args.orbit {
-        Some(orbit) => orbiting(orbit, manifest.volume()),
-        None => given(args.camera.unwrap_or_default(), manifest, args.size),
+    let slice = slice(args, manifest.volume())?;
+    let camera = match (args.orbit, args.camera, slice) {
+        (Some(orbit), ..) => orbiting(orbit, manifest.volume()),
+        (None, Some(camera), _) => given(camera, manifest, args.size),
+        (None, None, Some(slice)) => slice.camera(manifest.volume(), args.size),
+        (None, None, None) => given(CameraArg::default(), manifest, args.size),
     };
     Ok(Camera {
-        projection: args.projection,
+        projection: args.projection.unwrap_or(camera.projection),
         ..camera
     })
 }

@@ -249,10 +249,26 @@ impl Session {
         let (grid, volume) = (self.manifest.grid(), self.manifest.volume());
         let brick = grid.index(voxel.map(|v| v / grid.edge()));
         let brick = brick.ok_or("it is outside of the volume")?;
+        let read = async |of| {
+            let data_set = self.data_set();
+            let read = ReadVoxel {
+                data_set,
+                voxel,
+                of,
+            };
+            let found = self.mesh.peers[0].owner.send(read).await;
+            let stored = found.map_err(|e| e.to_string()).flatten()?;
+            #[expect(clippy::cast_possible_truncation, reason = "a voxel is an f32")]
+            let is_data = !volume.is_no_data(stored as f32);
+            Ok(is_data.then(|| volume.value(stored)))
+        };
+        let mut why = match read(None).await {
+            Ok(found) => return Ok(found),
+            Err::<_, String>(why) => why,
+        };
         let status = self.status().await.map_err(|e| e.to_string())?;
         let mut of_set = status.data_sets.iter();
         let of_set = of_set.find(|d| d.manifest.digest() == self.data_set());
-        let owner = &self.mesh.peers[0].owner;
         let mut holders: Vec<_> = of_set
             .into_iter()
             .flat_map(|d| &d.residency)
@@ -260,19 +276,9 @@ impl Session {
             .map(|(peer, _)| peer.clone())
             .collect();
         holders.sort_by_key(|peer| status.suspects.contains(peer));
-        let mut why = "nobody holds its brick".to_owned();
-        for of in [None].into_iter().chain(holders.into_iter().map(Some)) {
-            let data_set = self.data_set();
-            let read = ReadVoxel {
-                data_set,
-                voxel,
-                of,
-            };
-            match owner.send(read).await.map_err(|e| e.to_string()).flatten() {
-                Ok(stored) => {
-                    let is_data = stored.is_finite() && volume.fill != Some(stored);
-                    return Ok(is_data.then(|| volume.value(stored)));
-                }
+        for of in holders {
+            match read(Some(of)).await {
+                Ok(found) => return Ok(found),
                 Err(failed) => why = failed,
             }
         }

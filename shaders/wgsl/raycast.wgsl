@@ -32,6 +32,7 @@ const SEGMENT_MIN: f32 = 2.0;
 // `slice.rs`
 const SINE_MIN: f32 = 1e-6;
 const BEYOND: f32 = 1e-4;
+const SLAB_SAMPLES_MAX: f32 = 4e6;
 // `transfer_shapes.rs`
 const GRADIENT_NODES: f32 = 64.0;
 // f32 counts samples exactly up to here.
@@ -206,11 +207,14 @@ fn clipped(samples: vec2<f32>, d: vec3<f32>, fraction: f32) -> vec2<f32> {
 fn to_slice(d: vec3<f32>) -> f32 {
     let plane = scene.slice_plane;
     let along = dot(plane.xyz, d);
-    let way = -(dot(plane.xyz, eye) + plane.w) / along;
-    if (abs(along) <= SINE_MIN) {
-        return 0.0;
+    let off = dot(plane.xyz, eye) + plane.w;
+    if (abs(along) <= SINE_MIN || scene.slice_half > abs(along) * scene.step_in_world * SLAB_SAMPLES_MAX) {
+        // Along the slab: all of the ray is in it, or nothing.
+        let is_inside = scene.slice_half > 0.0 && abs(off) <= scene.slice_half;
+        return select(0.0, SLAB_SAMPLES_MAX, is_inside);
     }
-    let last = min(floor(scene.slice_half / (abs(along) * scene.step_in_world) + BEYOND), 4e6);
+    let way = -off / along;
+    let last = floor(scene.slice_half / (abs(along) * scene.step_in_world) + BEYOND);
     let first = max(ceil(-way / scene.step_in_world), -last);
     let across = scene.slice_across > vec3<f32>(0.5);
     let middle = select(fma(vec3<f32>(way), d, eye), vec3<f32>(scene.slice_at), across);

@@ -150,7 +150,7 @@ fn path_of(args: &RenderArgs, manifest: &Manifest) -> Result<Vec<Shot>, String> 
     if let Some(path) = &args.cameras {
         let mut shots = shots(path, manifest, args.picture.size)?;
         for shot in &mut shots {
-            shot.camera.projection = args.picture.projection;
+            shot.camera.projection = args.picture.projection.unwrap_or_default();
         }
         return Ok(shots);
     }

@@ -2,7 +2,7 @@
 
 use super::{
     AskedVolume, MeshReport, Opened, Shown, Slot, Told, VoxelValue, Wanted, Wish,
-    hands::{Drag, Hands},
+    hands::{Drag, Hands, NOTCH_PIXELS},
     keys::{self, Command},
     painter::Canvas,
     panels::{Asked, Facts, Line, Panels, Pointed},
@@ -39,8 +39,6 @@ use winit::{
 
 /// What the window is called.
 const TITLE: &str = "brickmesh";
-/// Pixels that a notch of the wheel counts for.
-const NOTCH_PIXELS: f64 = 40.0;
 /// Two clicks within this are a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(400);
 /// Where in the user's folder what is seen is kept, and how often it is written at most.
@@ -362,6 +360,9 @@ impl App {
             screen.window.request_redraw();
         }
         self.screen = Some(screen);
+        if is_stale {
+            self.point();
+        }
         for asked in asked {
             match asked {
                 Asked::Command(command) => self.command(command),
@@ -429,6 +430,7 @@ impl App {
                 }
             }
         }
+        self.point();
         self.redraw(true);
         self.want();
     }
@@ -551,7 +553,12 @@ impl App {
         let at = self.on_picture();
         let free = |s: &&Screen| s.ui.is_picture(self.pointer) && !s.ui.is_held();
         let free = self.screen.as_ref().filter(free);
-        let Some(Stage { hands, history, .. }) = &mut self.stage else {
+        let Some(Stage {
+            opened,
+            hands,
+            history,
+        }) = &mut self.stage
+        else {
             return false;
         };
         match event {
@@ -591,7 +598,10 @@ impl App {
                     MouseScrollDelta::LineDelta(_, y) => f64::from(*y) * NOTCH_PIXELS,
                     MouseScrollDelta::PixelDelta(p) => p.y,
                 };
-                hands.wheel(pixels, history);
+                let volume = opened.manifest.volume();
+                if !(self.modifiers.control_key() && hands.wheel_slice(pixels, volume, history)) {
+                    hands.wheel(pixels, history);
+                }
                 true
             }
             // A button that goes up elsewhere is not heard of.
@@ -678,7 +688,11 @@ impl ApplicationHandler<Told> for App {
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
         let is_taken = self.is_taken(&event);
-        if matches!(event, WindowEvent::CursorMoved { .. }) || is_taken {
+        let has_left = matches!(event, WindowEvent::CursorLeft { .. });
+        if has_left && self.held.is_none() {
+            self.pointer = [-1.0; 2];
+        }
+        if matches!(event, WindowEvent::CursorMoved { .. }) || has_left || is_taken {
             self.point();
         }
         if is_taken {

@@ -7,12 +7,14 @@ use super::{
     scene::{History, Scene},
 };
 use brickmesh_topology::{
-    Camera, Manifest, TransferFunction, VolumeDescription,
+    Camera, Manifest, RenderSettings, TransferFunction, VolumeDescription,
     picture::{framing::axis_views, visible_cells::VisibleCellsCache},
 };
 use glam::DVec3;
 use std::sync::Arc;
 
+/// Pixels that a notch of the wheel counts for.
+pub(super) const NOTCH_PIXELS: f64 = 40.0;
 /// Pixels of the wheel that double the size.
 const PIXELS_PER_DOUBLING: f64 = 240.0;
 /// A drag that is shorter is a click.
@@ -66,6 +68,8 @@ pub(super) struct Hands {
     size: [f64; 2],
     /// Where the wheel goes on with what it did.
     is_zooming: bool,
+    /// Notches that the wheel was turned beyond whole ones.
+    turned: f64,
     visible: VisibleCellsCache,
 }
 
@@ -80,6 +84,7 @@ impl Hands {
             pointer: [0.0; 2],
             size: [1.0; 2],
             is_zooming: false,
+            turned: 0.0,
             visible: VisibleCellsCache::default(),
         }
     }
@@ -188,6 +193,35 @@ impl Hands {
         history.set_camera(camera.zoomed(factor, self.point(self.pointer)));
     }
 
+    /// The wheel turned with ctrl: a notch moves the slice by a voxel; whether there is one.
+    pub(super) fn wheel_slice(
+        &mut self,
+        pixels: f64,
+        volume: &VolumeDescription,
+        history: &mut History,
+    ) -> bool {
+        let Scene { camera, settings } = history.now().clone();
+        let Some(slice) = settings.slice() else {
+            return false;
+        };
+        if !self.is_zooming {
+            history.end_edit();
+            (self.is_zooming, self.turned) = (true, 0.0);
+        }
+        self.turned += pixels / NOTCH_PIXELS;
+        let by = self.turned.trunc();
+        self.turned -= by;
+        let slice = Some(slice.moved(volume, by));
+        let settings = Arc::new(RenderSettings {
+            slice,
+            ..(*settings).clone()
+        });
+        if by.abs() > 0.0 {
+            history.set(Scene { camera, settings });
+        }
+        true
+    }
+
     /// Does a command, as far as it is about the camera; what there is to tell.
     pub(super) fn command(
         &mut self,
@@ -279,7 +313,7 @@ impl Hands {
         let [width, height] = [width as u32, height as u32];
         let view = scene.camera.view(width, height).ok()?;
         if let Some(slice) = scene.settings.slice() {
-            return view.on_plane([x, y], manifest.volume(), slice);
+            return slice.point_at([x, y], &view, manifest.volume());
         }
         let along = view.direction_through(x, y);
         let visible = self.visible.cells(manifest, &scene.settings);
@@ -296,7 +330,11 @@ fn along(camera: Camera, axis: usize, volume: &VolumeDescription) -> (Camera, &'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::{RenderSettings, VoxelBox, VoxelType, data::manifest::ManifestParts};
+    use brickmesh_topology::{
+        VoxelBox, VoxelType,
+        data::manifest::ManifestParts,
+        picture::{render_settings::Mode, slice::Slice},
+    };
 
     fn manifest() -> Manifest {
         let volume = VolumeDescription::new([32; 3], VoxelType::U8);
@@ -386,6 +424,26 @@ mod tests {
             !hands.moved([150.0, -1500.0], &mut history),
             "there are no such values"
         );
+    }
+
+    #[test]
+    fn the_wheel_moves_a_slice_and_all_notches_are_one_undo() {
+        let (mut hands, mut history, manifest) = hands();
+        let volume = manifest.volume();
+        assert!(!hands.wheel_slice(NOTCH_PIXELS, volume, &mut history));
+        let mut settings = (*history.now().settings).clone();
+        settings.mode = Mode::Slice;
+        settings.slice = Some(Slice::on_axis(volume, 2, 10.0));
+        let camera = history.now().camera;
+        let settings = Arc::new(settings);
+        history.set(Scene { camera, settings });
+        for _ in 0..6 {
+            assert!(hands.wheel_slice(0.5 * NOTCH_PIXELS, volume, &mut history));
+        }
+        let at = |history: &History| history.now().settings.slice().unwrap().axis(volume);
+        assert_eq!(at(&history), Some((2, 13.0)));
+        history.undo();
+        assert_eq!(at(&history), Some((2, 10.0)));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) enum Command {
 }
 
 /// Keys and what they do, for people.
-pub(super) const KEYS: [(&str, &str); 18] = [
+pub(super) const KEYS: [(&str, &str); 19] = [
     ("left drag", "turns"),
     ("right or middle drag, shift + left drag", "pans"),
     ("ctrl + left drag, Q and E", "roll"),
@@ -42,6 +42,7 @@ pub(super) const KEYS: [(&str, &str); 18] = [
         "window (right: wider) and level (up: higher) of the transfer function",
     ),
     ("wheel", "zooms to what is under the pointer"),
+    ("ctrl + wheel", "moves the slice, a voxel a notch"),
     ("+ and -", "zoom to the middle"),
     ("arrows", "turn"),
     (

@@ -312,13 +312,22 @@ fn pointed(ui: &mut Ui, facts: &Facts<'_>) {
         ui.label(format!("voxel {x}, {y}, {z}:"));
         match value.map(|(_, value)| value) {
             None => ui.label("…"),
-            Some(Ok(Some(value))) => ui.strong(value.to_string()),
+            Some(Ok(Some(value))) => ui.strong(exact(*value)),
             Some(Ok(None)) => ui.label("no data"),
             Some(Err(why)) => ui.colored_label(WRONG, "not to be had").on_hover_text(why),
         };
     });
     let [x, y, z] = world.to_array().map(short);
     ui.label(format!("at {x}, {y}, {z} in the world"));
+}
+
+/// All digits of a value, and no more zeros than are read at a glance.
+fn exact(value: f64) -> String {
+    if value.abs() <= 0.0 || (1e-6..1e12).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:e}")
+    }
 }
 
 /// What is told stands in the lower left corner of the picture.

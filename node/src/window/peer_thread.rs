@@ -180,7 +180,12 @@ impl Viewer {
             told = Some(voxel);
             let value = session.voxel(voxel).await;
             tracing::debug!(?voxel, ?value, "a voxel was read");
+            let has_failed = value.is_err();
             tell(&self.proxy, Told::Voxel((voxel, value)));
+            if has_failed {
+                tokio::time::sleep(REPORT).await;
+                told = None;
+            }
         }
     }
 

@@ -4,10 +4,7 @@
 //! once, by who asks for the frame, and travels: trigonometry is done there alone, so that all
 //! peers cut the same rectangles.
 
-use crate::{
-    data::{volume::VolumeDescription, voxel_box::VoxelBox},
-    picture::slice::Slice,
-};
+use crate::data::{volume::VolumeDescription, voxel_box::VoxelBox};
 use glam::DVec3;
 use serde::{Deserialize, Serialize};
 
@@ -389,24 +386,6 @@ impl View {
         Some([pixel(x, self.width), pixel(y, self.height)])
     }
 
-    /// The point of the world on a slice that the ray through pixel coordinates meets; `None` where it meets
-    /// none before it.
-    #[must_use]
-    pub fn on_plane(
-        &self,
-        [x, y]: [f64; 2],
-        volume: &VolumeDescription,
-        slice: &Slice,
-    ) -> Option<DVec3> {
-        let u = 2.0 * x / f64::from(self.width) - 1.0;
-        let v = 2.0 * y / f64::from(self.height) - 1.0;
-        let Rays { start, along } = self.rays(volume);
-        let at = |[middle, right, down]: [DVec3; 3]| middle + right * u + down * v;
-        let (start, along) = (at(start), at(along).normalize());
-        let way = -slice.distance(start) / slice.normal().dot(along);
-        (way.is_finite() && way >= 0.0).then(|| start + along * way)
-    }
-
     /// Where a line through `point` is nearest to the ray through pixel coordinates, in multiples of
     /// `along`; `None` where they go the same way.
     #[must_use]
@@ -563,27 +542,6 @@ mod tests {
             }
             let away = view.direction_through(150.0, 100.0);
             assert_eq!(view.nearest_on_line([150.0, 100.0], point, away), None);
-        }
-    }
-
-    #[test]
-    fn a_point_of_a_slice_is_found_by_its_pixel() {
-        let volume = volume();
-        for projection in [Projection::Perspective, Projection::Parallel] {
-            let camera = Camera {
-                projection,
-                ..Camera::orbit(&volume, 35.0, 20.0, 1.5)
-            };
-            let view = camera.view(300, 200).unwrap();
-            for point in [DVec3::ZERO, DVec3::new(4.0, 3.0, 7.0)] {
-                let slice = Slice::through(camera.at + point, DVec3::new(0.2, 0.3, 1.0));
-                let pixel = view.pixel_of(camera.at + point).unwrap();
-                let found = view.on_plane(pixel, &volume, &slice).unwrap();
-                assert!((found - camera.at - point).length() < 1e-5, "{found}");
-            }
-            let behind = Slice::through(camera.eye * 2.0 - camera.at, camera.eye - camera.at);
-            let found = view.on_plane([150.0, 100.0], &volume, &behind);
-            assert!(found.is_none() || projection == Projection::Parallel);
         }
     }
 

@@ -388,6 +388,8 @@ impl RenderSettings {
             && self.transfer_2d == other.transfer_2d
             && self.clip == other.clip
             && self.slice() == other.slice()
+            // How far beyond a slab samples may be.
+            && (self.slice().is_none() || self.step.to_bits() == other.step.to_bits())
     }
 
     /// The slice that is seen, in modes that show one.

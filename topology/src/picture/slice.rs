@@ -6,7 +6,7 @@
 use crate::{
     data::volume::{PatientAxes, VolumeDescription},
     picture::{
-        camera::{Camera, DEFAULT_FOV_DEGREES, Projection},
+        camera::{Camera, DEFAULT_FOV_DEGREES, Projection, Rays, View},
         clip::is_plane,
     },
 };
@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// Thickest slab, world units.
 const THICKNESS_MAX: f64 = 1e100;
+/// Sines of angles that are none but for rounding.
+const SINE_ROUNDING: f64 = 1e-9;
 /// What rounding may move a sample by, in shortest spacings.
 const ROUNDING: f64 = 1e-3;
 /// Part of the height of a picture that the volume takes, where it is seen from in front of a slice.
@@ -111,6 +113,24 @@ impl Slice {
         self.normal().dot(point) - d / DVec3::new(x, y, z).length()
     }
 
+    /// The point of the world on the plane that a view's ray through pixel coordinates meets; `None` where it
+    /// meets none from its beginning on.
+    #[must_use]
+    pub fn point_at(
+        &self,
+        [x, y]: [f64; 2],
+        view: &View,
+        volume: &VolumeDescription,
+    ) -> Option<DVec3> {
+        let u = 2.0 * x / f64::from(view.width) - 1.0;
+        let v = 2.0 * y / f64::from(view.height) - 1.0;
+        let Rays { start, along } = view.rays(volume);
+        let at = |[middle, right, down]: [DVec3; 3]| middle + right * u + down * v;
+        let (start, along) = (at(start), at(along).normalize());
+        let way = -self.distance(start) / self.normal().dot(along);
+        (way.is_finite() && way >= 0.0).then(|| start + along * way)
+    }
+
     /// The plane in the grid of a volume: `n · p + c` is how far a point is in front of it, in world units;
     /// `[nx, ny, nz, c]`.
     #[must_use]
@@ -118,12 +138,16 @@ impl Slice {
         let world_from_grid = volume.world_from_grid();
         let normal = world_from_grid.matrix3.transpose() * self.normal();
         let c = self.distance(world_from_grid.translation);
-        // What is along an axis but for rounding, is along it.
-        let largest = normal.abs().max_element();
-        let [x, y, z] = normal
-            .to_array()
-            .map(|n| if n.abs() > largest * 1e-12 { n } else { 0.0 });
-        [x, y, z, c]
+        // What is at right angles to an axis but for rounding, is.
+        let part = |axis: usize| {
+            let least = SINE_ROUNDING * world_from_grid.matrix3.col(axis).length();
+            if normal[axis].abs() > least {
+                normal[axis]
+            } else {
+                0.0
+            }
+        };
+        [part(0), part(1), part(2), c]
     }
 
     /// Where the plane lies on an axis of the grid, in voxels, if it is across one.
@@ -133,10 +157,12 @@ impl Slice {
         let normal = [x, y, z];
         let axis = (0..3).find(|&a| normal[a].abs() > 0.0)?;
         let is_alone = (0..3).all(|a| a == axis || normal[a].abs() <= 0.0);
-        // A voxel's centre is met exactly.
+        // A voxel's centre is met exactly, also where the origin is far away.
         let at = -c / normal[axis];
         let near = at.round();
-        let at = if (at - near).abs() < 1e-9 * (1.0 + near.abs()) {
+        let origin = self.normal().dot(volume.world_from_grid().translation);
+        let lost = 8.0 * f64::EPSILON * (origin.abs() + (origin - c).abs()) / normal[axis].abs();
+        let at = if (at - near).abs() < (1e-9 * (1.0 + near.abs())).max(lost) {
             near
         } else {
             at
@@ -144,11 +170,28 @@ impl Slice {
         is_alone.then_some((axis, at))
     }
 
-    /// The planes between which all samples are, as [`Clip::planes`](super::clip::Clip::planes).
+    /// The same so many voxels further on its axis, inside of the volume; a free one moves by shortest spacings
+    /// along its normal.
     #[must_use]
-    pub fn bounds(&self, volume: &VolumeDescription) -> [[f64; 4]; 2] {
+    pub fn moved(&self, volume: &VolumeDescription, by: f64) -> Self {
+        let thickness = self.thickness;
+        let moved = if let Some((axis, at)) = self.axis(volume) {
+            let last = f64::from(volume.dims[axis] - 1);
+            Self::on_axis(volume, axis, (at + by).clamp(0.0, last))
+        } else {
+            let normal = self.normal();
+            let off = by * volume.min_spacing() - self.distance(DVec3::ZERO);
+            Self::through(normal * off, normal)
+        };
+        Self { thickness, ..moved }
+    }
+
+    /// The planes between which all samples are that are a step apart, as [`Clip::planes`](super::clip::Clip::planes).
+    #[must_use]
+    pub fn bounds(&self, volume: &VolumeDescription, step: f64) -> [[f64; 4]; 2] {
         let n = self.normal();
-        let half = 0.5 * self.thickness + ROUNDING * volume.min_spacing();
+        let beyond = (ROUNDING * volume.min_spacing()).max(2.0 * BEYOND * step);
+        let half = 0.5 * self.thickness + beyond;
         let middle = -self.distance(DVec3::ZERO);
         [
             [n.x, n.y, n.z, middle - half],
@@ -236,13 +279,16 @@ impl GridSlice {
         let [x, y, z, c] = self.plane;
         let normal = DVec3::new(x, y, z);
         let along = normal.dot(direction);
-        let way = -(normal.dot(eye) + c) / along;
-        if along.abs() <= SINE_MIN {
-            return (eye, 0);
+        let off = normal.dot(eye) + c;
+        let most = along.abs() * step * SAMPLES_MAX;
+        if along.abs() <= SINE_MIN || self.half > most {
+            // Along the slab: all of the ray is in it, or nothing.
+            let is_inside = self.half > 0.0 && off.abs() <= self.half;
+            return (eye, u32::from(is_inside) * SAMPLES_MAX as u32);
         }
+        let way = -off / along;
         // From where the ray meets the plane: the last in the slab, and the first that is not behind the eye.
         let last = (self.half / (along.abs() * step) + BEYOND).floor();
-        let last = last.min(SAMPLES_MAX);
         let first = (-way / step).ceil().max(-last);
         let mut middle = eye + direction * way;
         if let Some((axis, at)) = self.axis {
@@ -296,7 +342,75 @@ mod tests {
                 assert!((far - volume.spacing[axis]).abs() < 1e-9, "{far}");
             }
         }
-        assert_eq!(Slice::through(DVec3::ONE, DVec3::ONE).axis(&volume), None);
+        let thick = |slice| Slice {
+            thickness: 2.0,
+            ..slice
+        };
+        let place = |by| thick(Slice::on_axis(&volume, 1, 3.0)).moved(&volume, by);
+        assert_eq!(place(2.0).axis(&volume), Some((1, 5.0)));
+        assert_eq!(place(-9.0).axis(&volume), Some((1, 0.0)));
+        assert!((place(2.0).thickness - 2.0).abs() < 1e-12);
+        let free = Slice::through(DVec3::ONE, DVec3::ONE);
+        assert_eq!(free.axis(&volume), None);
+        let far = free.moved(&volume, 3.0).distance(DVec3::ONE);
+        assert!((far + 3.0 * volume.min_spacing()).abs() < 1e-9, "{far}");
+    }
+
+    #[test]
+    fn a_point_of_a_slice_is_found_by_its_pixel() {
+        let volume = volume();
+        for projection in [Projection::Perspective, Projection::Parallel] {
+            let camera = Camera {
+                projection,
+                ..Camera::orbit(&volume, 35.0, 20.0, 1.5)
+            };
+            let view = camera.view(300, 200).unwrap();
+            for point in [DVec3::ZERO, DVec3::new(4.0, 3.0, 7.0)] {
+                let slice = Slice::through(camera.at + point, DVec3::new(0.2, 0.3, 1.0));
+                let pixel = view.pixel_of(camera.at + point).unwrap();
+                let found = slice.point_at(pixel, &view, &volume).unwrap();
+                assert!((found - camera.at - point).length() < 1e-5, "{found}");
+            }
+            let behind = Slice::through(camera.eye * 2.0 - camera.at, camera.eye - camera.at);
+            let found = behind.point_at([150.0, 100.0], &view, &volume);
+            assert!(found.is_none() || projection == Projection::Parallel);
+        }
+    }
+
+    #[test]
+    fn a_slab_is_seen_from_its_side_too() {
+        let slab = Slice {
+            thickness: 2.0,
+            ..Slice::on_axis(&volume(), 2, 4.0)
+        };
+        let slab = GridSlice::new(&slab, &volume());
+        // Half a voxel above the middle is a world unit.
+        for (z, is_inside) in [(4.0, true), (4.4, true), (4.6, false)] {
+            let eye = DVec3::new(-3.0, 2.0, z);
+            for along in [DVec3::X, DVec3::new(1.0, 0.0, 1e-12)] {
+                let (start, count) = slab.samples(eye, along, 0.5);
+                assert_eq!((start, count > 1000), (eye, is_inside));
+            }
+        }
+        let thin = GridSlice { half: 0.0, ..slab };
+        let (_, count) = thin.samples(DVec3::new(-3.0, 2.0, 4.0), DVec3::X, 0.5);
+        assert_eq!(count, 0);
+    }
+
+    #[test]
+    fn a_voxel_is_met_exactly_wherever_the_origin_is() {
+        let volume = VolumeDescription {
+            spacing: [1e-3, 1.0, 30.0],
+            origin: [5e6, 4e8, -7e5],
+            direction: [[0.8, 0.6, 0.0], [-0.6, 0.8, 0.0], [0.0, 0.0, 1.0]],
+            ..volume()
+        };
+        for axis in 0..3 {
+            for at in [0.0, 9.0] {
+                let slice = Slice::on_axis(&volume, axis, at);
+                assert_eq!(slice.axis(&volume), Some((axis, at)));
+            }
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl VisibleCells {
         let mut shown = settings.clip.clone();
         let slab = settings
             .slice()
-            .map(|slice| slice.bounds(manifest.volume()));
+            .map(|slice| slice.bounds(manifest.volume(), settings.step));
         shown.planes.extend(slab.into_iter().flatten());
         let clip = GridClip::new(&shown, manifest.volume());
         let mask = |brick| {

@@ -1,9 +1,6 @@
 //! The slice of the modes that show one: which way it lies, where, and how thick its slab is.
 
-use brickmesh_topology::{
-    Camera, RenderSettings, VolumeDescription,
-    picture::{clip::Clip, slice::Slice},
-};
+use brickmesh_topology::{Camera, RenderSettings, VolumeDescription, picture::slice::Slice};
 use egui::{ComboBox, Slider, SliderClamping, Ui};
 
 /// The thickest slab that can be chosen, as a part of the volume's diagonal.
@@ -62,8 +59,7 @@ pub(super) fn show(
 /// Where the plane is: the voxel on its axis, or how far it is from the volume's middle.
 fn place(ui: &mut Ui, slice: &mut Slice, volume: &VolumeDescription) {
     if let Some((axis, mut at)) = slice.axis(volume) {
-        let whole = Clip::default().bounds_of(volume.dims);
-        let slider = Slider::new(&mut at, whole[0][axis]..=whole[1][axis])
+        let slider = Slider::new(&mut at, 0.0..=f64::from(volume.dims[axis] - 1))
             .step_by(1.0)
             .clamping(SliderClamping::Edits);
         if ui.add(slider.text("Voxel")).changed() {
