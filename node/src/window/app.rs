@@ -304,6 +304,7 @@ impl App {
             recent: &self.recent,
             pointed: self.pointed.as_ref(),
             value: self.value.as_ref(),
+            ruler: stage.hands.ruler,
             can_undo: stage.history.can_undo(),
             can_redo: stage.history.can_redo(),
         };
@@ -418,6 +419,12 @@ impl App {
             Command::Keys => self.panels.toggle_keys(),
             Command::Panels => self.panels.is_open = !self.panels.is_open,
             Command::ClipBox => self.panels.toggle_clip_box(),
+            Command::Ruler => {
+                if let Some(stage) = &mut self.stage {
+                    let told = stage.hands.toggle_ruler();
+                    self.tell(Line::good(told.to_owned()));
+                }
+            }
             _ => {
                 if let Some(Stage {
                     opened,
@@ -564,6 +571,9 @@ impl App {
         match event {
             WindowEvent::CursorMoved { .. } => {
                 hands.moved(at, history);
+                if hands.measures() {
+                    hands.measure(false, opened.manifest.volume(), history.now());
+                }
                 hands.is_dragging()
             }
             WindowEvent::MouseInput { state, button, .. } => {
@@ -581,6 +591,7 @@ impl App {
                             MouseButton::Left if self.modifiers.shift_key() => Drag::Pan,
                             MouseButton::Left if self.modifiers.control_key() => Drag::Roll,
                             MouseButton::Right if self.modifiers.control_key() => Drag::Window,
+                            MouseButton::Left if hands.is_measuring => Drag::Measure,
                             MouseButton::Left => Drag::Turn,
                             MouseButton::Right | MouseButton::Middle => Drag::Pan,
                             _ => return true,
@@ -588,6 +599,9 @@ impl App {
                         screen.ui.leave_field();
                         self.held = Some(*button);
                         hands.pressed(drag, history);
+                        if drag == Drag::Measure {
+                            hands.measure(true, opened.manifest.volume(), history.now());
+                        }
                     }
                     _ => return false,
                 }
@@ -656,7 +670,9 @@ impl ApplicationHandler<Told> for App {
                     .unwrap_or_else(PoisonError::into_inner)
                     .take();
                 self.shown = new.or(self.shown.take());
-                self.redraw(self.panels.follow_pictures());
+                let has_ruler = |s: &Stage| s.hands.ruler.is_some();
+                let has_ruler = self.stage.as_ref().is_some_and(has_ruler);
+                self.redraw(has_ruler || self.panels.follow_pictures());
             }
             Told::Voxel(value) => {
                 self.value = Some(value);
@@ -697,7 +713,9 @@ impl ApplicationHandler<Told> for App {
         }
         if is_taken {
             // The panels know what can be undone.
-            self.redraw(!self.is_dragging() && self.panels.follow_pictures());
+            let measures = |s: &Stage| s.hands.measures();
+            let measures = self.stage.as_ref().is_some_and(measures);
+            self.redraw(measures || !self.is_dragging() && self.panels.follow_pictures());
             self.want();
             return;
         }

@@ -7,8 +7,8 @@ use super::{
     scene::{History, Scene},
 };
 use brickmesh_topology::{
-    Camera, Manifest, RenderSettings, TransferFunction, VolumeDescription,
-    picture::{framing::axis_views, visible_cells::VisibleCellsCache},
+    Camera, Manifest, RenderSettings, TransferFunction, View, VolumeDescription,
+    picture::{framing::axis_views, slice::Slice, visible_cells::VisibleCellsCache},
 };
 use glam::DVec3;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub(super) enum Drag {
     Turn,
     Pan,
     Roll,
+    /// From one point to another.
+    Measure,
     /// Right: a wider range of values; up: a higher one.
     Window,
 }
@@ -70,6 +72,10 @@ pub(super) struct Hands {
     is_zooming: bool,
     /// Notches that the wheel was turned beyond whole ones.
     turned: f64,
+    /// Left drags measure.
+    pub(super) is_measuring: bool,
+    /// Both ends of what was measured, in the world.
+    pub(super) ruler: Option<[DVec3; 2]>,
     visible: VisibleCellsCache,
 }
 
@@ -85,6 +91,8 @@ impl Hands {
             size: [1.0; 2],
             is_zooming: false,
             turned: 0.0,
+            is_measuring: false,
+            ruler: None,
             visible: VisibleCellsCache::default(),
         }
     }
@@ -150,6 +158,7 @@ impl Hands {
                 let angle = |p: [f64; 2]| p[1].atan2(p[0]).to_degrees();
                 camera.rolled(angle(now) - angle(before))
             }
+            (Drag::Measure, _) => return false,
             (Drag::Window, _) => {
                 let mut changed = (*settings).clone();
                 let transfer = &mut changed.transfer;
@@ -222,6 +231,51 @@ impl Hands {
         true
     }
 
+    /// Lets left drags measure, or turn again; what they do now.
+    pub(super) fn toggle_ruler(&mut self) -> &'static str {
+        self.is_measuring = !self.is_measuring;
+        self.ruler = None;
+        if self.is_measuring {
+            "left drags measure"
+        } else {
+            "left drags turn"
+        }
+    }
+
+    /// Puts an end of the ruler, and the other one where it begins, to the pointer: on the slice that is seen,
+    /// or else on the plane across the view in which its centre lies.
+    pub(super) fn measure(&mut self, begins: bool, volume: &VolumeDescription, scene: &Scene) {
+        let Some(view) = self.view(&scene.camera) else {
+            return;
+        };
+        let Camera { eye, at, .. } = scene.camera;
+        let across = Slice::through(at, (at - eye).normalize_or_zero());
+        let plane = scene.settings.slice().unwrap_or(&across);
+        if let Some(point) = plane.point_at(self.pointer, &view, volume) {
+            let from = self
+                .ruler
+                .filter(|_| !begins)
+                .map_or(point, |[from, _]| from);
+            self.ruler = Some([from, point]);
+        }
+    }
+
+    /// Whether a drag measures.
+    pub(super) fn measures(&self) -> bool {
+        self.drag.is_some_and(|drag| drag.does == Drag::Measure)
+    }
+
+    /// The rays of the picture.
+    fn view(&self, camera: &Camera) -> Option<View> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "pixels of a window"
+        )]
+        let [width, height] = self.size.map(|n| n as u32);
+        camera.view(width, height).ok()
+    }
+
     /// Does a command, as far as it is about the camera; what there is to tell.
     pub(super) fn command(
         &mut self,
@@ -251,7 +305,11 @@ impl Hands {
                 self.style = style;
                 return Some(format!("drags turn a {name}"));
             }
-            Command::Close | Command::Keys | Command::Panels | Command::ClipBox => return None,
+            Command::Close
+            | Command::Keys
+            | Command::Panels
+            | Command::Ruler
+            | Command::ClipBox => return None,
             _ => {}
         }
         let camera = history.now().camera;
@@ -283,14 +341,8 @@ impl Hands {
             Command::TurnRight => turned([-KEY_DRAG, 0.0]),
             Command::TurnUp => turned([0.0, -KEY_DRAG]),
             Command::TurnDown => turned([0.0, KEY_DRAG]),
-            Command::Undo
-            | Command::Redo
-            | Command::Save(_)
-            | Command::Style
-            | Command::Close
-            | Command::Keys
-            | Command::Panels
-            | Command::ClipBox => camera,
+            // Done above.
+            _ => camera,
         };
         history.end_edit();
         history.set_camera(next);
@@ -305,13 +357,7 @@ impl Hands {
         if !((0.0..width).contains(&x) && (0.0..height).contains(&y)) {
             return None;
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "pixels of a window"
-        )]
-        let [width, height] = [width as u32, height as u32];
-        let view = scene.camera.view(width, height).ok()?;
+        let view = self.view(&scene.camera)?;
         if let Some(slice) = scene.settings.slice() {
             return slice.point_at([x, y], &view, manifest.volume());
         }
@@ -333,7 +379,7 @@ mod tests {
     use brickmesh_topology::{
         VoxelBox, VoxelType,
         data::manifest::ManifestParts,
-        picture::{render_settings::Mode, slice::Slice},
+        picture::{camera::Projection, render_settings::Mode},
     };
 
     fn manifest() -> Manifest {
@@ -444,6 +490,27 @@ mod tests {
         assert_eq!(at(&history), Some((2, 13.0)));
         history.undo();
         assert_eq!(at(&history), Some((2, 10.0)));
+    }
+
+    #[test]
+    fn a_ruler_is_as_long_as_what_it_lies_on() {
+        let (mut hands, mut history, manifest) = hands();
+        hands.command(Command::Axis(4), &manifest, &mut history);
+        let mut camera = history.now().camera;
+        camera.projection = Projection::Parallel;
+        history.set_camera(camera);
+        let view = camera.view(400, 300).unwrap();
+        let ends = [DVec3::new(3.0, 4.0, 9.0), DVec3::new(27.0, 22.0, 9.0)];
+        assert_eq!(hands.toggle_ruler(), "left drags measure");
+        let scene = history.now().clone();
+        hands.moved(view.pixel_of(ends[0]).unwrap(), &mut history);
+        hands.pressed(Drag::Measure, &mut history);
+        hands.measure(true, manifest.volume(), &scene);
+        assert!(!hands.moved(view.pixel_of(ends[1]).unwrap(), &mut history));
+        hands.measure(false, manifest.volume(), &scene);
+        let [from, to] = hands.ruler.unwrap();
+        assert!(((to - from).length() - 30.0).abs() < 1e-4, "{from} {to}");
+        assert_eq!(history.now(), &scene, "measuring is no edit");
     }
 
     #[test]

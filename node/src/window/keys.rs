@@ -13,6 +13,8 @@ pub(super) enum Command {
     Panels,
     /// The clip box with its handles, shown or not.
     ClipBox,
+    /// Drags measure, or do not any more.
+    Ruler,
     Reset,
     /// Along an axis, 0 to 5.
     Axis(usize),
@@ -33,7 +35,7 @@ pub(super) enum Command {
 }
 
 /// Keys and what they do, for people.
-pub(super) const KEYS: [(&str, &str); 19] = [
+pub(super) const KEYS: [(&str, &str); 20] = [
     ("left drag", "turns"),
     ("right or middle drag, shift + left drag", "pans"),
     ("ctrl + left drag, Q and E", "roll"),
@@ -59,6 +61,10 @@ pub(super) const KEYS: [(&str, &str); 19] = [
     ("F1 to F4", "show a saved view"),
     ("ctrl + Z, ctrl + Y or ctrl + shift + Z", "undo, redo"),
     ("B", "shows and hides the clip box and its handles"),
+    (
+        "M",
+        "left drags measure a length; once more: they turn again",
+    ),
     ("P", "shows and hides the panels"),
     ("?", "this list"),
     ("Esc", "closes the window"),
@@ -98,6 +104,7 @@ pub(super) fn command(key: &Key, modifiers: ModifiersState) -> Option<Command> {
         ("+" | "=", _) => Some(Command::ZoomIn),
         ("-", _) => Some(Command::ZoomOut),
         ("b", _) => Some(Command::ClipBox),
+        ("m", _) => Some(Command::Ruler),
         ("p", _) => Some(Command::Panels),
         ("?", _) => Some(Command::Keys),
         (digit, _) => {

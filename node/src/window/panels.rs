@@ -5,6 +5,7 @@
 mod clip_editor;
 mod clip_handles;
 mod mesh_panel;
+mod ruler;
 mod shapes_editor;
 mod slice_editor;
 mod transfer_editor;
@@ -58,6 +59,8 @@ pub(super) struct Facts<'a> {
     /// What is under the pointer.
     pub pointed: Option<&'a Pointed>,
     pub value: Option<&'a VoxelValue>,
+    /// Both ends of what is measured, in the world.
+    pub ruler: Option<[DVec3; 2]>,
     pub can_undo: bool,
     pub can_redo: bool,
 }
@@ -173,6 +176,10 @@ impl Panels {
             if settings != *scene.settings {
                 scene.settings = Arc::new(settings);
             }
+        }
+        if let Some(ends) = facts.ruler {
+            let camera = facts.frame.map_or(&scene.camera, |frame| &frame.camera);
+            ruler::show(ui, ends, camera);
         }
         self.keys(ui);
         tell(ui, facts.told);

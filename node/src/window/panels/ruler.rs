@@ -1,0 +1,52 @@
+//! The ruler over the picture: a line between two points of the world, and how long it is.
+
+use crate::transfer::short;
+use brickmesh_topology::Camera;
+use egui::{Align2, Color32, FontId, Pos2, Stroke, Ui, vec2};
+use glam::DVec3;
+
+/// Green on dark: no default transfer function has it.
+const COLOR: Color32 = Color32::from_rgb(120, 240, 120);
+/// Size of the number, and how far it is from the line's end; points.
+const TEXT: f32 = 14.0;
+const OFF: f32 = 8.0;
+/// Radius of an end, points.
+const RADIUS: f32 = 3.0;
+
+/// Shows a ruler over what `ui` leaves free; `camera` is that of the picture.
+pub(super) fn show(ui: &Ui, ends: [DVec3; 2], camera: &Camera) {
+    let rect = ui.available_rect_before_wrap();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "casts of floats saturate"
+    )]
+    let [width, height] = [rect.width(), rect.height()].map(|n| n.round().max(1.0) as u32);
+    let Ok(view) = camera.view(width, height) else {
+        return;
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "points of a screen")]
+    let point = |world| -> Option<Pos2> {
+        let [x, y] = view.pixel_of(world)?;
+        Some(rect.min + vec2(x as f32, y as f32))
+    };
+    let [Some(from), Some(to)] = ends.map(point) else {
+        return;
+    };
+    let painter = ui.painter().with_clip_rect(rect);
+    painter.line_segment([from, to], Stroke::new(1.5, COLOR));
+    for end in [from, to] {
+        painter.circle_filled(end, RADIUS, COLOR);
+    }
+    let length = short((ends[1] - ends[0]).length());
+    let at = to + vec2(OFF, -OFF);
+    let font = FontId::proportional(TEXT);
+    painter.text(
+        at + vec2(1.0, 1.0),
+        Align2::LEFT_BOTTOM,
+        &length,
+        font.clone(),
+        Color32::BLACK,
+    );
+    painter.text(at, Align2::LEFT_BOTTOM, &length, font, COLOR);
+}
