@@ -5,7 +5,9 @@
 
 use crate::{bounded_file, output_file::OutputFile};
 use brickmesh_actors::plain_text::shortened;
-use brickmesh_topology::{Camera, Manifest, RenderSettings, VolumeDescription};
+use brickmesh_topology::{
+    Camera, Manifest, RenderSettings, VolumeDescription, picture::slice_views::SliceViews,
+};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -28,6 +30,9 @@ pub struct SavedSession {
     pub camera: Camera,
     /// What is to be seen.
     pub settings: RenderSettings,
+    /// Slices beside that, where there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SliceViews>,
 }
 
 /// Tells a session from other JSON.
@@ -40,13 +45,19 @@ struct Form {
 impl SavedSession {
     /// Of a data set.
     #[must_use]
-    pub fn new(manifest: &Manifest, camera: Camera, settings: RenderSettings) -> Self {
+    pub fn new(
+        manifest: &Manifest,
+        camera: Camera,
+        settings: RenderSettings,
+        slices: Option<SliceViews>,
+    ) -> Self {
         Self {
             brickmesh_session: FORM,
             source: manifest.source().to_owned(),
             volume: manifest.volume().clone(),
             camera,
             settings,
+            slices,
         }
     }
 
@@ -101,6 +112,10 @@ impl SavedSession {
             .settings
             .validate(volume)
             .map_err(|e| wrong(e.to_string()))?;
+        if let Some(slices) = &found.slices {
+            let valid = slices.validate(&found.settings, volume);
+            valid.map_err(|e| wrong(e.to_string()))?;
+        }
         found.camera.view(1, 1).map_err(|e| wrong(e.to_string()))?;
         Ok(found)
     }
@@ -138,7 +153,12 @@ mod tests {
         let path = folder.path().join("s.json");
         let of = manifest([8; 3], 8);
         let settings = RenderSettings::new(TransferFunction::ramp(0.1, 1.0 / 3.0), 0.7);
-        let saved = SavedSession::new(&of, Camera::whole(of.volume()), settings);
+        let saved = SavedSession::new(
+            &of,
+            Camera::whole(of.volume()),
+            settings,
+            Some(SliceViews::new(&of)),
+        );
         saved.write(&path).unwrap();
         assert!(SavedSession::is_there(&path));
         let read = |of: &Manifest| SavedSession::read(&path, of);

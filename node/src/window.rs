@@ -11,16 +11,19 @@ mod keys;
 mod missing;
 mod painter;
 mod panels;
+mod panes;
 mod peer_thread;
 mod recent;
 mod scaling;
 mod scene;
+mod stage;
 mod ui;
 
 use self::{
     app::App,
+    panes::{PANES, Pane},
     peer_thread::{Viewer, start_peer},
-    scene::Scene,
+    scene::{Scene, Seen},
 };
 use crate::{
     args::ViewArgs,
@@ -43,7 +46,8 @@ use winit::event_loop::EventLoop;
 /// What the window wants.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Wanted {
-    picture: Option<Wish>,
+    /// One for each pane.
+    pictures: Vec<Wish>,
     /// The value of a voxel, of the data set that is open.
     voxel: Option<[u32; 3]>,
     /// Another volume.
@@ -63,7 +67,8 @@ struct AskedVolume {
 struct Wish {
     /// [`Opened::number`] of the data set.
     opened: u32,
-    scene: Scene,
+    pane: Pane,
+    seen: Seen,
     width: u32,
     height: u32,
     /// A coarser picture does, while the scene is edited.
@@ -153,7 +158,8 @@ enum Told {
 /// A voxel, and its value; nothing, where there is no data; or why it cannot be had.
 type VoxelValue = ([u32; 3], Result<Option<f64>, String>);
 
-type Slot = Arc<Mutex<Option<Shown>>>;
+/// The latest picture of each pane.
+type Slot = Arc<Mutex<[Option<Shown>; PANES]>>;
 
 /// Runs `view` until the window is closed.
 ///

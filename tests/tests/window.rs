@@ -172,6 +172,47 @@ fn values_under_the_pointer_are_the_voxels_of_the_file() {
     }
 }
 
+#[test]
+fn three_slices_cross_where_one_is_clicked_and_are_kept() {
+    let name = "three_slices_cross_where_one_is_clicked_and_are_kept";
+    let (_server, display) = match display("500x400") {
+        Ok(display) => display,
+        Err(why) => return skip(name, &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--size", "500x400", "--panels", "off"];
+    let _view = viewer(&display, folder.path(), &args);
+    wait_for(&display, folder.path(), "a picture", |s| lit(s) > 1000);
+    hand(&display, "search --name brickmesh windowfocus");
+    let first = at_rest(&display, folder.path());
+    hand(&display, "mousemove 250 200 key x");
+    let are_four = |s: &[u8]| differing_pixels(&first, s) > 5000;
+    wait_for(&display, folder.path(), "four pictures", are_four);
+    at_rest(&display, folder.path());
+    // The pane across z is the upper left one, 249 x 199 pixels. Its slice is seen from -z, y down.
+    let volume = VolumeDescription::new([64; 3], VoxelType::U8);
+    let camera = Slice::on_axis(&volume, 2, 32.0).camera(&volume, (249, 199));
+    let seen = camera.view(249, 199).unwrap();
+    let [x, y] = seen.pixel_of(DVec3::new(20.0, 45.0, 32.0)).unwrap();
+    hand(&display, &format!("mousemove {x:.0} {y:.0} click 1"));
+    // The wheel, up by a notch for press and release each: towards greater z.
+    hand(&display, "click 4");
+    let kept = folder.path().join("brickmesh/last-session.json");
+    let start = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(&kept).unwrap_or_default();
+        let session: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let cross = &session["slices"]["cross"];
+        if cross[0] == 20 && cross[1] == 45 && cross[2].as_u64().is_some_and(|z| z > 32) {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{cross} is kept");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    hand(&display, "key ctrl+z key ctrl+z key ctrl+z");
+    wait_for(&display, folder.path(), "all undone", |s| s == first);
+}
+
 /// What a hand does, in xdotool's words.
 fn hand(display: &str, does: &str) {
     let mut hand = Command::new("xdotool");

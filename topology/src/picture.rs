@@ -12,5 +12,6 @@ pub mod quality;
 pub mod render_settings;
 pub mod sample_count;
 pub mod slice;
+pub mod slice_views;
 pub mod tiles;
 pub mod visible_cells;

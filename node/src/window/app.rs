@@ -6,17 +6,15 @@ use super::{
     keys::{self, Command},
     painter::Canvas,
     panels::{Asked, Facts, Line, Panels, Pointed},
+    panes::{PANES, Pane},
     recent,
     scaling::{self, Picture},
     scene::{History, Scene},
+    stage::Stage,
     ui::{Area, UiLayer},
 };
-use crate::{
-    args::ViewArgs, config_folder::config_folder, saved_session::SavedSession, terminal::note,
-    transfer,
-};
+use crate::{args::ViewArgs, config_folder::config_folder, terminal::note};
 use brickmesh_actors::plain_text::plain_text;
-use brickmesh_topology::picture::render_settings::Mode;
 use softbuffer::{Context, Surface};
 use std::{
     collections::VecDeque,
@@ -24,7 +22,7 @@ use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
     rc::Rc,
-    sync::{Arc, PoisonError},
+    sync::PoisonError,
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -77,6 +75,19 @@ fn changes(before: &MeshReport, now: &MeshReport) -> Vec<Line> {
     lines
 }
 
+/// What a drag with this button does to a picture.
+fn drag_of(button: MouseButton, modifiers: ModifiersState, is_measuring: bool) -> Option<Drag> {
+    Some(match button {
+        MouseButton::Left if modifiers.shift_key() => Drag::Pan,
+        MouseButton::Left if modifiers.control_key() => Drag::Roll,
+        MouseButton::Right if modifiers.control_key() => Drag::Window,
+        MouseButton::Left if is_measuring => Drag::Measure,
+        MouseButton::Left => Drag::Turn,
+        MouseButton::Right | MouseButton::Middle => Drag::Pan,
+        _ => return None,
+    })
+}
+
 type Pixels = Surface<OwnedDisplayHandle, Rc<Window>>;
 
 /// The window, once there is one.
@@ -86,41 +97,6 @@ struct Screen {
     ui: UiLayer,
     /// The panels are to be laid out again.
     is_stale: bool,
-}
-
-/// A data set, and what is done to it.
-struct Stage {
-    opened: Opened,
-    hands: Hands,
-    history: History,
-}
-
-impl Stage {
-    /// Takes a transfer function or a session from a file, as an edit; what there is to tell.
-    fn take(&mut self, path: &Path) -> Result<String, String> {
-        let manifest = &self.opened.manifest;
-        let mut scene = self.history.now().clone();
-        let told = if SavedSession::is_there(path) {
-            let saved = SavedSession::read(path, manifest)?;
-            scene = Scene {
-                camera: saved.camera,
-                settings: Arc::new(saved.settings),
-            };
-            format!("session {}", path.display())
-        } else {
-            let chosen = transfer::choose(Some(path), None, Mode::default(), manifest);
-            let chosen = chosen.map_err(|e| e.to_string())?;
-            let mut settings = (*scene.settings).clone();
-            settings.transfer = chosen.function;
-            settings.transfer_2d.clear();
-            scene.settings = Arc::new(settings);
-            chosen.told
-        };
-        self.history.end_edit();
-        self.history.set(scene);
-        self.history.end_edit();
-        Ok(told)
-    }
 }
 
 pub(super) struct App {
@@ -144,7 +120,7 @@ pub(super) struct App {
     asked_size: Option<(u32, u32)>,
     display: OwnedDisplayHandle,
     screen: Option<Screen>,
-    shown: Option<Shown>,
+    shown: [Option<Shown>; PANES],
     mesh: MeshReport,
     /// What was told, newest last, until when.
     told: VecDeque<(Instant, Line)>,
@@ -180,7 +156,7 @@ impl App {
             asked_size: Some(args.picture.size),
             display,
             screen: None,
-            shown: None,
+            shown: Default::default(),
             mesh: MeshReport::default(),
             told: VecDeque::new(),
             recent: recent::recent(),
@@ -223,19 +199,35 @@ impl App {
         self.stage.as_ref().is_some_and(|s| s.hands.is_dragging())
     }
 
-    /// Wants the picture as it is now; a coarse one does while it is edited.
+    /// The panes, and the pixels of the window that each has.
+    fn panes(&self) -> Vec<(Pane, Area)> {
+        let are_shown = |s: &Stage| s.history.now().slices.are_shown;
+        let with_slices = self.stage.as_ref().is_some_and(are_shown);
+        let panes = |s: &Screen| s.ui.panes(with_slices);
+        self.screen.as_ref().map(panes).unwrap_or_default()
+    }
+
+    /// Wants the pictures as they are now; coarse ones do while they are edited.
     fn want(&self) {
-        let area = self.area();
-        let stage = self.stage.as_ref().filter(|_| area.width > 0);
-        let picture = stage.map(|stage| Wish {
+        let wish = |stage: &Stage, (pane, area): (Pane, Area)| Wish {
             opened: stage.opened.number,
-            scene: stage.history.now().clone(),
+            pane,
+            seen: stage.history.now().seen_in(
+                pane,
+                stage.opened.manifest.volume(),
+                [area.width, area.height],
+            ),
             width: area.width,
             height: area.height,
             moving: self.is_panel_editing || stage.hands.is_dragging() || stage.hands.is_zooming(),
+        };
+        let pictures = self.stage.as_ref().map(|stage| {
+            let panes = self.panes().into_iter();
+            let panes = panes.filter(|(_, area)| area.width > 0);
+            panes.map(|pane| wish(stage, pane)).collect()
         });
         let wanted = Wanted {
-            picture,
+            pictures: pictures.unwrap_or_default(),
             voxel: self.pointed.as_ref().map(|p| p.voxel),
             volume: self.opening.clone(),
         };
@@ -285,7 +277,6 @@ impl App {
     /// Lays the panels out; what they ask for.
     fn lay_out(&mut self, screen: &mut Screen) -> Vec<Asked> {
         let mut asked = Vec::new();
-        let before = screen.ui.area();
         let now = Instant::now();
         self.told.retain(|(until, _)| *until > now);
         let told_for = self.told.iter().map(|(until, _)| *until - now).min();
@@ -298,7 +289,7 @@ impl App {
         let facts = Facts {
             manifest: &stage.opened.manifest,
             histogram: &stage.opened.histogram,
-            frame: self.shown.as_ref().map(|s| &s.report),
+            frames: std::array::from_fn(|n| self.shown[n].as_ref().map(|s| &s.report)),
             mesh: &self.mesh,
             told: &self.told.iter().map(|(_, line)| line).collect::<Vec<_>>(),
             recent: &self.recent,
@@ -328,9 +319,6 @@ impl App {
             self.is_panel_editing = false;
         }
         let area = screen.ui.area();
-        if area != before {
-            stage.hands.resized(area.width, area.height);
-        }
         if let Some((width, _)) = self.asked_size.take()
             && let Some(more) = width.checked_sub(area.width).filter(|n| *n > 0)
         {
@@ -361,6 +349,7 @@ impl App {
             screen.window.request_redraw();
         }
         self.screen = Some(screen);
+        self.fit_hands();
         if is_stale {
             self.point();
         }
@@ -391,13 +380,17 @@ impl App {
         let mut buffer = pixels.buffer_mut().map_err(|e| e.to_string())?;
         let width = width.get() as usize;
         buffer.fill(0);
-        if let Some(shown) = &self.shown {
+        let are_shown = |s: &Stage| s.history.now().slices.are_shown;
+        for (pane, area) in screen.ui.panes(self.stage.as_ref().is_some_and(are_shown)) {
+            let Some(shown) = &self.shown[pane.index()] else {
+                continue;
+            };
             let Area {
                 left,
                 top,
                 width: columns,
                 height,
-            } = screen.ui.area();
+            } = area;
             let picture = Picture {
                 width: shown.width as usize,
                 height: shown.height as usize,
@@ -464,8 +457,7 @@ impl App {
 
     fn save_transfer(&mut self, to: &str) {
         if let Some(stage) = &self.stage {
-            let spacing = stage.opened.manifest.volume().min_spacing();
-            let saved = transfer::save(&stage.history.now().settings.transfer, to, spacing);
+            let saved = stage.save_transfer(to);
             self.tell_saved(saved);
         }
     }
@@ -495,9 +487,7 @@ impl App {
     /// Writes what is seen, if anything is.
     fn save_session(&self, path: &Path) -> Result<(), String> {
         let stage = self.stage.as_ref().ok_or("nothing is open")?;
-        let Scene { camera, settings } = stage.history.now();
-        let settings = (**settings).clone();
-        SavedSession::new(&stage.opened.manifest, *camera, settings).write(path)
+        stage.save_session(path)
     }
 
     fn tell_saved(&mut self, saved: Result<PathBuf, String>) {
@@ -510,7 +500,7 @@ impl App {
     /// A data set is open.
     fn opened(&mut self, opened: Opened) {
         self.opening = self.opening.take().filter(|o| o.number != opened.asked);
-        self.shown = None;
+        self.shown = Default::default();
         if let Some(screen) = &self.screen {
             screen.window.set_title(TITLE);
         }
@@ -521,24 +511,42 @@ impl App {
             self.recent = recent::remember(path);
         }
         let values = opened.manifest.value_range().unwrap_or_default();
-        let mut hands = Hands::new(opened.scene.camera, values);
-        let area = self.area();
-        hands.resized(area.width, area.height);
-        let mut history = History::new(opened.scene.clone());
-        hands.moved(self.on_picture(), &mut history);
         self.stage = Some(Stage {
+            hands: Hands::new(opened.scene.camera, values),
+            history: History::new(opened.scene.clone()),
             opened,
-            hands,
-            history,
         });
+        self.fit_hands();
+        let (pane, at) = self.on_picture();
+        if let Some(stage) = &mut self.stage {
+            let volume = stage.opened.manifest.volume();
+            stage.hands.moved(pane, at, volume, &mut stage.history);
+        }
         self.redraw(true);
     }
 
-    /// The pointer's pixel of the picture.
-    fn on_picture(&self) -> [f64; 2] {
+    /// Lets hands know how large the panes are.
+    fn fit_hands(&mut self) {
+        let panes = self.panes();
+        if let Some(stage) = &mut self.stage {
+            for (pane, area) in panes {
+                stage.hands.resized(pane, [area.width, area.height]);
+            }
+        }
+    }
+
+    /// The pane that a button holds or the pointer is over, and the pointer's pixel of its picture.
+    fn on_picture(&self) -> (Pane, [f64; 2]) {
         let [x, y] = self.pointer;
-        let area = self.area();
-        [x - f64::from(area.left), y - f64::from(area.top)]
+        let panes = self.panes();
+        let held = self.stage.as_ref().and_then(|s| s.hands.held_pane());
+        let is_here = |(pane, area): &&(Pane, Area)| match held {
+            Some(held) => *pane == held,
+            None => area.contains(self.pointer),
+        };
+        let here = panes.iter().find(is_here).copied();
+        let (pane, area) = here.unwrap_or((Pane::Volume, self.area()));
+        (pane, [x - f64::from(area.left), y - f64::from(area.top)])
     }
 
     /// A click without a drag; the second of two makes what is there the centre.
@@ -557,7 +565,7 @@ impl App {
         if let WindowEvent::CursorMoved { position, .. } = event {
             self.pointer = [position.x, position.y];
         }
-        let at = self.on_picture();
+        let (pane, at) = self.on_picture();
         let free = |s: &&Screen| s.ui.is_picture(self.pointer) && !s.ui.is_held();
         let free = self.screen.as_ref().filter(free);
         let Some(Stage {
@@ -570,7 +578,7 @@ impl App {
         };
         match event {
             WindowEvent::CursorMoved { .. } => {
-                hands.moved(at, history);
+                hands.moved(pane, at, opened.manifest.volume(), history);
                 if hands.measures() {
                     hands.measure(false, opened.manifest.volume(), history.now());
                 }
@@ -580,25 +588,20 @@ impl App {
                 match (state, self.held) {
                     (ElementState::Released, Some(held)) if held == *button => {
                         self.held = None;
-                        if hands.released() {
+                        if hands.released() && pane == Pane::Volume {
                             self.clicked();
                         }
                     }
                     // Another button beside the one that is held does nothing.
                     (ElementState::Pressed, Some(_)) => {}
                     (ElementState::Pressed, None) if let Some(screen) = free => {
-                        let drag = match button {
-                            MouseButton::Left if self.modifiers.shift_key() => Drag::Pan,
-                            MouseButton::Left if self.modifiers.control_key() => Drag::Roll,
-                            MouseButton::Right if self.modifiers.control_key() => Drag::Window,
-                            MouseButton::Left if hands.is_measuring => Drag::Measure,
-                            MouseButton::Left => Drag::Turn,
-                            MouseButton::Right | MouseButton::Middle => Drag::Pan,
-                            _ => return true,
+                        let is_measuring = hands.is_measuring;
+                        let Some(drag) = drag_of(*button, self.modifiers, is_measuring) else {
+                            return true;
                         };
                         screen.ui.leave_field();
                         self.held = Some(*button);
-                        hands.pressed(drag, history);
+                        hands.pressed(drag, opened.manifest.volume(), history);
                         if drag == Drag::Measure {
                             hands.measure(true, opened.manifest.volume(), history.now());
                         }
@@ -613,8 +616,10 @@ impl App {
                     MouseScrollDelta::PixelDelta(p) => p.y,
                 };
                 let volume = opened.manifest.volume();
-                if !(self.modifiers.control_key() && hands.wheel_slice(pixels, volume, history)) {
-                    hands.wheel(pixels, history);
+                // On one of three slices it moves that, as everywhere; in other pictures it zooms.
+                let moves = self.modifiers.control_key() == (pane == Pane::Volume);
+                if !(moves && hands.wheel_slice(pixels, volume, history)) {
+                    hands.wheel(pixels, volume, history);
                 }
                 true
             }
@@ -664,15 +669,15 @@ impl ApplicationHandler<Told> for App {
                 self.tell(Line::bad(&why));
             }
             Told::Frame => {
-                let new = self
-                    .slot
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .take();
-                self.shown = new.or(self.shown.take());
-                let has_ruler = |s: &Stage| s.hands.ruler.is_some();
-                let has_ruler = self.stage.as_ref().is_some_and(has_ruler);
-                self.redraw(has_ruler || self.panels.follow_pictures());
+                let new =
+                    std::mem::take(&mut *self.slot.lock().unwrap_or_else(PoisonError::into_inner));
+                for (shown, new) in self.shown.iter_mut().zip(new) {
+                    *shown = new.or(shown.take());
+                }
+                let is_drawn_on =
+                    |s: &Stage| s.hands.ruler.is_some() || s.history.now().slices.are_shown;
+                let is_drawn_on = self.stage.as_ref().is_some_and(is_drawn_on);
+                self.redraw(is_drawn_on || self.panels.follow_pictures());
             }
             Told::Voxel(value) => {
                 self.value = Some(value);
@@ -713,9 +718,9 @@ impl ApplicationHandler<Told> for App {
         }
         if is_taken {
             // The panels know what can be undone.
-            let measures = |s: &Stage| s.hands.measures();
-            let measures = self.stage.as_ref().is_some_and(measures);
-            self.redraw(measures || !self.is_dragging() && self.panels.follow_pictures());
+            let moves = |s: &Stage| s.hands.measures() || s.history.now().slices.are_shown;
+            let moves = self.stage.as_ref().is_some_and(moves);
+            self.redraw(moves || !self.is_dragging() && self.panels.follow_pictures());
             self.want();
             return;
         }

@@ -15,6 +15,8 @@ pub(super) enum Command {
     ClipBox,
     /// Drags measure, or do not any more.
     Ruler,
+    /// Three slices beside the picture, shown or not.
+    Slices,
     Reset,
     /// Along an axis, 0 to 5.
     Axis(usize),
@@ -35,7 +37,7 @@ pub(super) enum Command {
 }
 
 /// Keys and what they do, for people.
-pub(super) const KEYS: [(&str, &str); 20] = [
+pub(super) const KEYS: [(&str, &str); 22] = [
     ("left drag", "turns"),
     ("right or middle drag, shift + left drag", "pans"),
     ("ctrl + left drag, Q and E", "roll"),
@@ -64,6 +66,11 @@ pub(super) const KEYS: [(&str, &str); 20] = [
     (
         "M",
         "left drags measure a length; once more: they turn again",
+    ),
+    ("X", "shows and hides three slices beside the picture"),
+    (
+        "on one of these",
+        "left drag: the others cross there; wheel: moves it; ctrl + wheel: zooms; right drag: pans",
     ),
     ("P", "shows and hides the panels"),
     ("?", "this list"),
@@ -105,6 +112,7 @@ pub(super) fn command(key: &Key, modifiers: ModifiersState) -> Option<Command> {
         ("-", _) => Some(Command::ZoomOut),
         ("b", _) => Some(Command::ClipBox),
         ("m", _) => Some(Command::Ruler),
+        ("x", _) => Some(Command::Slices),
         ("p", _) => Some(Command::Panels),
         ("?", _) => Some(Command::Keys),
         (digit, _) => {

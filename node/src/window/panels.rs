@@ -6,14 +6,18 @@ mod clip_editor;
 mod clip_handles;
 mod mesh_panel;
 mod ruler;
+mod screen;
 mod shapes_editor;
 mod slice_editor;
+mod slice_panes;
 mod transfer_editor;
 
-use self::transfer_editor::TransferEditor;
+use self::{screen::Screen, transfer_editor::TransferEditor};
 use super::{
     FrameReport, MeshReport, VoxelValue,
+    hands::Measured,
     keys::{Command, KEYS},
+    panes::{self, PANES, Pane},
     scene::Scene,
 };
 use crate::{
@@ -51,7 +55,8 @@ const STEPS: std::ops::RangeInclusive<f64> = 0.1..=4.0;
 pub(super) struct Facts<'a> {
     pub manifest: &'a Manifest,
     pub histogram: &'a Histogram,
-    pub frame: Option<&'a FrameReport>,
+    /// How the picture of each pane came about.
+    pub frames: [Option<&'a FrameReport>; PANES],
     pub mesh: &'a MeshReport,
     /// What went wrong or was done, newest last.
     pub told: &'a [&'a Line],
@@ -59,8 +64,7 @@ pub(super) struct Facts<'a> {
     /// What is under the pointer.
     pub pointed: Option<&'a Pointed>,
     pub value: Option<&'a VoxelValue>,
-    /// Both ends of what is measured, in the world.
-    pub ruler: Option<[DVec3; 2]>,
+    pub ruler: Option<Measured>,
     pub can_undo: bool,
     pub can_redo: bool,
 }
@@ -117,6 +121,8 @@ pub(super) struct Panels {
     path: String,
     editor: TransferEditor,
     is_clip_box_shown: bool,
+    /// The editor is of the slices' transfer function.
+    is_of_slices: bool,
     held: Option<clip_handles::Held>,
 }
 
@@ -128,6 +134,7 @@ impl Panels {
             path: String::new(),
             editor: TransferEditor::default(),
             is_clip_box_shown: false,
+            is_of_slices: false,
             held: None,
         }
     }
@@ -168,22 +175,34 @@ impl Panels {
                     ScrollArea::vertical().auto_shrink(false).show(ui, content);
                 });
         }
-        if self.is_clip_box_shown {
-            let mut settings = (*scene.settings).clone();
-            let volume = facts.manifest.volume();
-            let camera = facts.frame.map_or(&scene.camera, |frame| &frame.camera);
-            clip_handles::show(ui, &mut settings, volume, camera, &mut self.held);
-            if settings != *scene.settings {
-                scene.settings = Arc::new(settings);
-            }
-        }
-        if let Some(ends) = facts.ruler {
-            let camera = facts.frame.map_or(&scene.camera, |frame| &frame.camera);
-            ruler::show(ui, ends, camera);
-        }
+        self.over_pictures(ui, scene, facts);
         self.keys(ui);
         tell(ui, facts.told);
         asked
+    }
+
+    /// What is drawn over the pictures, each as its own camera sees it.
+    fn over_pictures(&mut self, ui: &Ui, scene: &mut Scene, facts: &Facts<'_>) {
+        let volume = facts.manifest.volume();
+        let whole = ui.available_rect_before_wrap();
+        for (pane, rect) in panes::split(whole, scene.slices.are_shown) {
+            let camera = facts.frames[pane.index()].map(|frame| frame.camera);
+            let Some(screen) = camera.and_then(|camera| Screen::new(rect, &camera)) else {
+                continue;
+            };
+            if let Pane::Slice(axis) = pane {
+                slice_panes::show(ui, axis, &scene.slices, volume, &screen);
+            } else if self.is_clip_box_shown {
+                let mut settings = (*scene.settings).clone();
+                clip_handles::show(ui, &mut settings, volume, &screen, &mut self.held);
+                if settings != *scene.settings {
+                    scene.settings = Arc::new(settings);
+                }
+            }
+            if let Some(ruler) = facts.ruler.filter(|ruler| ruler.pane == pane) {
+                ruler::show(ui, ruler.ends, &screen);
+            }
+        }
     }
 
     fn content(
@@ -196,6 +215,19 @@ impl Panels {
         self.data_set(ui, facts, asked);
         let mut settings = (*scene.settings).clone();
         section(ui, "Transfer function", |ui| {
+            if scene.slices.are_shown {
+                ui.horizontal(|ui| {
+                    ui.selectable_value(&mut self.is_of_slices, false, "of the volume");
+                    ui.selectable_value(&mut self.is_of_slices, true, "of the slices");
+                });
+            }
+            if self.is_of_slices && scene.slices.are_shown {
+                let volume = facts.manifest.volume();
+                let mut of_slices = scene.slices.settings(0, &settings, volume);
+                self.editor.show(ui, &mut of_slices, facts, asked);
+                scene.slices.transfer = of_slices.transfer;
+                return;
+            }
             self.editor.show(ui, &mut settings, facts, asked);
             if settings.mode == Mode::Dvr {
                 CollapsingHeader::new("By gradients too")
@@ -208,6 +240,9 @@ impl Panels {
                 let volume = facts.manifest.volume();
                 slice_editor::show(ui, &mut settings, &mut scene.camera, volume);
             }
+        });
+        section(ui, "Three slices", |ui| {
+            slice_panes::edit(ui, &mut scene.slices, facts.manifest.volume());
         });
         section(ui, "Clip", |ui| {
             let toward_viewer = (scene.camera.eye - scene.camera.at).normalize_or_zero();
@@ -230,7 +265,7 @@ impl Panels {
             };
         });
         section(ui, "Mesh", |ui| {
-            mesh_panel::show(ui, facts.frame, facts.mesh);
+            mesh_panel::show(ui, facts.frames[0], facts.mesh);
         });
     }
 

@@ -3,13 +3,14 @@
 
 use super::{
     AskedVolume, FrameReport, JobsDone, MeshReport, Opened, PeerRow, Shown, Slot, Told, Wanted,
-    Wish, missing, scene::Scene,
+    Wish, missing, panes::PANES, scene::Scene,
 };
 use crate::{
     args::{MeshArgs, ViewArgs, VolumeArgs},
     camera_choice::camera,
     open_source::open_source,
     picture_settings::PictureSettings,
+    saved_session::SavedSession,
     session::{DataSource, Session, SessionError},
     stop::Stop,
     value_report::ValueReport,
@@ -21,7 +22,10 @@ use brickmesh_actors::{
 use brickmesh_topology::{
     Camera, View,
     balance::plan_rules::PlanRules,
-    picture::quality::{Choice, Level, Quality},
+    picture::{
+        quality::{Choice, Level, Quality},
+        slice_views::SliceViews,
+    },
 };
 use std::{
     collections::BTreeMap,
@@ -145,6 +149,9 @@ impl Viewer {
         };
         let settings = PictureSettings::of(picture, rules, manifest)?;
         settings.tell();
+        let saved = picture.session.as_deref();
+        let saved = saved.map(|path| SavedSession::read(path, manifest));
+        let slices = saved.transpose()?.and_then(|saved| saved.slices);
         let opened = Opened {
             number,
             asked: found.asked,
@@ -154,12 +161,13 @@ impl Viewer {
             scene: Scene {
                 camera: camera(picture, manifest)?,
                 settings: Arc::new(settings.render),
+                slices: slices.unwrap_or_else(|| SliceViews::new(manifest)),
             },
         };
         tell(&self.proxy, Told::Opened(Box::new(opened)));
         let quality = Quality::new(self.args.target_fps);
         let (slot, proxy) = (Arc::clone(&self.slot), self.proxy.clone());
-        let pictures = Pictures::new(session, rules, number, quality, slot, proxy);
+        let pictures = Pictures::new(session, rules, number, &quality, slot, proxy);
         tokio::select! {
             gone = pictures.show(self.wanted.clone()) => gone.map(|()| None).map_err(Into::into),
             never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
@@ -262,32 +270,83 @@ async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), S
     }
 }
 
-/// The pictures of a session for a window.
+/// The pictures of a session for the panes of a window.
 struct Pictures<'a> {
     session: &'a Session,
     rules: PlanRules,
     /// The data set, as the window counts them.
     number: u32,
-    quality: Quality,
+    panes: [PanePicture; PANES],
+    /// Pictures that were asked for.
+    asked: u64,
+    /// What the window was told to be wrong.
+    trouble: Option<String>,
     slot: Slot,
     proxy: EventLoopProxy<Told>,
+}
+
+/// The picture of a pane.
+#[derive(Clone, Debug)]
+struct PanePicture {
+    quality: Quality,
     /// What is shown, and how fine.
     shown: Option<(Wish, Choice)>,
     /// What has not changed for a while: the scene rests.
     rested: Option<Wish>,
     /// What is wrong with what is shown.
     trouble: Option<String>,
+    /// [`Pictures::asked`] when it was last asked for.
+    asked: u64,
 }
 
 /// A frame, its view, and how long it took.
 type Come = (View, Frame, Duration);
+
+/// A picture that is to be rendered.
+struct Next {
+    wish: Wish,
+    choice: Choice,
+    rests: bool,
+}
+
+impl PanePicture {
+    fn new(quality: Quality) -> Self {
+        Self {
+            quality,
+            shown: None,
+            rested: None,
+            trouble: None,
+            asked: 0,
+        }
+    }
+
+    fn rests(&self, wish: &Wish) -> bool {
+        !wish.moving || self.rested.as_ref() == Some(wish)
+    }
+
+    /// How fine the next picture is; `None`: what is shown is as good as it gets.
+    fn next(&mut self, wish: &Wish) -> Option<Choice> {
+        let shown = self.shown.as_ref().filter(|(shown, _)| {
+            let moving = wish.moving;
+            Wish {
+                moving,
+                ..shown.clone()
+            } == *wish
+        });
+        match (self.rests(wish), shown.map(|(_, choice)| *choice)) {
+            (true, shown) => self.quality.resting(shown),
+            (false, Some(_)) => None,
+            (false, None) => Some(self.quality.moving()),
+        }
+    }
+}
 
 impl<'a> Pictures<'a> {
     fn new(
         session: &'a Session,
         rules: PlanRules,
         number: u32,
-        quality: Quality,
+        quality: &Quality,
         slot: Slot,
         proxy: EventLoopProxy<Told>,
     ) -> Self {
@@ -295,12 +354,11 @@ impl<'a> Pictures<'a> {
             session,
             rules,
             number,
-            quality,
+            panes: std::array::from_fn(|_| PanePicture::new(quality.clone())),
+            asked: 0,
+            trouble: None,
             slot,
             proxy,
-            shown: None,
-            rested: None,
-            trouble: None,
         }
     }
 
@@ -310,41 +368,33 @@ impl<'a> Pictures<'a> {
     async fn show(mut self, mut wanted: watch::Receiver<Wanted>) -> Result<(), SessionError> {
         let mut stop = self.session.stop();
         loop {
-            let now = wanted.borrow_and_update().picture.clone();
-            let Some(now) = now.filter(|wish| wish.opened == self.number) else {
-                tokio::select! {
-                    changed = wanted.changed() => if changed.is_err() { return Ok(()) },
-                    () = stop.said() => return Err(SessionError::Stopped),
-                }
-                continue;
-            };
-            let rests = !now.moving || self.rested.as_ref() == Some(&now);
-            let gone = if let Some(choice) = self.next(&now, rests) {
+            let now = wanted.borrow_and_update().pictures.clone();
+            let next = self.next(&now);
+            let rests = next.as_ref().is_none_or(|next| next.rests);
+            let changed = wanted.wait_for(|w| w.pictures != now);
+            let gone = if let Some(Next { wish, choice, .. }) = next {
                 tokio::select! {
                     biased;
-                    come = self.frame(&now, choice) => {
-                        self.came(now, choice, come)?;
+                    come = self.frame(&wish, choice) => {
+                        self.came(wish, choice, come)?;
                         false
                     }
                     // A picture of a scene that rested is not waited for any more, and called off. One of
                     // a moving scene is: it takes little time, and without any nothing would move.
-                    changed = wanted.changed(), if rests => changed.is_err(),
+                    changed = changed, if rests => changed.is_err(),
                 }
             } else {
+                let wait = self.wait(&now);
                 let until = async {
-                    match (&self.trouble, rests) {
-                        (Some(_), _) => tokio::time::sleep(AGAIN).await,
-                        (None, false) => tokio::time::sleep(REST).await,
-                        (None, true) => std::future::pending().await,
+                    match wait {
+                        Some(wait) => tokio::time::sleep(wait).await,
+                        None => std::future::pending().await,
                     }
                 };
                 tokio::select! {
-                    changed = wanted.changed() => changed.is_err(),
+                    changed = changed => changed.is_err(),
                     () = until => {
-                        self.rested = Some(now);
-                        if self.trouble.is_some() {
-                            self.shown = None;
-                        }
+                        self.rested(&now);
                         false
                     }
                     () = stop.said() => return Err(SessionError::Stopped),
@@ -356,23 +406,49 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    /// How fine the next picture is; `None`: what is shown is as good as it gets.
-    fn next(&mut self, now: &Wish, rests: bool) -> Option<Choice> {
-        let shown = self.shown.as_ref().filter(|(shown, _)| {
-            let moving = now.moving;
-            Wish {
-                moving,
-                ..shown.clone()
-            } == *now
+    /// The next picture: of panes that move before those that rest, of those with nothing before those with
+    /// something, of those that were asked for longest ago.
+    fn next(&mut self, wishes: &[Wish]) -> Option<Next> {
+        let of_this = wishes.iter().filter(|wish| wish.opened == self.number);
+        let next = of_this.filter_map(|wish| {
+            let pane = &mut self.panes[wish.pane.index()];
+            let (choice, rests) = (pane.next(wish)?, pane.rests(wish));
+            let order = (rests, pane.shown.is_some(), pane.asked);
+            Some((order, wish, choice))
         });
-        match (rests, shown.map(|(_, choice)| *choice)) {
-            (true, shown) => self.quality.resting(shown),
-            (false, Some(_)) => None,
-            (false, None) => Some(self.quality.moving()),
+        let ((rests, ..), wish, choice) = next.min_by_key(|(order, ..)| *order)?;
+        self.asked += 1;
+        self.panes[wish.pane.index()].asked = self.asked;
+        Some(Next {
+            wish: wish.clone(),
+            choice,
+            rests,
+        })
+    }
+
+    /// After what time there may be more to do, though no wish has changed.
+    fn wait(&self, wishes: &[Wish]) -> Option<Duration> {
+        let mut panes = wishes
+            .iter()
+            .map(|wish| (&self.panes[wish.pane.index()], wish));
+        if panes.clone().any(|(pane, _)| pane.trouble.is_some()) {
+            return Some(AGAIN);
+        }
+        panes.any(|(pane, wish)| !pane.rests(wish)).then_some(REST)
+    }
+
+    /// These wishes have not changed for a while.
+    fn rested(&mut self, wishes: &[Wish]) {
+        for wish in wishes {
+            let pane = &mut self.panes[wish.pane.index()];
+            pane.rested = Some(wish.clone());
+            if pane.trouble.is_some() {
+                pane.shown = None;
+            }
         }
     }
 
-    async fn frame(&self, now: &Wish, choice: Choice) -> Result<Option<Come>, SessionError> {
+    async fn frame(&self, wish: &Wish, choice: Choice) -> Result<Option<Come>, SessionError> {
         let start = Instant::now();
         let level = choice.level();
         #[expect(
@@ -380,15 +456,15 @@ impl<'a> Pictures<'a> {
             clippy::cast_sign_loss,
             reason = "pixels of a window"
         )]
-        let size = [now.width, now.height].map(|n| ((f64::from(n) * level.scale) as u32).max(1));
-        let view = match now.scene.camera.view(size[0], size[1]) {
+        let size = [wish.width, wish.height].map(|n| ((f64::from(n) * level.scale) as u32).max(1));
+        let view = match wish.seen.camera.view(size[0], size[1]) {
             Ok(view) => view,
             Err(error) => {
                 tracing::debug!(%error, "a camera that shows nothing");
                 return Ok(None);
             }
         };
-        let mut settings = (*now.scene.settings).clone();
+        let mut settings = (*wish.seen.settings).clone();
         settings.step *= level.step;
         let ask = AskFrame {
             data_set: self.session.data_set(),
@@ -403,33 +479,31 @@ impl<'a> Pictures<'a> {
     /// Shows what came, and says what is wrong with it.
     fn came(
         &mut self,
-        now: Wish,
+        wish: Wish,
         choice: Choice,
         come: Result<Option<Come>, SessionError>,
     ) -> Result<(), SessionError> {
-        let moving = now.moving;
-        let trouble = match come {
+        let (moving, at) = (wish.moving, wish.pane.index());
+        let (choice, trouble) = match come {
             Ok(Some((view, frame, took))) => {
-                self.quality.took(choice, took);
+                self.panes[at].quality.took(choice, took);
                 let Level { scale, step, .. } = choice.level();
-                tracing::debug!(scale, step, ?took, moving, "shown");
-                let trouble = self.present(&now.scene, &view, &frame, choice, took);
-                self.shown = Some((now, choice));
-                trouble
+                let pane = wish.pane;
+                tracing::debug!(?pane, scale, step, ?took, moving, "shown");
+                (choice, self.present(&wish, &view, &frame, choice, took))
             }
-            Ok(None) => {
-                self.shown = Some((now, Choice::FULL));
-                None
-            }
+            Ok(None) => (Choice::FULL, None),
             Err(SessionError::Frame(error)) => {
                 let why = plain_text(&error.to_string());
                 tracing::warn!(why, "a frame did not come; it is asked for again");
                 // After a while.
-                self.shown = Some((now, Choice::FULL));
-                Some(why)
+                (Choice::FULL, Some(why))
             }
             Err(error) => return Err(error),
         };
+        self.panes[at].shown = Some((wish, choice));
+        self.panes[at].trouble = trouble;
+        let trouble = self.panes.iter().find_map(|pane| pane.trouble.clone());
         if trouble != self.trouble {
             tell(&self.proxy, Told::Trouble(trouble.clone()));
             self.trouble = trouble;
@@ -440,14 +514,14 @@ impl<'a> Pictures<'a> {
     /// Puts a frame into the slot; what is missing in it, for people.
     fn present(
         &self,
-        scene: &Scene,
+        wish: &Wish,
         view: &View,
         frame: &Frame,
         choice: Choice,
         took: Duration,
     ) -> Option<String> {
         let rect = frame.image.rect();
-        let rgba = frame.image.to_rgba8(scene.settings.background);
+        let rgba = frame.image.to_rgba8(wish.seen.settings.background);
         let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
         let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
         let missing = &frame.stats.missing;
@@ -457,9 +531,11 @@ impl<'a> Pictures<'a> {
             width: rect.width,
             height: rect.height,
             pixels,
-            report: FrameReport::of(frame, scene.camera, choice, took),
+            report: FrameReport::of(frame, wish.seen.camera, choice, took),
         };
-        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slot[wish.pane.index()] = Some(shown);
+        drop(slot);
         tell(&self.proxy, Told::Frame);
         let some = format!("{} boxes are missing: nobody holds them", missing.len());
         (!missing.is_empty()).then_some(some)

@@ -1,6 +1,9 @@
 //! What the window shows, and how it came to that: every edit can be undone and done again.
 
-use brickmesh_topology::{Camera, RenderSettings};
+use super::panes::Pane;
+use brickmesh_topology::{
+    Camera, RenderSettings, VolumeDescription, picture::slice_views::SliceViews,
+};
 use std::sync::Arc;
 
 /// Edits that can be undone.
@@ -11,6 +14,35 @@ const UNDO_MAX: usize = 1000;
 pub(super) struct Scene {
     pub camera: Camera,
     pub settings: Arc<RenderSettings>,
+    pub slices: SliceViews,
+}
+
+/// What is seen in one pane.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    pub camera: Camera,
+    pub settings: Arc<RenderSettings>,
+}
+
+impl Scene {
+    /// What is seen in a pane of this size.
+    pub(super) fn seen_in(
+        &self,
+        pane: Pane,
+        volume: &VolumeDescription,
+        [width, height]: [u32; 2],
+    ) -> Seen {
+        match pane {
+            Pane::Volume => Seen {
+                camera: self.camera,
+                settings: Arc::clone(&self.settings),
+            },
+            Pane::Slice(axis) => Seen {
+                camera: self.slices.camera(axis, volume, (width, height)),
+                settings: Arc::new(self.slices.settings(axis, &self.settings, volume)),
+            },
+        }
+    }
 }
 
 /// A scene, and those before it.
@@ -61,8 +93,13 @@ impl History {
     }
 
     pub(super) fn set_camera(&mut self, camera: Camera) -> bool {
-        let settings = Arc::clone(&self.now.settings);
-        self.set(Scene { camera, settings })
+        let now = self.now.clone();
+        self.set(Scene { camera, ..now })
+    }
+
+    pub(super) fn set_slices(&mut self, slices: SliceViews) -> bool {
+        let now = self.now.clone();
+        self.set(Scene { slices, ..now })
     }
 
     pub(super) fn can_undo(&self) -> bool {

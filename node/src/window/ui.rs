@@ -1,6 +1,9 @@
 //! The panels' layer of the window: what egui hears of it, lays out and has painted over the picture.
 
-use super::painter::{Canvas, Painter};
+use super::{
+    painter::{Canvas, Painter},
+    panes::{self, Pane},
+};
 use egui::{ClippedPrimitive, Context, Order, Popup, Pos2, Rect, ViewportId};
 use egui_winit::State;
 use std::time::{Duration, Instant};
@@ -15,14 +18,24 @@ pub(super) struct Area {
     pub height: u32,
 }
 
+impl Area {
+    pub(super) fn contains(&self, [x, y]: [f64; 2]) -> bool {
+        let within = |v: f64, from: u32, size: u32| {
+            (f64::from(from)..f64::from(from) + f64::from(size)).contains(&v)
+        };
+        within(x, self.left, self.width) && within(y, self.top, self.height)
+    }
+}
+
 /// See the module.
 pub(super) struct UiLayer {
     state: State,
     painter: Painter,
     primitives: Vec<ClippedPrimitive>,
     pixels_per_point: f32,
-    /// Where the picture is.
-    area: Area,
+    /// What panels leave free, in points, and how large the window is.
+    left: Rect,
+    size: [u32; 2],
     /// When something in the panels moves by itself.
     pub(super) due: Option<Instant>,
 }
@@ -38,7 +51,8 @@ impl UiLayer {
             painter: Painter::default(),
             primitives: Vec::new(),
             pixels_per_point: scale,
-            area: Area::default(),
+            left: Rect::ZERO,
+            size: [0; 2],
             due: None,
         }
     }
@@ -69,27 +83,24 @@ impl UiLayer {
         self.state.egui_ctx().input(|i| i.pointer.any_down())
     }
 
+    /// Where pictures are.
     pub(super) fn area(&self) -> Area {
-        self.area
+        area(self.left * self.pixels_per_point, self.size)
+    }
+
+    /// The panes in it.
+    pub(super) fn panes(&self, with_slices: bool) -> Vec<(Pane, Area)> {
+        let pixels = |rect: Rect| area(rect * self.pixels_per_point, self.size);
+        let panes = panes::split(self.left, with_slices).into_iter();
+        panes.map(|(pane, rect)| (pane, pixels(rect))).collect()
     }
 
     /// Whether a pixel of the window belongs to the picture, and to no panel over it.
     pub(super) fn is_picture(&self, [x, y]: [f64; 2]) -> bool {
-        let Area {
-            left,
-            top,
-            width,
-            height,
-        } = self.area;
-        let within = |v: f64, from: u32, size: u32| {
-            (f64::from(from)..f64::from(from) + f64::from(size)).contains(&v)
-        };
         #[expect(clippy::cast_possible_truncation, reason = "pixels of a window")]
         let point = Pos2::new(x as f32, y as f32) / self.pixels_per_point;
         let layer = self.state.egui_ctx().layer_id_at(point);
-        within(x, left, width)
-            && within(y, top, height)
-            && layer.is_none_or(|l| l.order == Order::Background)
+        self.area().contains([x, y]) && layer.is_none_or(|l| l.order == Order::Background)
     }
 
     /// Lays the panels out; `show` leaves what it does not use to the picture.
@@ -107,7 +118,7 @@ impl UiLayer {
         self.pixels_per_point = output.pixels_per_point;
         self.primitives = context.tessellate(output.shapes, output.pixels_per_point);
         let size = window.inner_size();
-        self.area = area(left * self.pixels_per_point, [size.width, size.height]);
+        (self.left, self.size) = (left, [size.width, size.height]);
         let delay = output.viewport_output.get(&ViewportId::ROOT);
         let delay = delay.map_or(Duration::MAX, |v| v.repaint_delay);
         self.due = Instant::now().checked_add(delay);
@@ -119,8 +130,11 @@ impl UiLayer {
     }
 }
 
-/// The pixels of a rectangle within a window, at least one.
+/// The pixels of a rectangle within a window, at least one; none before there is a window.
 fn area(rect: Rect, size: [u32; 2]) -> Area {
+    if size == [0; 2] {
+        return Area::default();
+    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

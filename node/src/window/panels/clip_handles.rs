@@ -1,7 +1,8 @@
 //! The clip box over the picture: its edges, and a handle on each face that a drag moves.
 
-use brickmesh_topology::{Camera, RenderSettings, View, VolumeDescription, picture::clip::Clip};
-use egui::{Area, Color32, Id, Order, Painter, Pos2, Rect, Sense, Stroke, Ui, Vec2, vec2};
+use super::screen::Screen;
+use brickmesh_topology::{RenderSettings, VolumeDescription, picture::clip::Clip};
+use egui::{Area, Color32, Id, Order, Painter, Pos2, Sense, Stroke, Ui, Vec2};
 use glam::DVec3;
 
 /// Radius of a handle, in points.
@@ -17,29 +18,24 @@ pub(super) struct Held {
     off: Vec2,
 }
 
-/// The picture on the screen.
-struct Screen<'a> {
-    rect: Rect,
-    view: View,
+/// The picture of a volume on the screen.
+struct OnScreen<'a> {
+    screen: &'a Screen,
     volume: &'a VolumeDescription,
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "points of a screen")]
-impl Screen<'_> {
-    /// A point of the grid on the screen; `None`: behind the eye, or far off the picture.
+impl OnScreen<'_> {
+    /// A point of the grid on the screen.
     fn point(&self, grid: DVec3) -> Option<Pos2> {
         let world = self.volume.world_from_grid().transform_point3(grid);
-        let [x, y] = self.view.pixel_of(world)?;
-        let at = self.rect.min + vec2(x as f32, y as f32);
-        let near = self.rect.expand(10.0 * self.rect.size().max_elem());
-        near.contains(at).then_some(at)
+        self.screen.point(world)
     }
 
     /// How far a handle moves, in voxels, so that it is under a point of the screen.
     fn moved(&self, from: DVec3, axis: usize, to: Pos2) -> Option<f64> {
         let world_from_grid = self.volume.world_from_grid();
-        let at = to - self.rect.min;
-        self.view.nearest_on_line(
+        let at = to - self.screen.rect.min;
+        self.screen.view.nearest_on_line(
             [at.x, at.y].map(f64::from),
             world_from_grid.transform_point3(from),
             world_from_grid.transform_vector3(DVec3::AXES[axis]),
@@ -47,27 +43,17 @@ impl Screen<'_> {
     }
 }
 
-/// Shows the box of a scene over what `ui` leaves free, and moves the face whose handle is dragged. `camera`
-/// is that of the picture, which may come later than the scene.
+/// Shows the box of a scene over its picture, and moves the face whose handle is dragged. The picture may come
+/// later than the scene.
 pub(super) fn show(
     ui: &Ui,
     settings: &mut RenderSettings,
     volume: &VolumeDescription,
-    camera: &Camera,
+    screen: &Screen,
     held: &mut Option<Held>,
 ) {
-    let rect = ui.available_rect_before_wrap();
-    // A pixel of this view is a point of the screen.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "casts of floats saturate"
-    )]
-    let size = [rect.width(), rect.height()].map(|n| n.round().max(1.0) as u32);
-    let Ok(view) = camera.view(size[0], size[1]) else {
-        return;
-    };
-    let screen = Screen { rect, view, volume };
+    let rect = screen.rect;
+    let screen = OnScreen { screen, volume };
     let bounds = settings.clip.bounds_of(volume.dims);
     let painter = ui.painter().with_clip_rect(rect);
     edges(&painter, &screen, bounds);
@@ -127,7 +113,7 @@ fn face_middle(bounds: [[f64; 3]; 2], axis: usize, end: usize) -> DVec3 {
     middle
 }
 
-fn edges(painter: &Painter, screen: &Screen<'_>, bounds: [[f64; 3]; 2]) {
+fn edges(painter: &Painter, screen: &OnScreen<'_>, bounds: [[f64; 3]; 2]) {
     let corner = |n: usize| {
         let at = |a: usize| bounds[n >> a & 1][a];
         screen.point(DVec3::new(at(0), at(1), at(2)))

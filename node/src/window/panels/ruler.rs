@@ -1,8 +1,8 @@
 //! The ruler over the picture: a line between two points of the world, and how long it is.
 
+use super::screen::Screen;
 use crate::transfer::short;
-use brickmesh_topology::Camera;
-use egui::{Align2, Color32, FontId, Pos2, Stroke, Ui, vec2};
+use egui::{Align2, Color32, FontId, Stroke, Ui, vec2};
 use glam::DVec3;
 
 /// Green on dark: no default transfer function has it.
@@ -13,27 +13,12 @@ const OFF: f32 = 8.0;
 /// Radius of an end, points.
 const RADIUS: f32 = 3.0;
 
-/// Shows a ruler over what `ui` leaves free; `camera` is that of the picture.
-pub(super) fn show(ui: &Ui, ends: [DVec3; 2], camera: &Camera) {
-    let rect = ui.available_rect_before_wrap();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "casts of floats saturate"
-    )]
-    let [width, height] = [rect.width(), rect.height()].map(|n| n.round().max(1.0) as u32);
-    let Ok(view) = camera.view(width, height) else {
+/// Shows a ruler over a picture.
+pub(super) fn show(ui: &Ui, ends: [DVec3; 2], screen: &Screen) {
+    let [Some(from), Some(to)] = ends.map(|end| screen.point(end)) else {
         return;
     };
-    #[expect(clippy::cast_possible_truncation, reason = "points of a screen")]
-    let point = |world| -> Option<Pos2> {
-        let [x, y] = view.pixel_of(world)?;
-        Some(rect.min + vec2(x as f32, y as f32))
-    };
-    let [Some(from), Some(to)] = ends.map(point) else {
-        return;
-    };
-    let painter = ui.painter().with_clip_rect(rect);
+    let painter = ui.painter().with_clip_rect(screen.rect);
     painter.line_segment([from, to], Stroke::new(1.5, COLOR));
     for end in [from, to] {
         painter.circle_filled(end, RADIUS, COLOR);

@@ -16,7 +16,6 @@ pub(super) fn show(
     let Some(before) = settings.slice else {
         return;
     };
-    let thickness = before.thickness;
     let mut slice = before;
     let axis = slice.axis(volume);
     let names = ["across X", "across Y", "across Z"];
@@ -44,16 +43,20 @@ pub(super) fn show(
         }
     });
     place(ui, &mut slice, volume);
-    let mut thick = thickness;
-    let slider = Slider::new(&mut thick, 0.0..=THICKEST * volume.diagonal())
+    slice.thickness = before.thickness;
+    slab(ui, &mut slice.thickness, volume);
+    if slice != before && slice.validate().is_ok() {
+        settings.slice = Some(slice);
+    }
+}
+
+/// How thick a slab is.
+pub(super) fn slab(ui: &mut Ui, thickness: &mut f64, volume: &VolumeDescription) {
+    let slider = Slider::new(thickness, 0.0..=THICKEST * volume.diagonal())
         .clamping(SliderClamping::Edits)
         .text("Slab");
     ui.add(slider)
         .on_hover_text("thickness in world units: its greatest value is seen, or its mean");
-    slice.thickness = thick;
-    if slice != before && slice.validate().is_ok() {
-        settings.slice = Some(slice);
-    }
 }
 
 /// Where the plane is: the voxel on its axis, or how far it is from the volume's middle.

@@ -1,0 +1,67 @@
+//! A data set that is open, with what hands do to it and how its scene came about.
+
+use super::{
+    Opened,
+    hands::Hands,
+    scene::{History, Scene},
+};
+use crate::{saved_session::SavedSession, transfer};
+use brickmesh_topology::picture::render_settings::Mode;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A data set, and what is done to it.
+pub(super) struct Stage {
+    pub opened: Opened,
+    pub hands: Hands,
+    pub history: History,
+}
+
+impl Stage {
+    /// Takes a transfer function or a session from a file, as an edit; what there is to tell.
+    pub(super) fn take(&mut self, path: &Path) -> Result<String, String> {
+        let manifest = &self.opened.manifest;
+        let mut scene = self.history.now().clone();
+        let told = if SavedSession::is_there(path) {
+            let saved = SavedSession::read(path, manifest)?;
+            let slices = saved.slices.unwrap_or(scene.slices);
+            scene = Scene {
+                camera: saved.camera,
+                settings: Arc::new(saved.settings),
+                slices,
+            };
+            format!("session {}", path.display())
+        } else {
+            let chosen = transfer::choose(Some(path), None, Mode::default(), manifest);
+            let chosen = chosen.map_err(|e| e.to_string())?;
+            let mut settings = (*scene.settings).clone();
+            settings.transfer = chosen.function;
+            settings.transfer_2d.clear();
+            scene.settings = Arc::new(settings);
+            chosen.told
+        };
+        self.history.end_edit();
+        self.history.set(scene);
+        self.history.end_edit();
+        Ok(told)
+    }
+
+    /// Writes what is seen.
+    pub(super) fn save_session(&self, path: &Path) -> Result<(), String> {
+        let Scene {
+            camera,
+            settings,
+            slices,
+        } = self.history.now().clone();
+        let settings = (*settings).clone();
+        SavedSession::new(&self.opened.manifest, camera, settings, Some(slices)).write(path)
+    }
+
+    /// Writes the transfer function under a name or to a file; where that is.
+    pub(super) fn save_transfer(&self, to: &str) -> Result<PathBuf, String> {
+        let spacing = self.opened.manifest.volume().min_spacing();
+        transfer::save(&self.history.now().settings.transfer, to, spacing)
+    }
+}
