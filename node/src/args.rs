@@ -5,6 +5,7 @@ pub(crate) mod values;
 pub use values::{parse_camera, parse_orbit};
 
 use crate::network::{MeshKey, MeshKeyError};
+use crate::overlay::{Note, Overlay};
 use brickmesh_topology::{
     balance::{
         plan_rules::{PlanRules, Strategy},
@@ -20,9 +21,9 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
-    parse_finite, parse_gradients, parse_light, parse_light_direction, parse_listen_address,
-    parse_milliseconds, parse_name, parse_rate, parse_size, parse_slab, parse_slice, parse_socket,
-    parse_step, parse_transfer_range, switch,
+    parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_light, parse_light_direction,
+    parse_listen_address, parse_milliseconds, parse_name, parse_note, parse_overlay, parse_rate,
+    parse_size, parse_slab, parse_slice, parse_socket, parse_step, parse_transfer_range, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -112,7 +113,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -171,6 +172,21 @@ pub struct PictureArgs {
     /// Background colour, 0 to 1 each
     #[arg(long, default_value = "0,0,0", value_parser = parse_color)]
     pub background: [f32; 3],
+    /// Background colour at the top; it goes over into --background at the bottom
+    #[arg(long, value_name = "R,G,B", value_parser = parse_color)]
+    pub background_top: Option<[f32; 3]>,
+    /// What colours are multiplied by, 0.01 to 100
+    #[arg(long, value_name = "E", default_value_t = 1.0, value_parser = parse_exposure, allow_hyphen_values = true)]
+    pub exposure: f32,
+    /// Colours are raised to one over this after that, 0.1 to 10
+    #[arg(long, value_name = "G", default_value_t = 1.0, value_parser = parse_gamma, allow_hyphen_values = true)]
+    pub gamma: f32,
+    /// What is drawn over the picture: a list of box, axes, scale and legend, or all, or none [default: none; what the session has]
+    #[arg(long, value_name = "LIST", value_parser = parse_overlay)]
+    pub overlay: Option<Overlay>,
+    /// Text over the picture, at a place in the world; may be repeated
+    #[arg(long, value_name = "X,Y,Z:TEXT", value_parser = parse_note, allow_hyphen_values = true)]
+    pub note: Vec<Note>,
 }
 
 impl PictureArgs {
@@ -330,6 +346,9 @@ pub struct RenderArgs {
     #[command(flatten)]
     /// Who renders.
     pub mesh: MeshArgs,
+    /// Leave the background out: pixels are as transparent as what is seen
+    #[arg(long)]
+    pub transparent: bool,
     /// Pictures of a turn around the volume
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub frames: u32,

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod network;
 pub mod open_source;
 pub mod output_file;
+pub mod overlay;
 pub mod peer_names;
 pub mod picture;
 pub mod picture_settings;

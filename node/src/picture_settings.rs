@@ -2,6 +2,7 @@
 
 use crate::{
     args::{PictureArgs, SliceArg},
+    overlay::Overlay,
     saved_session::SavedSession,
     terminal::note,
     transfer::{self, short, short_range},
@@ -10,7 +11,7 @@ use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelType,
     balance::plan_rules::PlanRules,
-    picture::{clip::Clip, render_settings::Light, slice::Slice},
+    picture::{clip::Clip, render_settings::Light, slice::Slice, slice_views::SliceViews},
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
@@ -27,6 +28,10 @@ pub struct PictureSettings {
     pub render: RenderSettings,
     /// How frames are planned.
     pub rules: PlanRules,
+    /// What is drawn over them.
+    pub overlay: Overlay,
+    /// Slices beside them in a window, where a session has some.
+    pub slices: Option<SliceViews>,
     /// What was decided for who did not say, in lines for people.
     pub told: Vec<String>,
 }
@@ -39,9 +44,12 @@ impl PictureSettings {
     pub fn of(args: &PictureArgs, rules: PlanRules, manifest: &Manifest) -> Result<Self, String> {
         let volume = manifest.volume();
         if let Some(path) = &args.session {
+            let saved = SavedSession::read(path, manifest)?;
             return Ok(Self {
-                render: SavedSession::read(path, manifest)?.settings,
+                render: saved.settings,
                 rules,
+                overlay: overlay(args, saved.overlay)?,
+                slices: saved.slices,
                 told: vec![format!(
                     "all that is seen is as in session {}",
                     path.display()
@@ -92,8 +100,13 @@ impl PictureSettings {
                 mode: args.mode(),
                 jitter: args.jitter,
                 background: args.background,
+                background_top: args.background_top,
+                exposure: args.exposure,
+                gamma: args.gamma,
             },
             rules,
+            overlay: overlay(args, Overlay::default())?,
+            slices: None,
             told,
         })
     }
@@ -115,6 +128,16 @@ impl PictureSettings {
             note(format_args!("brickmesh: {line}"));
         }
     }
+}
+
+/// What the command line asks to be drawn over pictures, or else `saved`, and its notes.
+///
+/// # Errors
+/// Where there are too many notes.
+fn overlay(args: &PictureArgs, saved: Overlay) -> Result<Overlay, String> {
+    let mut overlay = args.overlay.clone().unwrap_or(saved);
+    overlay.notes.extend(args.note.iter().cloned());
+    overlay.validate().map(|()| overlay)
 }
 
 /// The slice that the command line asks for, in modes that show one.

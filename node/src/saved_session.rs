@@ -3,7 +3,7 @@
 //! It is bound to the volume, not to how that is cut into bricks: any peer that opens the volume shows the
 //! same picture.
 
-use crate::{bounded_file, output_file::OutputFile};
+use crate::{bounded_file, output_file::OutputFile, overlay::Overlay};
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{
     Camera, Manifest, RenderSettings, VolumeDescription, picture::slice_views::SliceViews,
@@ -33,6 +33,9 @@ pub struct SavedSession {
     /// Slices beside that, where there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<SliceViews>,
+    /// What is drawn over the picture.
+    #[serde(default)]
+    pub overlay: Overlay,
 }
 
 /// Tells a session from other JSON.
@@ -50,6 +53,7 @@ impl SavedSession {
         camera: Camera,
         settings: RenderSettings,
         slices: Option<SliceViews>,
+        overlay: Overlay,
     ) -> Self {
         Self {
             brickmesh_session: FORM,
@@ -58,6 +62,7 @@ impl SavedSession {
             camera,
             settings,
             slices,
+            overlay,
         }
     }
 
@@ -94,7 +99,12 @@ impl SavedSession {
         }
         let found: Self = serde_json::from_str(&text).map_err(json)?;
         let volume = manifest.volume();
-        if found.volume != *volume {
+        let unit = volume.unit;
+        if (VolumeDescription {
+            unit,
+            ..found.volume.clone()
+        }) != *volume
+        {
             let [of, open] = [
                 (&found.source, &found.volume),
                 (&manifest.source().to_owned(), volume),
@@ -116,6 +126,7 @@ impl SavedSession {
             let valid = slices.validate(&found.settings, volume);
             valid.map_err(|e| wrong(e.to_string()))?;
         }
+        found.overlay.validate().map_err(wrong)?;
         found.camera.view(1, 1).map_err(|e| wrong(e.to_string()))?;
         Ok(found)
     }
@@ -158,6 +169,7 @@ mod tests {
             Camera::whole(of.volume()),
             settings,
             Some(SliceViews::new(&of)),
+            Overlay::default(),
         );
         saved.write(&path).unwrap();
         assert!(SavedSession::is_there(&path));

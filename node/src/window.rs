@@ -9,7 +9,6 @@ mod app;
 mod hands;
 mod keys;
 mod missing;
-mod painter;
 mod panels;
 mod panes;
 mod peer_thread;

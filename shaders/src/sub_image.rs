@@ -4,10 +4,14 @@
 //! [`crate::modes`]; premultiplied linear RGBA when they are finished.
 
 use crate::{
-    modes::{ModeStages, over, with_mode},
+    modes::{ModeStages, with_mode},
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{PixelRect, frame::image::Image, picture::render_settings::Mode};
+use brickmesh_topology::{
+    PixelRect,
+    frame::image::Image,
+    picture::{finish::Finish, render_settings::Mode},
+};
 
 /// Partials of a rectangle of the picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,12 +136,17 @@ impl SubImage {
     /// A finished picture over an opaque background, linear, as 8-bit RGBA; alpha is 255.
     #[must_use]
     pub fn to_rgba8(&self, background: [f32; 3]) -> Vec<u8> {
-        let back = [background[0], background[1], background[2], 1.0];
-        let mut out = vec![[0; 4]; self.pixels.len()];
-        for (pixel, out) in self.pixels.iter().zip(&mut out) {
-            let mut p = *pixel;
-            over(&mut p, back);
-            *out = p.map(to_u8);
+        self.finished(&Finish::before(background), self.rect.height)
+    }
+
+    /// A part of a picture of this height as it is written, 8-bit RGBA.
+    #[must_use]
+    pub fn finished(&self, finish: &Finish, height: u32) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.pixels.len());
+        let rows = self.pixels.chunks_exact(self.rect.width.max(1) as usize);
+        for (row, y) in rows.zip(self.rect.y..) {
+            let background = finish.background_at(y, height);
+            out.extend(row.iter().map(|p| finish.pixel(*p, background).map(to_u8)));
         }
         out.into_flattened()
     }
@@ -207,6 +216,7 @@ fn to_u8(linear: f32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modes::over;
     use proptest::prelude::*;
 
     fn pixel() -> impl Strategy<Value = [f32; 4]> {

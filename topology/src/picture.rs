@@ -6,6 +6,7 @@ pub mod camera;
 pub mod camera_motion;
 pub mod clip;
 pub mod depth_order;
+pub mod finish;
 pub mod footprint;
 pub mod framing;
 pub mod quality;

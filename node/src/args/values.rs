@@ -1,14 +1,17 @@
 //! Values of options: from their text, or with what is wrong with it.
 
 use super::{CameraArg, DeviceChoice, Orbit, SliceArg, TransferRange};
-use crate::network::address;
+use crate::{
+    network::address,
+    overlay::{Note, Overlay},
+};
 use brickmesh_topology::picture::{
     clip::Clip,
-    render_settings::{Light, STEP_VOXELS_MIN},
+    render_settings::{EXPOSURES, GAMMAS, Light, STEP_VOXELS_MIN},
     slice::Slice,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use std::net::SocketAddr;
+use std::{net::SocketAddr, ops::RangeInclusive};
 
 /// Reads `on` or `off`.
 pub(crate) fn switch() -> impl TypedValueParser<Value = bool> {
@@ -183,6 +186,37 @@ pub(crate) fn parse_step(text: &str) -> Result<f64, String> {
     } else {
         Err(format!("it must be {STEP_VOXELS_MIN} to 1000"))
     }
+}
+
+pub(crate) fn parse_overlay(text: &str) -> Result<Overlay, String> {
+    if text == "none" {
+        return Ok(Overlay::default());
+    }
+    Overlay::of_parts(text)
+}
+
+pub(crate) fn parse_note(text: &str) -> Result<Note, String> {
+    let (at, text) = text
+        .split_once(':')
+        .ok_or("it must be three numbers, a colon and a text: 10,20,30:tip")?;
+    Ok(Note {
+        at: numbers::<3>(at)?,
+        text: text.to_owned(),
+    })
+}
+
+pub(crate) fn parse_exposure(text: &str) -> Result<f32, String> {
+    within(text, &EXPOSURES)
+}
+
+pub(crate) fn parse_gamma(text: &str) -> Result<f32, String> {
+    within(text, &GAMMAS)
+}
+
+fn within(text: &str, bounds: &RangeInclusive<f32>) -> Result<f32, String> {
+    let number: f32 = text.parse().map_err(|_| "it must be a number".to_owned())?;
+    let wrong = || format!("it must be {} to {}", bounds.start(), bounds.end());
+    bounds.contains(&number).then_some(number).ok_or_else(wrong)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "colours are f32")]

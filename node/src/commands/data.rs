@@ -201,6 +201,9 @@ fn print_volume(
             volume.value_scale, volume.value_offset
         ))?;
     }
+    if let Some(unit) = volume.unit {
+        say(format_args!("unit        {}", unit.symbol()))?;
+    }
     if let Some(axes) = volume.patient {
         say(format_args!("patient     world axes are {}", axes.name()))?;
     }

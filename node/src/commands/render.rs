@@ -9,6 +9,7 @@ use crate::{
     camera_choice::{Shot, camera, shots},
     demo_volume::demo_source,
     open_source::open_source,
+    overlay::Overlay,
     picture::{self, numbered},
     picture_settings::PictureSettings,
     session::{DataSource, Session},
@@ -42,11 +43,14 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         settings: PictureSettings {
             render: RenderSettings::new(transfer, step),
             rules: PlanRules::default(),
+            overlay: Overlay::default(),
+            slices: None,
             told: Vec::new(),
         },
         ahead: FRAMES_AHEAD.into(),
         out: &args.out,
         stats: None,
+        is_transparent: false,
         whole: true,
     };
     let mesh = MeshArgs {
@@ -107,6 +111,7 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
             ahead: args.ahead.into(),
             out: &args.out,
             stats: stats_file,
+            is_transparent: args.transparent,
             whole: args.mesh.whole,
         };
         turn.render(&session).await

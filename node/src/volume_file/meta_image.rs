@@ -8,7 +8,10 @@ use super::{
     header::{detached, dims, floats_n, line},
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::PatientAxes};
+use brickmesh_topology::{
+    VolumeDescription, VoxelType,
+    data::volume::{LengthUnit, PatientAxes},
+};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -109,6 +112,11 @@ fn place<'a>(
     if !letters.is_empty() && letters.chars().all(|c| "RLAPIS".contains(c)) {
         description.patient = Some(PatientAxes::Lps);
     }
+    // Lengths are millimetres, unless it says another unit.
+    description.unit = match get(&["DistanceUnits"]) {
+        Some(unit) => LengthUnit::named(unit),
+        None => Some(LengthUnit::Millimetre),
+    };
     Ok(())
 }
 

@@ -10,7 +10,10 @@ use super::{
     header::set_columns,
     stream::{DataPlan, Packing},
 };
-use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::PatientAxes};
+use brickmesh_topology::{
+    VolumeDescription, VoxelType,
+    data::volume::{LengthUnit, PatientAxes},
+};
 use flate2::read::MultiGzDecoder;
 use glam::{DMat3, DQuat, DVec3};
 use std::{fs::File, io::Read, path::Path};
@@ -139,6 +142,12 @@ fn fields(mut reader: Box<dyn Read>) -> Result<Fields, Problem> {
 }
 
 fn place(fields: &Fields, volume: &mut VolumeDescription) {
+    // The lowest three bits of xyzt_units; patients are measured in millimetres where nothing is said.
+    volume.unit = match fields.bytes[123] & 7 {
+        1 => Some(LengthUnit::Metre),
+        3 => Some(LengthUnit::Micrometre),
+        _ => Some(LengthUnit::Millimetre),
+    };
     let pixdim = fields.vector(80);
     if fields.i16(254) > 0 {
         let rows = [280, 296, 312].map(|at| fields.vector(at));

@@ -8,7 +8,10 @@ use super::{
     stream::{DataPlan, Packing},
 };
 use brickmesh_actors::plain_text::shortened;
-use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::PatientAxes};
+use brickmesh_topology::{
+    VolumeDescription, VoxelType,
+    data::volume::{LengthUnit, PatientAxes},
+};
 use glam::{DMat3, DVec3};
 use std::{
     collections::BTreeMap,
@@ -53,6 +56,10 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     if let Some(space) = get("space") {
         place_in_patient(space, &mut description);
     }
+    // As everywhere, patients are measured in millimetres where nothing is said.
+    let unit = get("space units").or_else(|| get("units")).and_then(unit);
+    let of_patients = description.patient.map(|_| LengthUnit::Millimetre);
+    description.unit = unit.or(of_patients);
     let big_endian = match get("endian") {
         Some("big") => true,
         Some("little") => false,
@@ -174,6 +181,14 @@ fn place<'a>(
         volume.origin = origin.to_array();
     }
     Ok(())
+}
+
+/// The unit that `"mm" "mm" "mm"` says, if it is one for all axes.
+fn unit(text: &str) -> Option<LengthUnit> {
+    let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
+    let first = quoted.first()?;
+    let is_one = quoted.iter().all(|unit| unit == first);
+    LengthUnit::named(first).filter(|_| is_one)
 }
 
 /// What a named space says of a patient, if it is of one.

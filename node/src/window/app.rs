@@ -4,7 +4,6 @@ use super::{
     AskedVolume, MeshReport, Opened, Shown, Slot, Told, VoxelValue, Wanted, Wish,
     hands::{Drag, Hands, NOTCH_PIXELS},
     keys::{self, Command},
-    painter::Canvas,
     panels::{Asked, Facts, Line, Panels, Pointed},
     panes::{PANES, Pane},
     recent,
@@ -13,7 +12,9 @@ use super::{
     stage::Stage,
     ui::{Area, UiLayer},
 };
-use crate::{args::ViewArgs, config_folder::config_folder, terminal::note};
+use crate::{
+    args::ViewArgs, config_folder::config_folder, overlay::painter::Canvas, terminal::note,
+};
 use brickmesh_actors::plain_text::plain_text;
 use softbuffer::{Context, Surface};
 use std::{
@@ -674,9 +675,7 @@ impl ApplicationHandler<Told> for App {
                 for (shown, new) in self.shown.iter_mut().zip(new) {
                     *shown = new.or(shown.take());
                 }
-                let is_drawn_on =
-                    |s: &Stage| s.hands.ruler.is_some() || s.history.now().slices.are_shown;
-                let is_drawn_on = self.stage.as_ref().is_some_and(is_drawn_on);
+                let is_drawn_on = self.stage.as_ref().is_some_and(Stage::draws_over);
                 self.redraw(is_drawn_on || self.panels.follow_pictures());
             }
             Told::Voxel(value) => {

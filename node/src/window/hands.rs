@@ -7,6 +7,7 @@ use super::{
     panes::{PANES, Pane},
     scene::{History, Scene, Seen},
 };
+use crate::overlay::Note;
 use brickmesh_topology::{
     Camera, Manifest, RenderSettings, TransferFunction, View, VolumeDescription,
     picture::{framing::axis_views, slice::Slice, visible_cells::VisibleCellsCache},
@@ -388,6 +389,7 @@ impl Hands {
                 self.style = style;
                 return Some(format!("drags turn a {name}"));
             }
+            Command::Note => return self.note(manifest, history),
             Command::Close
             | Command::Keys
             | Command::Panels
@@ -444,6 +446,24 @@ impl Hands {
         told
     }
 
+    /// Puts a note where the pointer is; why not.
+    fn note(&mut self, manifest: &Manifest, history: &mut History) -> Option<String> {
+        let Some(point) = self.under_pointer(manifest, history.now()) else {
+            return Some("nothing is under the pointer".to_owned());
+        };
+        let mut overlay = history.now().overlay.clone();
+        let text = format!("note {}", overlay.notes.len() + 1);
+        let at = point.to_array();
+        overlay.notes.push(Note { at, text });
+        if let Err(why) = overlay.validate() {
+            return Some(why);
+        }
+        history.end_edit();
+        history.set_overlay(overlay);
+        history.end_edit();
+        None
+    }
+
     /// The point of the volume that is seen under the pointer: on the slice, where one is shown.
     pub(super) fn under_pointer(&mut self, manifest: &Manifest, scene: &Scene) -> Option<DVec3> {
         let [x, y] = self.pointer;
@@ -486,6 +506,7 @@ fn along(camera: Camera, axis: usize, volume: &VolumeDescription) -> (Camera, &'
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overlay::Overlay;
     use brickmesh_topology::{
         VoxelBox, VoxelType,
         data::manifest::ManifestParts,
@@ -519,6 +540,7 @@ mod tests {
             camera,
             settings,
             slices,
+            overlay: Overlay::default(),
         };
         (hands, History::new(scene), manifest)
     }

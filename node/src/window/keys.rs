@@ -15,6 +15,8 @@ pub(super) enum Command {
     ClipBox,
     /// Drags measure, or do not any more.
     Ruler,
+    /// A note where the pointer is.
+    Note,
     /// Three slices beside the picture, shown or not.
     Slices,
     Reset,
@@ -37,7 +39,7 @@ pub(super) enum Command {
 }
 
 /// Keys and what they do, for people.
-pub(super) const KEYS: [(&str, &str); 22] = [
+pub(super) const KEYS: [(&str, &str); 23] = [
     ("left drag", "turns"),
     ("right or middle drag, shift + left drag", "pans"),
     ("ctrl + left drag, Q and E", "roll"),
@@ -66,6 +68,10 @@ pub(super) const KEYS: [(&str, &str); 22] = [
     (
         "M",
         "left drags measure a length; once more: they turn again",
+    ),
+    (
+        "N",
+        "puts a note where the pointer is; its text stands in the panel",
     ),
     ("X", "shows and hides three slices beside the picture"),
     (
@@ -112,6 +118,7 @@ pub(super) fn command(key: &Key, modifiers: ModifiersState) -> Option<Command> {
         ("-", _) => Some(Command::ZoomOut),
         ("b", _) => Some(Command::ClipBox),
         ("m", _) => Some(Command::Ruler),
+        ("n", _) => Some(Command::Note),
         ("x", _) => Some(Command::Slices),
         ("p", _) => Some(Command::Panels),
         ("?", _) => Some(Command::Keys),

@@ -5,14 +5,14 @@
 mod clip_editor;
 mod clip_handles;
 mod mesh_panel;
+mod overlay_editor;
 mod ruler;
-mod screen;
 mod shapes_editor;
 mod slice_editor;
 mod slice_panes;
 mod transfer_editor;
 
-use self::{screen::Screen, transfer_editor::TransferEditor};
+use self::transfer_editor::TransferEditor;
 use super::{
     FrameReport, MeshReport, VoxelValue,
     hands::Measured,
@@ -21,6 +21,7 @@ use super::{
     scene::Scene,
 };
 use crate::{
+    overlay::screen::Screen,
     picture_settings::least_step,
     transfer::{short, short_range},
     value_report::Histogram,
@@ -30,7 +31,7 @@ use brickmesh_topology::{
     Manifest, RenderSettings,
     picture::{
         camera::Projection,
-        render_settings::{LIGHT_EXPONENT_MAX, Light, Mode},
+        render_settings::{EXPOSURES, GAMMAS, LIGHT_EXPONENT_MAX, Light, Mode},
         slice::Slice,
     },
 };
@@ -46,6 +47,8 @@ use std::{path::PathBuf, sync::Arc};
 const WIDTH: f32 = 320.0;
 /// Gradients that can be chosen, as parts of the function's width.
 const GRADIENTS: std::ops::RangeInclusive<f64> = 1e-3..=1.0;
+/// Background at the top, where it is to be another one.
+const TOP: [f32; 3] = [0.2, 0.24, 0.3];
 /// Width of what is told, in points.
 const TOLD_WIDTH: f32 = 480.0;
 /// Sample distances that can be chosen, in multiples of the smallest spacing.
@@ -190,6 +193,12 @@ impl Panels {
             let Some(screen) = camera.and_then(|camera| Screen::new(rect, &camera)) else {
                 continue;
             };
+            let settings = match pane {
+                Pane::Volume => Arc::clone(&scene.settings),
+                Pane::Slice(axis) => Arc::new(scene.slices.settings(axis, &scene.settings, volume)),
+            };
+            let overlay = &scene.overlay;
+            overlay.draw(ui.painter(), &screen, volume, &settings);
             if let Pane::Slice(axis) = pane {
                 slice_panes::show(ui, axis, &scene.slices, volume, &screen);
             } else if self.is_clip_box_shown {
@@ -241,6 +250,7 @@ impl Panels {
                 slice_editor::show(ui, &mut settings, &mut scene.camera, volume);
             }
         });
+        section(ui, "Picture", |ui| finish(ui, &mut settings));
         section(ui, "Three slices", |ui| {
             slice_panes::edit(ui, &mut scene.slices, facts.manifest.volume());
         });
@@ -253,6 +263,9 @@ impl Panels {
         if settings != *scene.settings {
             scene.settings = Arc::new(settings);
         }
+        section(ui, "Over the picture", |ui| {
+            overlay_editor::show(ui, &mut scene.overlay)
+        });
         section(ui, "View", |ui| {
             view(ui, facts, asked);
             let mut is_parallel = scene.camera.projection == Projection::Parallel;
@@ -471,15 +484,37 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
             .on_hover_text("each sample stands for all values around it: thin structures at long steps, for more time a sample");
         gradient_opacity(ui, settings);
     }
+    ui.checkbox(&mut settings.jitter, "Jitter")
+        .on_hover_text("fine grain in place of rings");
+}
+
+/// Background, exposure and gamma.
+fn finish(ui: &mut Ui, settings: &mut RenderSettings) {
     ui.horizontal(|ui| {
-        ui.checkbox(&mut settings.jitter, "Jitter")
-            .on_hover_text("fine grain in place of rings");
-        let mut background = settings.background.map(to_byte);
-        if ui.color_edit_button_srgb(&mut background).changed() {
-            settings.background = background.map(|b| f32::from(b) / 255.0);
-        }
+        color(ui, &mut settings.background);
         ui.label("Background");
+        let mut is_gradient = settings.background_top.is_some();
+        if ui.checkbox(&mut is_gradient, "another above").changed() {
+            settings.background_top = is_gradient.then_some(TOP);
+        }
+        if let Some(top) = &mut settings.background_top {
+            color(ui, top);
+        }
     });
+    for (value, bounds, name) in [
+        (&mut settings.exposure, EXPOSURES, "Exposure"),
+        (&mut settings.gamma, GAMMAS, "Gamma"),
+    ] {
+        let slider = Slider::new(value, bounds).logarithmic(true);
+        ui.add(slider.clamping(SliderClamping::Edits).text(name));
+    }
+}
+
+fn color(ui: &mut Ui, color: &mut [f32; 3]) {
+    let mut bytes = color.map(to_byte);
+    if ui.color_edit_button_srgb(&mut bytes).changed() {
+        *color = bytes.map(|b| f32::from(b) / 255.0);
+    }
 }
 
 /// At the eye, or from aside by two angles.

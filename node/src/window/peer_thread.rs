@@ -10,7 +10,6 @@ use crate::{
     camera_choice::camera,
     open_source::open_source,
     picture_settings::PictureSettings,
-    saved_session::SavedSession,
     session::{DataSource, Session, SessionError},
     stop::Stop,
     value_report::ValueReport,
@@ -122,6 +121,7 @@ impl Viewer {
             let picture = &mut self.args.picture;
             (picture.camera, picture.orbit, picture.transfer) = (None, None, None);
             (picture.transfer_range, picture.session) = (None, None);
+            picture.note.clear();
         }
         Ok(())
     }
@@ -149,9 +149,6 @@ impl Viewer {
         };
         let settings = PictureSettings::of(picture, rules, manifest)?;
         settings.tell();
-        let saved = picture.session.as_deref();
-        let saved = saved.map(|path| SavedSession::read(path, manifest));
-        let slices = saved.transpose()?.and_then(|saved| saved.slices);
         let opened = Opened {
             number,
             asked: found.asked,
@@ -161,7 +158,8 @@ impl Viewer {
             scene: Scene {
                 camera: camera(picture, manifest)?,
                 settings: Arc::new(settings.render),
-                slices: slices.unwrap_or_else(|| SliceViews::new(manifest)),
+                slices: settings.slices.unwrap_or_else(|| SliceViews::new(manifest)),
+                overlay: settings.overlay,
             },
         };
         tell(&self.proxy, Told::Opened(Box::new(opened)));
@@ -521,7 +519,8 @@ impl<'a> Pictures<'a> {
         took: Duration,
     ) -> Option<String> {
         let rect = frame.image.rect();
-        let rgba = frame.image.to_rgba8(wish.seen.settings.background);
+        let finish = wish.seen.settings.finish();
+        let rgba = frame.image.finished(&finish, rect.height);
         let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
         let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
         let missing = &frame.stats.missing;

@@ -1,6 +1,7 @@
 //! What the window shows, and how it came to that: every edit can be undone and done again.
 
 use super::panes::Pane;
+use crate::overlay::Overlay;
 use brickmesh_topology::{
     Camera, RenderSettings, VolumeDescription, picture::slice_views::SliceViews,
 };
@@ -15,6 +16,7 @@ pub(super) struct Scene {
     pub camera: Camera,
     pub settings: Arc<RenderSettings>,
     pub slices: SliceViews,
+    pub overlay: Overlay,
 }
 
 /// What is seen in one pane.
@@ -95,6 +97,11 @@ impl History {
     pub(super) fn set_camera(&mut self, camera: Camera) -> bool {
         let now = self.now.clone();
         self.set(Scene { camera, ..now })
+    }
+
+    pub(super) fn set_overlay(&mut self, overlay: Overlay) -> bool {
+        let now = self.now.clone();
+        self.set(Scene { overlay, ..now })
     }
 
     pub(super) fn set_slices(&mut self, slices: SliceViews) -> bool {

@@ -31,6 +31,7 @@ impl Stage {
                 camera: saved.camera,
                 settings: Arc::new(saved.settings),
                 slices,
+                overlay: saved.overlay,
             };
             format!("session {}", path.display())
         } else {
@@ -48,15 +49,23 @@ impl Stage {
         Ok(told)
     }
 
+    /// Whether anything is drawn over pictures, as their cameras see it.
+    pub(super) fn draws_over(&self) -> bool {
+        let scene = self.history.now();
+        self.hands.ruler.is_some() || scene.slices.are_shown || !scene.overlay.is_empty()
+    }
+
     /// Writes what is seen.
     pub(super) fn save_session(&self, path: &Path) -> Result<(), String> {
         let Scene {
             camera,
             settings,
             slices,
+            overlay,
         } = self.history.now().clone();
         let settings = (*settings).clone();
-        SavedSession::new(&self.opened.manifest, camera, settings, Some(slices)).write(path)
+        let manifest = &self.opened.manifest;
+        SavedSession::new(manifest, camera, settings, Some(slices), overlay).write(path)
     }
 
     /// Writes the transfer function under a name or to a file; where that is.

@@ -1,9 +1,7 @@
 //! The panels' layer of the window: what egui hears of it, lays out and has painted over the picture.
 
-use super::{
-    painter::{Canvas, Painter},
-    panes::{self, Pane},
-};
+use super::panes::{self, Pane};
+use crate::overlay::painter::{Canvas, Painter};
 use egui::{ClippedPrimitive, Context, Order, Popup, Pos2, Rect, ViewportId};
 use egui_winit::State;
 use std::time::{Duration, Instant};

@@ -97,6 +97,58 @@ impl VoxelType {
     }
 }
 
+/// What a length of 1 in the world is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LengthUnit {
+    /// 1e-9 m.
+    Nanometre,
+    /// 1e-6 m.
+    Micrometre,
+    /// 1e-3 m.
+    Millimetre,
+    /// 1e-2 m.
+    Centimetre,
+    /// 1 m.
+    Metre,
+}
+
+impl LengthUnit {
+    /// All of them, with their symbols and what files call them, in lower case.
+    const NAMES: [(Self, &'static str, &'static [&'static str]); 5] = [
+        (Self::Nanometre, "nm", &["nanometer", "nanometre"]),
+        (
+            Self::Micrometre,
+            "µm",
+            &["um", "μm", "micron", "microns", "micrometer", "micrometre"],
+        ),
+        (Self::Millimetre, "mm", &["millimeter", "millimetre"]),
+        (Self::Centimetre, "cm", &["centimeter", "centimetre"]),
+        (Self::Metre, "m", &["meter", "metre"]),
+    ];
+
+    /// What a file calls it; `None`: nothing that is known here.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let name = name.trim().to_lowercase();
+        let is_it = |symbol: &str, names: &[&str]| {
+            let singular = name.strip_suffix('s').unwrap_or(&name);
+            symbol == name || names.contains(&name.as_str()) || names.contains(&singular)
+        };
+        let mut all = Self::NAMES.into_iter();
+        all.find(|(_, symbol, names)| is_it(symbol, names))
+            .map(|(unit, ..)| unit)
+    }
+
+    /// Its symbol.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        let mut all = Self::NAMES.into_iter();
+        all.find(|(unit, ..)| *unit == self)
+            .map_or("", |(_, symbol, _)| symbol)
+    }
+}
+
 /// Where the world's x, y and z axes point in a patient, in this order. Only right-handed ones: in
 /// any other, left and right would be exchanged in a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +203,9 @@ pub struct VolumeDescription {
     /// Where the world's axes point in a patient, if it is one and the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patient: Option<PatientAxes>,
+    /// Of lengths in the world, if the file says so or its kind has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<LengthUnit>,
 }
 
 /// Bounds of spacings, and of how far a scale may be from 1: beyond them squares and inverses of
@@ -213,6 +268,7 @@ impl VolumeDescription {
             value_offset: 0.0,
             fill: None,
             patient: None,
+            unit: None,
         }
     }
 

@@ -17,6 +17,7 @@ use crate::{
     },
     picture::{
         clip::{Clip, ClipError},
+        finish::Finish,
         slice::{Slice, SliceError},
     },
 };
@@ -215,6 +216,10 @@ impl Light {
     }
 }
 
+/// What [`RenderSettings::exposure`] may be.
+pub const EXPOSURES: std::ops::RangeInclusive<f32> = 0.01..=100.0;
+/// What [`RenderSettings::gamma`] may be.
+pub const GAMMAS: std::ops::RangeInclusive<f32> = 0.1..=10.0;
 /// How long [`Light::direction`] may be.
 const LIGHT_DIRECTION_LENGTHS: std::ops::RangeInclusive<f32> = 1e-6..=1e6;
 /// Largest [`Light::exponent`].
@@ -259,6 +264,19 @@ pub struct RenderSettings {
     pub jitter: bool,
     /// Colour behind the volume, linear RGB.
     pub background: [f32; 3],
+    /// At the top, where it is another one there.
+    #[serde(default)]
+    pub background_top: Option<[f32; 3]>,
+    /// What colours are multiplied by when a picture is finished.
+    #[serde(default = "one")]
+    pub exposure: f32,
+    /// They are raised to one over this, after that.
+    #[serde(default = "one")]
+    pub gamma: f32,
+}
+
+fn one() -> f32 {
+    1.0
 }
 
 /// What is wrong with render settings.
@@ -303,6 +321,16 @@ pub enum RenderSettingsError {
         /// Found.
         found: [f64; 2],
     },
+    /// How pictures are finished.
+    #[error("{field} is {found}; it must be {} to {}", bound.start(), bound.end())]
+    Finish {
+        /// Which.
+        field: &'static str,
+        /// Found.
+        found: f32,
+        /// What it must be.
+        bound: std::ops::RangeInclusive<f32>,
+    },
     /// The background.
     #[error("background is {found:?}; its colours must be 0 to 1")]
     Background {
@@ -329,6 +357,9 @@ impl RenderSettings {
             slice: None,
             jitter: true,
             background: [0.0; 3],
+            background_top: None,
+            exposure: 1.0,
+            gamma: 1.0,
         }
     }
 
@@ -355,9 +386,25 @@ impl RenderSettings {
         {
             return Err(RenderSettingsError::GradientOpacity { found });
         }
-        let found = self.background;
-        if !found.iter().all(|c| (0.0..=1.0).contains(c)) {
-            return Err(RenderSettingsError::Background { found });
+        for found in [Some(self.background), self.background_top]
+            .into_iter()
+            .flatten()
+        {
+            if !found.iter().all(|c| (0.0..=1.0).contains(c)) {
+                return Err(RenderSettingsError::Background { found });
+            }
+        }
+        for (field, found, bound) in [
+            ("exposure", self.exposure, EXPOSURES),
+            ("gamma", self.gamma, GAMMAS),
+        ] {
+            if !bound.contains(&found) {
+                return Err(RenderSettingsError::Finish {
+                    field,
+                    found,
+                    bound,
+                });
+            }
         }
         Ok(())
     }
@@ -442,12 +489,27 @@ impl RenderSettings {
         }
     }
 
+    /// How a picture is finished.
+    #[must_use]
+    pub fn finish(&self) -> Finish {
+        let top = self.background_top.unwrap_or(self.background);
+        Finish {
+            background: [top, self.background],
+            is_transparent: false,
+            exposure: self.exposure,
+            gamma: self.gamma,
+        }
+    }
+
     /// Name of what these say of data values between two, ascending: what else is changed makes no
-    /// difference where a volume has no other values. The background is in none of them.
+    /// difference where a volume has no other values. Nothing of how a picture is finished is in them.
     #[must_use]
     pub fn digest_within(&self, [low, high]: [f64; 2]) -> Digest {
         let mut within = Self {
             background: [0.0; 3],
+            background_top: None,
+            exposure: 1.0,
+            gamma: 1.0,
             ..self.clone()
         };
         let at = |value| {
@@ -498,6 +560,9 @@ impl RenderSettings {
             slice,
             jitter,
             background,
+            background_top,
+            exposure,
+            gamma,
         } = self;
         let mut numbers = vec![unit_distance.unwrap_or(f64::NAN), *step];
         let counts = [points.len(), transfer_2d.len(), planes.len()];
@@ -506,6 +571,8 @@ impl RenderSettings {
             numbers.extend(point.color);
         }
         numbers.extend(background.map(f64::from));
+        numbers.extend(background_top.map_or([f64::NAN; 3], |c| c.map(f64::from)));
+        numbers.extend([exposure, gamma].map(|&n| f64::from(n)));
         numbers.extend([ambient, diffuse, specular].map(|&part| f64::from(part)));
         numbers.push(f64::from(*exponent));
         numbers.extend(gradient_opacity.unwrap_or([f64::NAN; 2]));
@@ -581,6 +648,9 @@ mod tests {
         assert!(refused(|s| s.step = 1e-4).contains("at least 0.001"));
         assert!(refused(|s| s.transfer.points.clear()).starts_with("transfer: "));
         assert!(refused(|s| s.background[1] = f32::INFINITY).starts_with("background is"));
+        assert!(refused(|s| s.background_top = Some([2.0; 3])).starts_with("background is"));
+        assert!(refused(|s| s.exposure = 0.0).starts_with("exposure is 0; it must be 0.01 to 100"));
+        assert!(refused(|s| s.gamma = f32::NAN).starts_with("gamma is NaN"));
         assert!(refused(|s| s.light.specular = f32::NAN).starts_with("light: specular is NaN"));
         assert!(refused(|s| s.gradient_opacity = Some([2.0, 1.0])).contains("[2.0, 1.0]"));
         assert!(refused(|s| s.light.direction = Some([0.0; 3])).contains("length is 0"));
@@ -593,7 +663,10 @@ mod tests {
 
     #[test]
     fn every_field_is_in_the_name() {
-        let changes: [fn(&mut RenderSettings); 27] = [
+        let changes: [fn(&mut RenderSettings); 30] = [
+            |s| s.background_top = Some([0.0; 3]),
+            |s| s.exposure = 2.0,
+            |s| s.gamma = 2.0,
             |s| s.slice = Some(across_z(0.0)),
             |s| s.slice = Some(across_z(1.0)),
             |s| s.mode = Mode::SliceMean,

@@ -8,6 +8,7 @@ use crate::{
     camera_choice::Shot,
     commands::CommandResult,
     output_file::{OutputError, OutputFile},
+    overlay::OverlayPicture,
     picture::{self, numbered, write_png},
     picture_settings::PictureSettings,
     progress::Progress,
@@ -18,9 +19,10 @@ use crate::{
     transfer::{short, short_range},
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
+use brickmesh_shaders::sub_image::SubImage;
 use brickmesh_topology::{
     PixelRect, RenderSettings, VoxelBox,
-    picture::{camera::bands, clip::Clip, visible_cells::VisibleCells},
+    picture::{camera::bands, clip::Clip, finish::Finish, visible_cells::VisibleCells},
 };
 use std::{
     collections::VecDeque,
@@ -47,6 +49,8 @@ pub(super) struct Turn<'a> {
     pub(super) ahead: usize,
     pub(super) out: &'a Path,
     pub(super) stats: Option<StatsFile>,
+    /// There is no background.
+    pub(super) is_transparent: bool,
     /// Missing bricks are an error.
     pub(super) whole: bool,
 }
@@ -64,19 +68,24 @@ impl Drop for Ahead {
 
 /// A picture that is being written.
 struct Writing {
+    overlay: Option<OverlayPicture>,
     bands: mpsc::Sender<Vec<u8>>,
     done: JoinHandle<Result<(), OutputError>>,
 }
 
 impl Writing {
-    fn begin(file: OutputFile, size: (u32, u32)) -> Self {
+    fn begin(file: OutputFile, size: (u32, u32), overlay: Option<OverlayPicture>) -> Self {
         let (bands, mut waiting) = mpsc::channel(BANDS_WAITING);
         let write = move || {
             let rows = std::iter::from_fn(|| waiting.blocking_recv());
             write_png(&file, size, rows)
         };
         let done = tokio::task::spawn_blocking(write);
-        Self { bands, done }
+        Self {
+            overlay,
+            bands,
+            done,
+        }
     }
 
     /// Writes a band more. A pipe may take its time, and need not be waited for to the end.
@@ -107,6 +116,22 @@ struct Done {
 }
 
 impl Turn<'_> {
+    fn finished(&self) -> Finish {
+        Finish {
+            is_transparent: self.is_transparent,
+            ..self.settings.render.finish()
+        }
+    }
+
+    /// What is drawn over a picture.
+    fn overlay(&self, session: &Session, shot: usize) -> Option<OverlayPicture> {
+        let camera = &self.shots[shot].camera;
+        let PictureSettings {
+            overlay, render, ..
+        } = &self.settings;
+        OverlayPicture::new(overlay, self.size, camera, session.manifest(), render)
+    }
+
     /// Where the n-th picture goes.
     fn path(&self, index: u32) -> PathBuf {
         if self.shots.len() == 1 {
@@ -172,14 +197,16 @@ impl Turn<'_> {
                     if let Some(before) = before.take() {
                         before.end(&mut stop).await?;
                     }
-                    Writing::begin(picture::check(&self.path(index))?, self.size)
+                    let overlay = self.overlay(session, shot);
+                    Writing::begin(picture::check(&self.path(index))?, self.size, overlay)
                 }
             };
-            let background = self.settings.render.background;
-            let differs =
-                |p: &[f32; 4]| (0..3).any(|c| (p[c] - p[3] * background[c]).abs() >= CONTRAST_MIN);
-            done.is_seen = done.is_seen || frame.image.pixels().iter().any(differs);
-            let rows = frame.image.to_rgba8(background);
+            let finish = self.finished();
+            done.is_seen = done.is_seen || is_seen(&frame.image, &finish, self.size.1);
+            let mut rows = frame.image.finished(&finish, self.size.1);
+            if let Some(overlay) = &picture.overlay {
+                overlay.draw(&mut rows, bands[band].y);
+            }
             if !picture.take(rows, &mut stop).await? {
                 // It has ended before, and says why.
                 picture.end(&mut stop).await?;
@@ -319,6 +346,21 @@ impl Turn<'_> {
             "all that the camera sees is transparent, as the background, or smaller than a pixel; {data}, the transfer function's values {ends}"
         )
     }
+}
+
+/// Whether some pixel of a part of a picture is not as if there were no volume.
+fn is_seen(image: &SubImage, finish: &Finish, height: u32) -> bool {
+    let (width, first) = (image.rect().width.max(1) as usize, image.rect().y);
+    let mut rows = image.pixels().chunks_exact(width).zip(first..);
+    rows.any(|(row, y)| {
+        let background = finish.background_at(y, height);
+        let empty = finish.pixel([0.0; 4], background);
+        let differs = |p: &[f32; 4]| {
+            let pixel = finish.pixel(*p, background);
+            (0..4).any(|c| (pixel[c] - empty[c]).abs() >= CONTRAST_MIN)
+        };
+        row.iter().any(differs)
+    })
 }
 
 fn counted_boxes(count: usize) -> String {

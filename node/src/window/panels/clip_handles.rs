@@ -1,6 +1,6 @@
 //! The clip box over the picture: its edges, and a handle on each face that a drag moves.
 
-use super::screen::Screen;
+use crate::overlay::screen::Screen;
 use brickmesh_topology::{RenderSettings, VolumeDescription, picture::clip::Clip};
 use egui::{Area, Color32, Id, Order, Painter, Pos2, Sense, Stroke, Ui, Vec2};
 use glam::DVec3;

@@ -1,8 +1,10 @@
 //! The ruler over the picture: a line between two points of the world, and how long it is.
 
-use super::screen::Screen;
-use crate::transfer::short;
-use egui::{Align2, Color32, FontId, Stroke, Ui, vec2};
+use crate::{
+    overlay::{screen::Screen, shadowed},
+    transfer::short,
+};
+use egui::{Align2, Color32, Stroke, Ui, vec2};
 use glam::DVec3;
 
 /// Green on dark: no default transfer function has it.
@@ -25,13 +27,5 @@ pub(super) fn show(ui: &Ui, ends: [DVec3; 2], screen: &Screen) {
     }
     let length = short((ends[1] - ends[0]).length());
     let at = to + vec2(OFF, -OFF);
-    let font = FontId::proportional(TEXT);
-    painter.text(
-        at + vec2(1.0, 1.0),
-        Align2::LEFT_BOTTOM,
-        &length,
-        font.clone(),
-        Color32::BLACK,
-    );
-    painter.text(at, Align2::LEFT_BOTTOM, &length, font, COLOR);
+    shadowed(&painter, at, Align2::LEFT_BOTTOM, &length, TEXT, COLOR);
 }

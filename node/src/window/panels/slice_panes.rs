@@ -1,8 +1,9 @@
 //! The three slices: lines where they cross over their pictures, and what is seen of them.
 
-use super::{screen::Screen, slice_editor::slab};
+use super::slice_editor::slab;
+use crate::overlay::{screen::Screen, shadowed};
 use brickmesh_topology::{VolumeDescription, picture::slice_views::SliceViews};
-use egui::{Align2, Color32, FontId, Pos2, Rect, Slider, Stroke, StrokeKind, Ui, vec2};
+use egui::{Align2, Color32, Pos2, Rect, Slider, Stroke, StrokeKind, Ui, vec2};
 use glam::DVec3;
 
 /// Of the slices across x, y and z: as axes are coloured everywhere.
@@ -43,20 +44,16 @@ pub(super) fn show(
             painter.line_segment(ends, Stroke::new(1.0, COLORS[across]));
         }
     }
-    let text = |at: Pos2, align: Align2, text: &str, color| {
-        let font = FontId::proportional(TEXT);
-        painter.text(
-            at + vec2(1.0, 1.0),
-            align,
-            text,
-            font.clone(),
-            Color32::BLACK,
-        );
-        painter.text(at, align, text, font, color);
-    };
     let name = format!("{} {}", NAMES[axis], slices.cross[axis]);
     let corner = rect.left_top() + vec2(OFF, OFF);
-    text(corner, Align2::LEFT_TOP, &name, COLORS[axis]);
+    shadowed(
+        &painter,
+        corner,
+        Align2::LEFT_TOP,
+        &name,
+        TEXT,
+        COLORS[axis],
+    );
     for (at, align, toward) in [
         (
             rect.left_center() + vec2(OFF, 0.0),
@@ -80,7 +77,7 @@ pub(super) fn show(
         ),
     ] {
         if let Some(letter) = letter(screen, volume, toward) {
-            text(at, align, letter, Color32::WHITE);
+            shadowed(&painter, at, align, letter, TEXT, Color32::WHITE);
         }
     }
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Pixels to paint on: 0x00RRGGBB, row by row.
-pub(super) struct Canvas<'a> {
+pub(crate) struct Canvas<'a> {
     pub width: usize,
     pub pixels: &'a mut [u32],
 }
@@ -29,7 +29,7 @@ struct Texture {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Painter {
+pub(crate) struct Painter {
     textures: HashMap<TextureId, Texture>,
     unused: HashSet<TextureId>,
 }
@@ -40,7 +40,7 @@ type Varying = [f32; 6];
 impl Painter {
     /// Takes textures that are new or have changed; those that nothing uses after what is laid out now go
     /// with the next.
-    pub(super) fn take(&mut self, mut delta: TexturesDelta) {
+    pub(crate) fn take(&mut self, mut delta: TexturesDelta) {
         let unused = std::mem::replace(&mut self.unused, delta.free.drain().collect());
         self.textures.retain(|id, _| !unused.contains(id));
         #[expect(clippy::iter_over_hash_type, reason = "no texture depends on another")]
@@ -71,7 +71,7 @@ impl Painter {
     }
 
     /// Paints what egui has laid out at so many pixels to a point.
-    pub(super) fn paint(
+    pub(crate) fn paint(
         &self,
         primitives: &[ClippedPrimitive],
         pixels_per_point: f32,
