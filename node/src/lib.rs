@@ -26,6 +26,7 @@ pub mod picture_settings;
 pub mod progress;
 pub mod saved_session;
 pub mod session;
+pub(crate) mod short_numbers;
 pub mod stats;
 pub mod stop;
 pub mod terminal;

@@ -10,7 +10,7 @@ use self::{
     painter::{Canvas, Painter},
     screen::Screen,
 };
-use crate::transfer::short;
+use crate::short_numbers::short;
 use brickmesh_topology::{Camera, Manifest, RenderSettings, VolumeDescription};
 use egui::{
     Align2, ClippedPrimitive, Color32, Context, CornerRadius, FontId, Pos2, RawInput, Rect, Shape,

@@ -4,8 +4,9 @@ use crate::{
     args::{PictureArgs, SliceArg},
     overlay::Overlay,
     saved_session::SavedSession,
+    short_numbers::{short, short_range},
     terminal::note,
-    transfer::{self, short, short_range},
+    transfer,
 };
 use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{

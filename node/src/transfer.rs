@@ -6,6 +6,7 @@
 
 use crate::{
     args::TransferRange, bounded_file, config_folder::config_folder, output_file::OutputFile,
+    short_numbers::short_range,
 };
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{
@@ -303,36 +304,6 @@ fn told(name: &str, function: TransferFunction, how: &str, manifest: &Manifest) 
     ChosenTransfer { function, told }
 }
 
-/// A number with few digits, for people.
-#[must_use]
-pub fn short(value: f64) -> String {
-    let size = value.abs();
-    if size > 0.0 && !(1e-3..1e7).contains(&size) {
-        return format!("{value:.4e}");
-    }
-    // Six digits, none of them behind whole numbers.
-    let digits = [1e1, 1e2, 1e3, 1e4, 1e5]
-        .iter()
-        .filter(|&&p| size < p)
-        .count();
-    let text = format!("{value:.digits$}");
-    if text.contains('.') {
-        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
-    }
-    text
-}
-
-/// A range for people: with few digits, but so many that its ends differ.
-#[must_use]
-pub fn short_range([low, high]: [f64; 2]) -> String {
-    let few = [low, high].map(short);
-    let more = (5..17).map(|digits| [low, high].map(|v| format!("{v:.digits$e}")));
-    let is_one = low.to_bits() == high.to_bits();
-    let differ = |[low, high]: &[String; 2]| is_one || low != high;
-    let told = std::iter::once(few.clone()).chain(more).find(differ);
-    told.unwrap_or(few).join(" … ")
-}
-
 /// The range that an option names, for people, too.
 fn over(range: TransferRange, manifest: &Manifest) -> ([f64; 2], &'static str) {
     match range {
@@ -592,33 +563,6 @@ mod tests {
         let mixed = r#"{"RGBPoints":[-1000,0,0,0, 3000,1,1,1],"Points":[0,0,0.5,0, 1,1,0.5,0]}"#;
         let (color, opacity) = chosen(mixed, None).function.classify(1000.0);
         assert!((color[0] - 0.5).abs() < 1e-12 && (opacity - 0.5).abs() < 1e-12);
-    }
-
-    #[test]
-    fn numbers_for_people_are_short() {
-        let texts = [
-            0.0,
-            1.0,
-            -3024.0,
-            2509.89,
-            0.722_656_123,
-            1e-20,
-            3.5e30,
-            123_456.7,
-        ];
-        assert_eq!(
-            texts.map(short),
-            [
-                "0",
-                "1",
-                "-3024",
-                "2509.89",
-                "0.72266",
-                "1.0000e-20",
-                "3.5000e30",
-                "123457"
-            ]
-        );
     }
 
     #[test]

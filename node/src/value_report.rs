@@ -1,8 +1,8 @@
 //! What the values of a volume are like, for people and programs: range, quantiles, histogram.
 
 use crate::{
+    short_numbers::{short, short_range},
     terminal::say,
-    transfer::{short, short_range},
 };
 use brickmesh_topology::{
     Manifest, VolumeDescription,

@@ -1,11 +1,7 @@
 //! `presets`: the transfer functions that have names.
 
 use super::CommandResult;
-use crate::{
-    args::JsonArgs,
-    terminal::say,
-    transfer::{own_presets, short},
-};
+use crate::{args::JsonArgs, short_numbers::short, terminal::say, transfer::own_presets};
 use brickmesh_topology::data::presets::{PRESETS, PresetValues};
 
 pub(super) fn run(args: &JsonArgs) -> CommandResult {

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     overlay::screen::Screen,
     picture_settings::least_step,
-    transfer::{short, short_range},
+    short_numbers::{short, short_range},
     value_report::Histogram,
 };
 use brickmesh_actors::plain_text::plain_text;

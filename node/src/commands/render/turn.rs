@@ -13,10 +13,10 @@ use crate::{
     picture_settings::PictureSettings,
     progress::Progress,
     session::{Session, SessionError},
+    short_numbers::{short, short_range},
     stats::{Stats, StatsFile},
     stop::Stop,
     terminal::note,
-    transfer::{short, short_range},
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
 use brickmesh_shaders::sub_image::SubImage;

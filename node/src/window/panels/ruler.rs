@@ -2,7 +2,7 @@
 
 use crate::{
     overlay::{screen::Screen, shadowed},
-    transfer::short,
+    short_numbers::short,
 };
 use egui::{Align2, Color32, Stroke, Ui, vec2};
 use glam::DVec3;

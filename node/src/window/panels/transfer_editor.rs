@@ -3,7 +3,7 @@
 //! The opacity axis is of square roots: opacities per voxel that matter are small.
 
 use super::{Asked, Facts, to_byte};
-use crate::transfer;
+use crate::{short_numbers::short, transfer};
 use brickmesh_topology::{
     Manifest, RenderSettings, TransferFunction,
     data::{
@@ -115,7 +115,7 @@ impl TransferEditor {
         self.edit(ui, &response, &axes, function);
         self.paint(ui, &axes, function, facts);
         colors(ui, &axes, function);
-        let ends = axes.view.map(transfer::short);
+        let ends = axes.view.map(short);
         ui.horizontal(|ui| {
             ui.small(&ends[0]);
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
@@ -397,16 +397,16 @@ impl TransferEditor {
 /// A field with a number, edited as a part of a range: fields of egui have a fixed number of decimals;
 /// whether it is another now.
 fn number(ui: &mut Ui, value: &mut f64, [low, high]: [f64; 2], what: &str) -> bool {
-    let shown = transfer::short(*value);
+    let shown = short(*value);
     let mut share = (*value - low) / (high - low);
     let field = DragValue::new(&mut share)
         .speed(0.002)
-        .custom_formatter(|share, _| transfer::short(low + share * (high - low)))
+        .custom_formatter(|share, _| short(low + share * (high - low)))
         .custom_parser(|text| Some((text.trim().parse::<f64>().ok()? - low) / (high - low)));
     let is_changed = ui.add(field).on_hover_text(what).changed();
     let changed = low + share * (high - low);
     // A field that is left writes back what it shows.
-    let is_other = is_changed && transfer::short(changed) != shown;
+    let is_other = is_changed && short(changed) != shown;
     if is_other {
         *value = changed;
     }
