@@ -358,6 +358,15 @@ pub struct RenderArgs {
     /// JSON list with a camera for each picture, [{"orbit": "30,20"}, {"camera": "eye=1,2,3", "steal": false}, …], in place of --frames
     #[arg(long, conflicts_with_all = ["camera", "orbit", "session", "frames", "spin"])]
     pub cameras: Option<PathBuf>,
+    /// Camera path, as the viewer saves it: a picture for each of its frames
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "frames", "spin", "cameras"])]
+    pub path: Option<PathBuf>,
+    /// Video of the pictures, by the ffmpeg of this machine; without one the pictures stay
+    #[arg(long, value_name = "FILE")]
+    pub video: Option<PathBuf>,
+    /// Frames of the video a second
+    #[arg(long, default_value_t = 30.0, requires = "video", value_parser = parse_rate, allow_hyphen_values = true)]
+    pub fps: f64,
     /// Frames that are under way at a time: more keep all peers busy, fewer learn sooner
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     pub ahead: u8,

@@ -28,6 +28,7 @@ use crate::{
     args::ViewArgs,
     demo_volume::demo_source,
     open_source::{check_network, open_source},
+    overlay::Overlay,
     session::DataSource,
     stop::Stop,
     value_report::Histogram,
@@ -51,6 +52,20 @@ struct Wanted {
     voxel: Option<[u32; 3]>,
     /// Another volume.
     volume: Option<AskedVolume>,
+    /// A picture as a file.
+    picture_file: Option<PictureFile>,
+}
+
+/// A picture that is to be a file.
+#[derive(Clone, Debug, PartialEq)]
+struct PictureFile {
+    /// Counts those that were asked for, from 1.
+    number: u32,
+    path: PathBuf,
+    size: (u32, u32),
+    seen: Seen,
+    overlay: Overlay,
+    is_transparent: bool,
 }
 
 /// A volume that is to be opened.
@@ -148,6 +163,8 @@ enum Told {
     Frame,
     Mesh(MeshReport),
     Voxel(VoxelValue),
+    /// A picture was written to this file, or why not.
+    Saved(Result<PathBuf, String>),
     /// What is wrong with what is shown, for the title; nothing: all is well.
     Trouble(Option<String>),
     /// The peer has ended.

@@ -4,6 +4,7 @@
 
 pub mod camera;
 pub mod camera_motion;
+pub mod camera_path;
 pub mod clip;
 pub mod depth_order;
 pub mod finish;

@@ -1,12 +1,10 @@
 //! `render` and `demo`: pictures without a window.
 
-mod turn;
-
-use self::turn::Turn;
 use super::CommandResult;
 use crate::{
     args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
     camera_choice::{Shot, camera, shots},
+    camera_path_file,
     demo_volume::demo_source,
     open_source::open_source,
     overlay::Overlay,
@@ -15,13 +13,15 @@ use crate::{
     session::{DataSource, Session},
     stats::StatsFile,
     stop::Stop,
-    terminal::say,
+    terminal::{note, say},
+    turn::Turn,
+    video::Video,
 };
 use brickmesh_actors::plain_text::counted;
 use brickmesh_topology::{
     Manifest, RenderSettings,
     balance::plan_rules::PlanRules,
-    picture::{framing::default_camera, render_settings::Mode},
+    picture::{camera_path::CameraPath, framing::default_camera, render_settings::Mode},
 };
 use std::{error::Error, sync::Arc};
 
@@ -84,7 +84,17 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
 
 pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     // Before anything is read or rendered: it would be for nothing.
-    let first = if args.cameras.is_some() || args.frames > 1 {
+    let path = args
+        .path
+        .as_deref()
+        .map(camera_path_file::read)
+        .transpose()?;
+    let count = match (&path, &args.cameras) {
+        (Some(path), _) => Some(path.frames()),
+        (None, Some(_)) => None,
+        (None, None) => Some(args.frames),
+    };
+    let first = if count != Some(1) {
         numbered(&args.out, 0)
     } else {
         args.out.clone()
@@ -95,14 +105,15 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
         file.is_not(&args.source.volume, "the volume")?;
         file.is_not(&first, "the picture")?;
     }
+    let video = check_video(args, count)?;
     let mut mesh = args.mesh.clone();
     let source = open_source(&args.source, &mut mesh, &|| !stop.is_said())?;
     if let DataSource::Own(source) = &source {
         // Before anybody is asked for anything.
-        settings_and_shots(args, source.manifest())?;
+        settings_and_shots(args, path.as_ref(), source.manifest())?;
     }
-    let stats = run_session(source, &mesh, stop, async |session| {
-        let (settings, shots) = settings_and_shots(args, session.manifest())?;
+    let stats = run_session(source, &mesh, stop.clone(), async |session| {
+        let (settings, shots) = settings_and_shots(args, path.as_ref(), session.manifest())?;
         settings.tell();
         let mut turn = Turn {
             shots,
@@ -121,14 +132,39 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
         stats.table(),
         written(args, stats.frame_count())
     ))?;
+    if let Some(video) = video {
+        video?.make(&args.out, u32::try_from(stats.frame_count())?, &stop)?;
+        let to = args.video.as_deref().unwrap_or(&args.out);
+        say(format_args!("wrote {}", to.display()))?;
+    }
     Ok(())
+}
+
+/// The video that is asked for; where this machine cannot make one, why, which is told at once.
+fn check_video(
+    args: &RenderArgs,
+    pictures: Option<u32>,
+) -> Result<Option<Result<Video, String>>, Box<dyn Error>> {
+    let Some(to) = &args.video else {
+        return Ok(None);
+    };
+    let video = Video::check(to, args.fps)?;
+    video.file().is_not(&args.source.volume, "the volume")?;
+    if pictures == Some(1) {
+        return Err("--video needs several pictures: --frames, --path or --cameras".into());
+    }
+    let is_there = Video::program_is_there();
+    if let Err(why) = &is_there {
+        note(format_args!("brickmesh: {why}"));
+    }
+    Ok(Some(is_there.map(|()| video)))
 }
 
 /// What was written, for people.
 fn written(args: &RenderArgs, pictures: usize) -> String {
     let stats = args.stats.as_ref();
     let stats = stats.map_or_else(String::new, |path| format!(" and {}", path.display()));
-    if args.cameras.is_none() && args.frames == 1 {
+    if pictures == 1 {
         return format!("wrote {}{stats}", args.out.display());
     }
     let last = u32::try_from(pictures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -139,10 +175,11 @@ fn written(args: &RenderArgs, pictures: usize) -> String {
 /// What the pictures have in common, and from where they are.
 fn settings_and_shots(
     args: &RenderArgs,
+    path: Option<&CameraPath>,
     manifest: &Manifest,
 ) -> Result<(PictureSettings, Vec<Shot>), Box<dyn Error>> {
     let picture = &args.picture;
-    let shots = path_of(args, manifest)?;
+    let shots = shots_of(args, path, manifest)?;
     for shot in &shots {
         shot.camera.view(picture.size.0, picture.size.1)?;
     }
@@ -150,8 +187,16 @@ fn settings_and_shots(
     Ok((settings, shots))
 }
 
-/// All pictures: a file's, or a turn around the volume that begins at the camera asked for.
-fn path_of(args: &RenderArgs, manifest: &Manifest) -> Result<Vec<Shot>, String> {
+/// All pictures: a path's, a file's, or a turn around the volume that begins at the camera asked for.
+fn shots_of(
+    args: &RenderArgs,
+    path: Option<&CameraPath>,
+    manifest: &Manifest,
+) -> Result<Vec<Shot>, String> {
+    if let Some(path) = path {
+        let cameras = (0..path.frames()).filter_map(|frame| path.camera(frame));
+        return Ok(cameras.map(Shot::from).collect());
+    }
     if let Some(path) = &args.cameras {
         let mut shots = shots(path, manifest, args.picture.size)?;
         for shot in &mut shots {

@@ -1,7 +1,7 @@
 //! The window itself: what it hears of keys and mouse, and what it draws.
 
 use super::{
-    AskedVolume, MeshReport, Opened, Shown, Slot, Told, VoxelValue, Wanted, Wish,
+    AskedVolume, MeshReport, Opened, PictureFile, Shown, Slot, Told, VoxelValue, Wanted, Wish,
     hands::{Drag, Hands, NOTCH_PIXELS},
     keys::{self, Command},
     panels::{Asked, Facts, Line, Panels, Pointed},
@@ -13,7 +13,8 @@ use super::{
     ui::{Area, UiLayer},
 };
 use crate::{
-    args::ViewArgs, config_folder::config_folder, overlay::painter::Canvas, terminal::note,
+    args::ViewArgs, camera_path_file, config_folder::config_folder, overlay::painter::Canvas,
+    terminal::note,
 };
 use brickmesh_actors::plain_text::plain_text;
 use softbuffer::{Context, Surface};
@@ -42,6 +43,8 @@ const TITLE: &str = "brickmesh";
 const DOUBLE_CLICK: Duration = Duration::from_millis(400);
 /// Where in the user's folder what is seen is kept, and how often it is written at most.
 const LAST_SESSION: &str = "last-session.json";
+/// And those of copied commands.
+const SESSIONS: &str = "sessions";
 const KEEP_EVERY: Duration = Duration::from_secs(2);
 /// Lines that are shown of what was told, and for how long.
 const TOLD_MAX: usize = 5;
@@ -129,6 +132,9 @@ pub(super) struct App {
     pointed: Option<Pointed>,
     /// The value of the voxel that was told last.
     value: Option<VoxelValue>,
+    picture_file: Option<PictureFile>,
+    /// Pictures that were asked for as files.
+    pictures_asked: u32,
     /// The scene that was kept last, and when.
     kept: Option<(Instant, Scene)>,
     pub(super) failed: Option<String>,
@@ -163,6 +169,8 @@ impl App {
             recent: recent::recent(),
             pointed: None,
             value: None,
+            picture_file: None,
+            pictures_asked: 0,
             kept: None,
             failed: None,
         }
@@ -231,6 +239,7 @@ impl App {
             pictures: pictures.unwrap_or_default(),
             voxel: self.pointed.as_ref().map(|p| p.voxel),
             volume: self.opening.clone(),
+            picture_file: self.picture_file.clone(),
         };
         self.want.send_if_modified(|w| {
             let new = *w != wanted;
@@ -363,6 +372,17 @@ impl App {
                     let saved = self.save_session(&path);
                     self.tell_saved(saved.map(|()| path));
                 }
+                Asked::SavePath { path, to } => {
+                    let saved = camera_path_file::write(&path, &to);
+                    self.tell_saved(saved.map(|()| to));
+                }
+                Asked::SavePicture {
+                    path,
+                    size,
+                    with_overlay,
+                    is_transparent,
+                } => self.save_picture(path, size, with_overlay, is_transparent),
+                Asked::CopyCommand { size } => self.copy_command(size),
             }
         }
         self.want();
@@ -463,6 +483,50 @@ impl App {
         }
     }
 
+    /// Has what is seen of the volume rendered to a file.
+    fn save_picture(
+        &mut self,
+        path: PathBuf,
+        [width, height]: [u32; 2],
+        with_overlay: bool,
+        is_transparent: bool,
+    ) {
+        let Some(stage) = &self.stage else {
+            return;
+        };
+        let scene = stage.history.now();
+        let volume = stage.opened.manifest.volume();
+        let overlay = Some(scene.overlay.clone()).filter(|_| with_overlay);
+        self.pictures_asked += 1;
+        self.picture_file = Some(PictureFile {
+            number: self.pictures_asked,
+            path: path.clone(),
+            size: (width, height),
+            seen: scene.seen_in(Pane::Volume, volume, [width, height]),
+            overlay: overlay.unwrap_or_default(),
+            is_transparent,
+        });
+        self.tell(Line::good(format!("rendering {} …", path.display())));
+    }
+
+    /// Copies the command that renders what is seen.
+    fn copy_command(&mut self, size: [u32; 2]) {
+        let Some(stage) = &self.stage else {
+            return;
+        };
+        let folder = config_folder().map(|folder| folder.join(SESSIONS));
+        let folder = folder.ok_or_else(|| "there is no folder for it: HOME is not set".to_owned());
+        match folder.and_then(|folder| stage.command(&folder, size)) {
+            Ok(line) => {
+                if let Some(screen) = &self.screen {
+                    screen.ui.copy(&line);
+                }
+                self.tell(Line::good(line));
+            }
+            Err(why) => self.tell(Line::bad(&why)),
+        }
+    }
+
     /// Keeps what is seen for who loses the window: without a display the program is ended by the
     /// system's library, and hears of nothing.
     fn keep_session(&mut self) {
@@ -506,6 +570,7 @@ impl App {
             screen.window.set_title(TITLE);
         }
         self.mesh = MeshReport::default();
+        self.picture_file = None;
         (self.pointed, self.value) = (None, None);
         self.panels.opened();
         if let Some(path) = opened.path.as_deref().filter(|p| p.exists()) {
@@ -678,6 +743,7 @@ impl ApplicationHandler<Told> for App {
                 let is_drawn_on = self.stage.as_ref().is_some_and(Stage::draws_over);
                 self.redraw(is_drawn_on || self.panels.follow_pictures());
             }
+            Told::Saved(saved) => self.tell_saved(saved),
             Told::Voxel(value) => {
                 self.value = Some(value);
                 self.redraw(self.panels.is_open);

@@ -5,6 +5,7 @@
 mod clip_editor;
 mod clip_handles;
 mod mesh_panel;
+mod output_panel;
 mod overlay_editor;
 mod ruler;
 mod shapes_editor;
@@ -12,7 +13,7 @@ mod slice_editor;
 mod slice_panes;
 mod transfer_editor;
 
-use self::transfer_editor::TransferEditor;
+use self::{output_panel::OutputPanel, transfer_editor::TransferEditor};
 use super::{
     FrameReport, MeshReport, VoxelValue,
     hands::Measured,
@@ -31,6 +32,7 @@ use brickmesh_topology::{
     Manifest, RenderSettings,
     picture::{
         camera::Projection,
+        camera_path::CameraPath,
         render_settings::{EXPOSURES, GAMMAS, LIGHT_EXPONENT_MAX, Light, Mode},
         slice::Slice,
     },
@@ -80,13 +82,29 @@ pub(super) struct Pointed {
 }
 
 /// What a panel asks for that is no edit of the scene.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Asked {
     Command(Command),
     /// A volume, a transfer function or a session.
     Open(PathBuf),
     /// Writes the session to a file.
     SaveSession(PathBuf),
+    /// Renders what is seen of the volume to a file.
+    SavePicture {
+        path: PathBuf,
+        size: [u32; 2],
+        with_overlay: bool,
+        is_transparent: bool,
+    },
+    /// Writes a camera path to a file.
+    SavePath {
+        path: CameraPath,
+        to: PathBuf,
+    },
+    /// Copies the command that renders what is seen in this size.
+    CopyCommand {
+        size: [u32; 2],
+    },
     /// Writes the transfer function to a file, or under a name of the user's own.
     SaveTransfer(String),
 }
@@ -123,6 +141,7 @@ pub(super) struct Panels {
     are_keys_shown: bool,
     path: String,
     editor: TransferEditor,
+    output: OutputPanel,
     is_clip_box_shown: bool,
     /// The editor is of the slices' transfer function.
     is_of_slices: bool,
@@ -136,6 +155,7 @@ impl Panels {
             are_keys_shown: false,
             path: String::new(),
             editor: TransferEditor::default(),
+            output: OutputPanel::default(),
             is_clip_box_shown: false,
             is_of_slices: false,
             held: None,
@@ -145,6 +165,7 @@ impl Panels {
     /// Another data set is open.
     pub(super) fn opened(&mut self) {
         self.editor = TransferEditor::default();
+        self.output = OutputPanel::default();
     }
 
     pub(super) fn toggle_keys(&mut self) {
@@ -277,6 +298,7 @@ impl Panels {
                 Projection::Perspective
             };
         });
+        section(ui, "To files", |ui| self.output.show(ui, scene, asked));
         section(ui, "Mesh", |ui| {
             mesh_panel::show(ui, facts.frames[0], facts.mesh);
         });

@@ -2,8 +2,8 @@
 //! the latest alone.
 
 use super::{
-    AskedVolume, FrameReport, JobsDone, MeshReport, Opened, PeerRow, Shown, Slot, Told, Wanted,
-    Wish, missing, panes::PANES, scene::Scene,
+    AskedVolume, FrameReport, JobsDone, MeshReport, Opened, PeerRow, PictureFile, Shown, Slot,
+    Told, Wanted, Wish, missing, panes::PANES, scene::Scene,
 };
 use crate::{
     args::{MeshArgs, ViewArgs, VolumeArgs},
@@ -12,6 +12,7 @@ use crate::{
     picture_settings::PictureSettings,
     session::{DataSource, Session, SessionError},
     stop::Stop,
+    turn::Turn,
     value_report::ValueReport,
 };
 use brickmesh_actors::{
@@ -130,6 +131,7 @@ impl Viewer {
     async fn show(&self, found: &Found, number: u32) -> Result<Option<Found>, PeerError> {
         let source = found.source.clone();
         let session = Session::open(source, &found.mesh, self.stop.clone()).await?;
+        let session = Arc::new(session);
         let shown = self.show_session(&session, found, number).await;
         session.close().await;
         shown
@@ -137,7 +139,7 @@ impl Viewer {
 
     async fn show_session(
         &self,
-        session: &Session,
+        session: &Arc<Session>,
         found: &Found,
         number: u32,
     ) -> Result<Option<Found>, PeerError> {
@@ -170,6 +172,7 @@ impl Viewer {
             gone = pictures.show(self.wanted.clone()) => gone.map(|()| None).map_err(Into::into),
             never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
             () = self.values(session) => Ok(None),
+            () = self.picture_files(session, rules) => Ok(None),
             next = self.next_volume(found.asked) => Ok(next),
         }
     }
@@ -192,6 +195,23 @@ impl Viewer {
                 tokio::time::sleep(REPORT).await;
                 told = None;
             }
+        }
+    }
+
+    /// Renders pictures to files, one after the other, until the window is gone.
+    async fn picture_files(&self, session: &Arc<Session>, rules: PlanRules) {
+        let (mut wanted, mut last) = (self.wanted.clone(), 0);
+        loop {
+            let is_new = |w: &Wanted| w.picture_file.as_ref().is_some_and(|p| p.number > last);
+            let asked = wanted.wait_for(is_new).await;
+            let Ok(Some(asked)) = asked.map(|w| w.picture_file.clone()) else {
+                return;
+            };
+            last = asked.number;
+            let path = asked.path.clone();
+            let saved = picture_file(session, rules, asked).await;
+            let saved = saved.map(|()| path).map_err(|e| e.to_string());
+            tell(&self.proxy, Told::Saved(saved));
         }
     }
 
@@ -233,6 +253,33 @@ impl Viewer {
             asked: asked.number,
         })
     }
+}
+
+/// Renders a picture to a file.
+async fn picture_file(
+    session: &Arc<Session>,
+    rules: PlanRules,
+    asked: PictureFile,
+) -> Result<(), Box<dyn std::error::Error>> {
+    crate::picture::check(&asked.path)?;
+    asked.seen.camera.view(asked.size.0, asked.size.1)?;
+    let mut turn = Turn {
+        shots: vec![asked.seen.camera.into()],
+        size: asked.size,
+        settings: PictureSettings {
+            render: (*asked.seen.settings).clone(),
+            rules,
+            overlay: asked.overlay,
+            slices: None,
+            told: Vec::new(),
+        },
+        ahead: 1,
+        out: &asked.path,
+        stats: None,
+        is_transparent: asked.is_transparent,
+        whole: false,
+    };
+    turn.render(session).await.map(drop)
 }
 
 /// Tells the window who is in the mesh, again and again.

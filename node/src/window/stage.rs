@@ -6,8 +6,9 @@ use super::{
     scene::{History, Scene},
 };
 use crate::{saved_session::SavedSession, transfer};
-use brickmesh_topology::picture::render_settings::Mode;
+use brickmesh_topology::{Digest, picture::render_settings::Mode};
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -55,8 +56,7 @@ impl Stage {
         self.hands.ruler.is_some() || scene.slices.are_shown || !scene.overlay.is_empty()
     }
 
-    /// Writes what is seen.
-    pub(super) fn save_session(&self, path: &Path) -> Result<(), String> {
+    fn session(&self) -> SavedSession {
         let Scene {
             camera,
             settings,
@@ -65,12 +65,58 @@ impl Stage {
         } = self.history.now().clone();
         let settings = (*settings).clone();
         let manifest = &self.opened.manifest;
-        SavedSession::new(manifest, camera, settings, Some(slices), overlay).write(path)
+        SavedSession::new(manifest, camera, settings, Some(slices), overlay)
+    }
+
+    /// Writes what is seen.
+    pub(super) fn save_session(&self, path: &Path) -> Result<(), String> {
+        self.session().write(path)
+    }
+
+    /// Keeps what is seen in a folder, and says which command renders it.
+    pub(super) fn command(
+        &self,
+        folder: &Path,
+        [width, height]: [u32; 2],
+    ) -> Result<String, String> {
+        let path = self.opened.path.as_deref();
+        let volume = path.ok_or("the volume is no file; save one, and open that")?;
+        let volume = std::path::absolute(volume).map_err(|e| e.to_string())?;
+        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let text = serde_json::to_vec(&self.session()).map_err(|e| e.to_string())?;
+        let session = folder.join(format!("{}.json", Digest::of(&text).short()));
+        self.save_session(&session)?;
+        let [volume, session] = [volume, session].map(|path| quoted(&path.to_string_lossy()));
+        Ok(format!(
+            "brickmesh render {volume} --session {session} --size {width}x{height} --out picture.png"
+        ))
     }
 
     /// Writes the transfer function under a name or to a file; where that is.
     pub(super) fn save_transfer(&self, to: &str) -> Result<PathBuf, String> {
         let spacing = self.opened.manifest.volume().min_spacing();
         transfer::save(&self.history.now().settings.transfer, to, spacing)
+    }
+}
+
+/// A word of a shell's command line.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_take_them_apart() {
+        assert_eq!(quoted("/a/b-1.nrrd"), "/a/b-1.nrrd");
+        assert_eq!(quoted("my head.nii"), "'my head.nii'");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
     }
 }

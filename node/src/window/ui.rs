@@ -81,6 +81,11 @@ impl UiLayer {
         self.state.egui_ctx().input(|i| i.pointer.any_down())
     }
 
+    /// Puts a text where others paste it from.
+    pub(super) fn copy(&self, text: &str) {
+        self.state.egui_ctx().copy_text(text.to_owned());
+    }
+
     /// Where pictures are.
     pub(super) fn area(&self) -> Area {
         area(self.left * self.pixels_per_point, self.size)

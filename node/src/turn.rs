@@ -6,7 +6,6 @@
 
 use crate::{
     camera_choice::Shot,
-    commands::CommandResult,
     output_file::{OutputError, OutputFile},
     overlay::OverlayPicture,
     picture::{self, numbered, write_png},
@@ -32,6 +31,9 @@ use std::{
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
+/// Nothing, or why a turn has ended.
+type TurnResult = Result<(), Box<dyn std::error::Error>>;
+
 /// Missing boxes that a line of the log names; `--stats` has all of them.
 const BOXES_TOLD_MAX: usize = 4;
 /// Pixels of a band, at most, unless a row has more: 64 MiB while it is blended.
@@ -42,17 +44,17 @@ const BANDS_WAITING: usize = 1;
 const CONTRAST_MIN: f32 = 1.0 / 512.0;
 
 /// The pictures of a turn.
-pub(super) struct Turn<'a> {
-    pub(super) shots: Vec<Shot>,
-    pub(super) size: (u32, u32),
-    pub(super) settings: PictureSettings,
-    pub(super) ahead: usize,
-    pub(super) out: &'a Path,
-    pub(super) stats: Option<StatsFile>,
+pub(crate) struct Turn<'a> {
+    pub(crate) shots: Vec<Shot>,
+    pub(crate) size: (u32, u32),
+    pub(crate) settings: PictureSettings,
+    pub(crate) ahead: usize,
+    pub(crate) out: &'a Path,
+    pub(crate) stats: Option<StatsFile>,
     /// There is no background.
-    pub(super) is_transparent: bool,
+    pub(crate) is_transparent: bool,
     /// Missing bricks are an error.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
 }
 
 /// Bands that are asked for and not yet awaited, since when, the next one first. Nobody waits for them once
@@ -97,7 +99,7 @@ impl Writing {
     }
 
     /// Waits until the picture is where it shall be.
-    async fn end(self, stop: &mut Stop) -> CommandResult {
+    async fn end(self, stop: &mut Stop) -> TurnResult {
         drop(self.bands);
         tokio::select! {
             done = self.done => Ok(done??),
@@ -142,7 +144,7 @@ impl Turn<'_> {
     }
 
     /// Renders all pictures.
-    pub(super) async fn render(
+    pub(crate) async fn render(
         &mut self,
         session: &Arc<Session>,
     ) -> Result<Stats, Box<dyn std::error::Error>> {
@@ -161,7 +163,7 @@ impl Turn<'_> {
         Ok(stats)
     }
 
-    async fn render_all(&mut self, session: &Arc<Session>, stats: &mut Stats) -> CommandResult {
+    async fn render_all(&mut self, session: &Arc<Session>, stats: &mut Stats) -> TurnResult {
         let whole = PixelRect {
             x: 0,
             y: 0,
@@ -255,7 +257,7 @@ impl Turn<'_> {
         stats: &mut Stats,
         index: u32,
         done: Done,
-    ) -> CommandResult {
+    ) -> TurnResult {
         let took = done.since.map_or(Duration::ZERO, |since| since.elapsed());
         let is_new = stats.lacks_some_of(&done.stats);
         if is_new {
