@@ -33,7 +33,7 @@ use crate::{
     stop::Stop,
     value_report::Histogram,
 };
-use brickmesh_topology::{Camera, Manifest, PeerId, picture::quality::Choice};
+use brickmesh_topology::{Camera, Manifest, PeerId, VoxelBox, picture::quality::Choice};
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -121,14 +121,25 @@ struct FrameReport {
     took: Duration,
     size: [u32; 2],
     choice: Choice,
+    /// Deriving the plan, and blending, summed over all who did.
+    schedule_micros: u64,
+    composite_micros: u64,
+    /// Bytes of pixels that went from peer to peer.
+    bytes_sent: u64,
     jobs: BTreeMap<PeerId, JobsDone>,
+    /// What was rendered, in voxels, and by whom.
+    boxes: Vec<(VoxelBox, PeerId)>,
 }
 
 /// What a peer did for a picture.
 #[derive(Clone, Copy, Debug, Default)]
 struct JobsDone {
     count: u32,
+    /// Of them, those that were planned for others.
+    taken: u32,
     micros: u64,
+    /// On a device of speed 1.
+    expected_micros: u64,
 }
 
 /// Who is in the mesh.
@@ -149,6 +160,10 @@ struct PeerRow {
     name: String,
     device: String,
     bricks: u32,
+    /// That it gives to bricks.
+    memory_bytes: u64,
+    /// Beside the mean of all who rendered its last frame.
+    speed: Option<f64>,
     /// It does not answer, or late.
     is_silent: bool,
 }

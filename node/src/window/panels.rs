@@ -143,6 +143,8 @@ pub(super) struct Panels {
     editor: TransferEditor,
     output: OutputPanel,
     is_clip_box_shown: bool,
+    /// Those of the picture, by who rendered them.
+    are_bricks_shown: bool,
     /// The editor is of the slices' transfer function.
     is_of_slices: bool,
     held: Option<clip_handles::Held>,
@@ -157,6 +159,7 @@ impl Panels {
             editor: TransferEditor::default(),
             output: OutputPanel::default(),
             is_clip_box_shown: false,
+            are_bricks_shown: false,
             is_of_slices: false,
             held: None,
         }
@@ -178,7 +181,7 @@ impl Panels {
 
     /// Whether anything shown follows the picture or the scene.
     pub(super) fn follow_pictures(&self) -> bool {
-        self.is_open || self.is_clip_box_shown
+        self.is_open || self.is_clip_box_shown || self.are_bricks_shown
     }
 
     /// Whether the list of keys was shown; now it is not.
@@ -220,6 +223,10 @@ impl Panels {
             };
             let overlay = &scene.overlay;
             overlay.draw(ui.painter(), &screen, volume, &settings);
+            let frame = facts.frames[pane.index()];
+            if let Some(frame) = frame.filter(|_| self.are_bricks_shown) {
+                mesh_panel::outline(ui, frame, facts.mesh, volume, &screen);
+            }
             if let Pane::Slice(axis) = pane {
                 slice_panes::show(ui, axis, &scene.slices, volume, &screen);
             } else if self.is_clip_box_shown {
@@ -300,7 +307,8 @@ impl Panels {
         });
         section(ui, "To files", |ui| self.output.show(ui, scene, asked));
         section(ui, "Mesh", |ui| {
-            mesh_panel::show(ui, facts.frames[0], facts.mesh);
+            let boxes = &mut self.are_bricks_shown;
+            mesh_panel::show(ui, facts.frames[0], facts.mesh, boxes);
         });
     }
 

@@ -296,12 +296,15 @@ async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), S
             for (id, hello) in &status.peers {
                 let bricks = set.residency.get(id).map_or(0, |r| r.held.len());
                 let name = plain_text(&hello.name);
+                let speed = status.vitals.get(id).and_then(|v| v.speed_millionths);
                 names.insert(id.clone(), name.clone());
                 report.peers.push(PeerRow {
                     id: id.clone(),
                     name,
                     device: plain_text(&hello.device),
                     bricks,
+                    memory_bytes: hello.memory_bytes,
+                    speed: speed.map(|millionths| millionths as f64 / 1e6),
                     is_silent: status.suspects.contains(id),
                 });
             }
@@ -595,14 +598,22 @@ impl FrameReport {
             let of_peer = jobs.entry(job.peer.clone()).or_default();
             of_peer.count += 1;
             of_peer.micros += job.measured_micros.unwrap_or(0);
+            of_peer.expected_micros += job.estimate_micros;
+            of_peer.taken += u32::from(job.stolen_from.is_some());
         }
+        let boxes = frame.stats.jobs.iter();
+        let boxes = boxes.map(|job| (job.owned, job.peer.clone()));
         let rect = frame.image.rect();
         Self {
             camera,
             took,
             size: [rect.width, rect.height],
             choice,
+            schedule_micros: frame.stats.schedule_micros,
+            composite_micros: frame.stats.composite_micros,
+            bytes_sent: frame.stats.bytes_sent,
             jobs,
+            boxes: boxes.collect(),
         }
     }
 }
