@@ -28,6 +28,8 @@ const LEVELS: [Level; 7] = [
     level(0.25, 2.0),
     level(0.25, 4.0),
 ];
+/// That of the first picture of all.
+const FIRST: Choice = Choice(4);
 /// A finer level is taken if it is predicted to take at most such a part of the time that there is.
 const CLEARLY: f64 = 0.8;
 /// Weight of the last time in a prediction.
@@ -152,7 +154,8 @@ impl Quality {
             return None;
         }
         let Some(times) = self.times else {
-            return Some(Choice::FULL);
+            // Nobody knows yet how long a full picture takes: something is to be seen at once.
+            return Some(FIRST);
         };
         let full = times.of(0);
         let pass = (1..LEVELS.len()).find(|&at| times.of(at) <= full * PASS_PART);
@@ -250,6 +253,18 @@ mod tests {
             "not coarser than what is shown"
         );
         assert!(passes(100.0, Some(Choice::FULL)).is_empty());
-        assert_eq!(Quality::new(30.0).resting(None), Some(Choice::FULL));
+    }
+
+    #[test]
+    fn the_first_picture_of_all_is_coarse_and_the_full_one_follows() {
+        for (full, expected) in [(30.0, vec![4, 0]), (3000.0, vec![4, 2, 0])] {
+            let (mut quality, mut shown, mut passes) = (Quality::new(30.0), None, Vec::new());
+            while let Some(next) = quality.resting(shown) {
+                quality.took(next, scene(full).time(next));
+                passes.push(next.0);
+                shown = Some(next);
+            }
+            assert_eq!(passes, expected);
+        }
     }
 }
