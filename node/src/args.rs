@@ -362,7 +362,7 @@ pub struct RenderArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "frames", "spin", "cameras"])]
     pub path: Option<PathBuf>,
     /// Video of the pictures, by the ffmpeg of this machine; without one the pictures stay
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "transparent")]
     pub video: Option<PathBuf>,
     /// Frames of the video a second
     #[arg(long, default_value_t = 30.0, requires = "video", value_parser = parse_rate, allow_hyphen_values = true)]

@@ -43,6 +43,11 @@ pub fn read(path: &Path) -> Result<CameraPath, String> {
 /// Text that names the file and why.
 pub fn write(keys: &CameraPath, path: &Path) -> Result<(), String> {
     keys.validate().map_err(|e| format!("path: {e}"))?;
+    // Whatever else is typed by mistake may be a volume.
+    if path.extension().is_none_or(|e| e != "json") {
+        let shown = path.display();
+        return Err(format!("path {shown}: choose a name that ends in .json"));
+    }
     let file = PathFile {
         brickmesh_path: FORM,
         keys: keys.clone(),
@@ -74,6 +79,8 @@ mod tests {
         };
         write(&keys, &path).unwrap();
         assert_eq!(read(&path), Ok(keys.clone()));
+        let other = folder.path().join("v.nrrd");
+        assert!(write(&keys, &other).unwrap_err().contains(".json") && !other.exists());
         let text = std::fs::read_to_string(&path).unwrap();
         for (from, to, said) in [
             ("\"brickmesh_path\": 1", "\"brickmesh_path\": 9", "reads 1"),

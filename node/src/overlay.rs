@@ -8,7 +8,7 @@ pub(crate) mod screen;
 
 use self::{
     painter::{Canvas, Painter},
-    screen::Screen,
+    screen::{Screen, box_edges},
 };
 use crate::short_numbers::short;
 use brickmesh_topology::{Camera, Manifest, RenderSettings, VolumeDescription};
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 /// Notes, and characters of one, at most.
 const NOTES_MAX: usize = 100;
-const NOTE_CHARS_MAX: usize = 200;
+pub(crate) const NOTE_CHARS_MAX: usize = 200;
 /// Rows of a picture for which a point is a pixel.
 const ROWS: f32 = 800.0;
 /// Size of text, and how far things are from the edges; points.
@@ -42,7 +42,7 @@ const LEGEND_STEPS: u16 = 128;
 const EDGE: Color32 = Color32::from_rgb(220, 220, 220);
 const EDGE_BEHIND: Color32 = Color32::from_rgb(110, 110, 110);
 /// Of the axes x, y and z.
-const AXIS_COLORS: [Color32; 3] = [
+pub(crate) const AXIS_COLORS: [Color32; 3] = [
     Color32::from_rgb(240, 90, 90),
     Color32::from_rgb(100, 210, 100),
     Color32::from_rgb(100, 150, 255),
@@ -198,14 +198,11 @@ fn bounds(painter: &egui::Painter, screen: &Screen, volume: &VolumeDescription) 
     let forward = (screen.camera.at - screen.camera.eye).normalize_or_zero();
     let depth = |n: usize| (world(n) - screen.camera.eye).dot(forward);
     let farthest = (0..8).max_by(|a, b| depth(*a).total_cmp(&depth(*b)));
-    for n in 0..8 {
-        for other in (0..3).filter(|a| n >> a & 1 == 0).map(|a| n | 1 << a) {
-            let is_behind = farthest.is_some_and(|far| far == n || far == other);
-            let color = if is_behind { EDGE_BEHIND } else { EDGE };
-            let ends = [n, other].map(|corner| screen.point(world(corner)));
-            if let [Some(from), Some(to)] = ends {
-                painter.line_segment([from, to], Stroke::new(1.0, color));
-            }
+    for ends in box_edges() {
+        let is_behind = farthest.is_some_and(|far| ends.contains(&far));
+        let color = if is_behind { EDGE_BEHIND } else { EDGE };
+        if let [Some(from), Some(to)] = ends.map(|corner| screen.point(world(corner))) {
+            painter.line_segment([from, to], Stroke::new(1.0, color));
         }
     }
 }
@@ -222,10 +219,7 @@ fn axis_names(volume: &VolumeDescription) -> [&'static str; 3] {
 
 #[expect(clippy::cast_possible_truncation, reason = "parts of directions")]
 fn axes(painter: &egui::Painter, screen: &Screen, volume: &VolumeDescription) {
-    let Camera { eye, at, up, .. } = screen.camera;
-    let forward = (at - eye).normalize_or_zero();
-    let right = forward.cross(up).normalize_or_zero();
-    let down = forward.cross(right);
+    let forward = (screen.camera.at - screen.camera.eye).normalize_or_zero();
     let origin = screen.rect.left_bottom() + vec2(MARGIN + AXIS, -MARGIN - AXIS);
     let mut order = [0, 1, 2];
     // The one that points away most is drawn first.
@@ -235,7 +229,8 @@ fn axes(painter: &egui::Painter, screen: &Screen, volume: &VolumeDescription) {
     });
     for axis in order {
         let direction = DVec3::AXES[axis];
-        let along = vec2(direction.dot(right) as f32, direction.dot(down) as f32);
+        let [right, down] = screen.right_and_down(direction);
+        let along = vec2(right as f32, down as f32);
         let tip = origin + along * AXIS;
         let color = AXIS_COLORS[axis];
         painter.line_segment([origin, tip], Stroke::new(2.0, color));
@@ -254,15 +249,7 @@ fn round_length(most: f64) -> f64 {
 
 #[expect(clippy::cast_possible_truncation, reason = "points of a screen")]
 fn scale_bar(painter: &egui::Painter, screen: &Screen, volume: &VolumeDescription) {
-    let Camera {
-        eye,
-        at,
-        fov_degrees,
-        ..
-    } = screen.camera;
-    let half_height = eye.distance(at) * (fov_degrees.to_radians() * 0.5).tan();
-    let rect = screen.rect;
-    let per_point = 2.0 * half_height / f64::from(rect.height());
+    let (rect, per_point) = (screen.rect, screen.world_per_point());
     let length = round_length(per_point * f64::from(rect.width() * BAR_PART));
     if !(length.is_finite() && length > 0.0) {
         return;
@@ -307,11 +294,14 @@ fn legend(painter: &egui::Painter, rect: Rect, settings: &RenderSettings) {
     );
     let bar = Rect::from_min_size(corner, vec2(LEGEND, height));
     // Of vertices with colours, because rectangles side by side have soft edges.
-    let mut mesh = Mesh::default();
+    let (mut mesh, finish) = (Mesh::default(), settings.finish());
     for n in 0..=LEGEND_STEPS {
         let part = f64::from(n) / f64::from(LEGEND_STEPS);
         let (color, _) = settings.transfer.classify(high + (low - high) * part);
-        let [r, g, b] = color.map(|c| (c * 255.0 + 0.5) as u8);
+        // As it is seen where it is opaque.
+        let [r, g, b] = color.map(|c| c as f32);
+        let seen = finish.pixel([r, g, b, 1.0], [0.0; 3]);
+        let [r, g, b, _] = seen.map(|c| (c * 255.0 + 0.5) as u8);
         let y = bar.top() + height * part as f32;
         for x in [bar.left(), bar.right()] {
             mesh.colored_vertex(pos2(x, y), Color32::from_rgb(r, g, b));
@@ -363,7 +353,7 @@ impl OverlayPicture {
         let pixels_per_point = (height as f32 / ROWS).max(1.0);
         let size = Vec2::new(width as f32, height as f32) / pixels_per_point;
         let rect = Rect::from_min_size(Pos2::ZERO, size);
-        let screen = Screen::new(rect, camera).filter(|_| !overlay.is_empty())?;
+        let screen = Screen::new(rect, pixels_per_point, camera).filter(|_| !overlay.is_empty())?;
         let context = Context::default();
         context.set_pixels_per_point(pixels_per_point);
         let input = || RawInput {

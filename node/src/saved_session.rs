@@ -118,24 +118,29 @@ impl SavedSession {
                 "it is of another volume, {of}; this is {open}"
             )));
         }
-        found
-            .settings
-            .validate(volume)
-            .map_err(|e| wrong(e.to_string()))?;
-        if let Some(slices) = &found.slices {
-            let valid = slices.validate(&found.settings, volume);
-            valid.map_err(|e| wrong(e.to_string()))?;
-        }
-        found.overlay.validate().map_err(wrong)?;
-        found.camera.view(1, 1).map_err(|e| wrong(e.to_string()))?;
+        found.validate().map_err(wrong)?;
         Ok(found)
     }
 
-    /// Writes it.
+    /// What is wrong with what is seen.
+    fn validate(&self) -> Result<(), String> {
+        let (settings, volume) = (&self.settings, &self.volume);
+        settings.validate(volume).map_err(|e| e.to_string())?;
+        if let Some(slices) = &self.slices {
+            let valid = slices.validate(settings, volume);
+            valid.map_err(|e| e.to_string())?;
+        }
+        self.overlay.validate()?;
+        self.camera.view(1, 1).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    /// Writes it, if it can be read again.
     ///
     /// # Errors
-    /// Text that names the file and why.
+    /// Text that names the file, or the field, and what is wrong.
     pub fn write(&self, path: &Path) -> Result<(), String> {
+        self.validate().map_err(|e| format!("session: {e}"))?;
         let text = serde_json::to_string_pretty(self).map_err(|e| e.to_string())?;
         let file = OutputFile::check("session", path).map_err(|e| e.to_string())?;
         let written = file.write(|w| w.write_all(text.as_bytes()));

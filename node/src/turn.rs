@@ -204,8 +204,9 @@ impl Turn<'_> {
                 }
             };
             let finish = self.finished();
-            done.is_seen = done.is_seen || is_seen(&frame.image, &finish, self.size.1);
-            let mut rows = frame.image.finished(&finish, self.size.1);
+            let rows_of = [bands[band].y, self.size.1];
+            done.is_seen = done.is_seen || is_seen(&frame.image, &finish, rows_of);
+            let mut rows = frame.image.finished(&finish, rows_of[0], rows_of[1]);
             if let Some(overlay) = &picture.overlay {
                 overlay.draw(&mut rows, bands[band].y);
             }
@@ -350,9 +351,9 @@ impl Turn<'_> {
     }
 }
 
-/// Whether some pixel of a part of a picture is not as if there were no volume.
-fn is_seen(image: &SubImage, finish: &Finish, height: u32) -> bool {
-    let (width, first) = (image.rect().width.max(1) as usize, image.rect().y);
+/// Whether some pixel of a part of a picture, from a row on, is not as if there were no volume.
+fn is_seen(image: &SubImage, finish: &Finish, [first, height]: [u32; 2]) -> bool {
+    let width = image.rect().width.max(1) as usize;
     let mut rows = image.pixels().chunks_exact(width).zip(first..);
     rows.any(|(row, y)| {
         let background = finish.background_at(y, height);

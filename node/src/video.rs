@@ -81,6 +81,8 @@ impl Video {
     pub fn make(&self, pictures: &Path, count: u32, stop: &Stop) -> Result<(), String> {
         let wrong =
             |why: String| format!("video {}: {why}; the pictures stay", self.asked.display());
+        // A name that begins with a word and a colon would be a protocol.
+        let pictures = std::path::absolute(pictures).map_err(|e| wrong(e.to_string()))?;
         let folder = tempfile::tempdir().map_err(|e| wrong(e.to_string()))?;
         let mut made = OsString::from("video.");
         made.push(self.asked.extension().unwrap_or_default());
@@ -90,7 +92,7 @@ impl Video {
         command.args(["-framerate", &self.frames_per_second.to_string()]);
         command
             .args(["-start_number", "0", "-i"])
-            .arg(pattern(pictures));
+            .arg(pattern(&pictures));
         command.args(["-frames:v", &count.to_string()]);
         // Formats that every player knows have an even width and height.
         let even = "pad=ceil(iw/2)*2:ceil(ih/2)*2";
@@ -142,12 +144,6 @@ fn pattern(pictures: &Path) -> PathBuf {
     match pictures.parent() {
         Some(folder) => {
             let folder = folder.to_string_lossy().replace('%', "%%");
-            // A name must not look like an option, or a protocol.
-            let folder = if folder.is_empty() {
-                ".".to_owned()
-            } else {
-                folder
-            };
             Path::new(&folder).join(name)
         }
         None => name.into(),
@@ -163,7 +159,6 @@ mod tests {
         let of = |path: &str| pattern(Path::new(path)).display().to_string();
         assert_eq!(of("a/b.png"), "a/b-%04d.png");
         assert_eq!(of("50%/b%d.png"), "50%%/b%%d-%04d.png");
-        assert_eq!(of("-b.png"), "./-b-%04d.png");
     }
 
     #[test]

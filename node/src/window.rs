@@ -61,6 +61,8 @@ struct Wanted {
 struct PictureFile {
     /// Counts those that were asked for, from 1.
     number: u32,
+    /// [`Opened::number`] of the data set.
+    opened: u32,
     path: PathBuf,
     size: (u32, u32),
     seen: Seen,

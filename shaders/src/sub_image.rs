@@ -136,15 +136,16 @@ impl SubImage {
     /// A finished picture over an opaque background, linear, as 8-bit RGBA; alpha is 255.
     #[must_use]
     pub fn to_rgba8(&self, background: [f32; 3]) -> Vec<u8> {
-        self.finished(&Finish::before(background), self.rect.height)
+        self.finished(&Finish::before(background), 0, self.rect.height)
     }
 
-    /// A part of a picture of this height as it is written, 8-bit RGBA.
+    /// A part of a picture of this height as it is written, 8-bit RGBA; `first` is the number of its first row in
+    /// the picture.
     #[must_use]
-    pub fn finished(&self, finish: &Finish, height: u32) -> Vec<u8> {
+    pub fn finished(&self, finish: &Finish, first: u32, height: u32) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.pixels.len());
         let rows = self.pixels.chunks_exact(self.rect.width.max(1) as usize);
-        for (row, y) in rows.zip(self.rect.y..) {
+        for (row, y) in rows.zip(first..) {
             let background = finish.background_at(y, height);
             out.extend(row.iter().map(|p| finish.pixel(*p, background).map(to_u8)));
         }

@@ -1,10 +1,5 @@
 //! What the program writes, beside single pictures: paths as videos, transparent pictures, overlays.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test may fail by a panic, also outside of its function"
-)]
-
 use brickmesh_node::camera_path_file;
 use brickmesh_tests::{
     program::{brickmesh, read_png},
@@ -140,18 +135,20 @@ fn a_transparent_picture_over_the_background_is_the_opaque_one() {
 #[test]
 fn a_gradient_goes_from_the_top_to_the_bottom_in_every_band() {
     let folder = tempfile::tempdir().unwrap();
-    // So far away that it is the background alone.
-    let mut far = render(
-        folder.path(),
-        &["--orbit", "0,0,1e-6", "--size", "20x101", "--out", "o.png"],
-    );
-    far.args(["--background", "0,0,0", "--background-top", "1,1,1"]);
-    assert!(far.output().unwrap().status.success());
-    let (_, _, pixels) = read_png(&folder.path().join("o.png"));
-    let column: Vec<u8> = pixels.chunks_exact(4 * 20).map(|row| row[0]).collect();
-    assert!(
-        column.windows(2).all(|rows| rows[0] > rows[1]),
-        "{column:?}"
-    );
-    assert_eq!([column[0], column[50], column[100]], [254, 128, 1]);
+    // So far away that it is the background alone, and so wide that it comes in bands.
+    for [width, height] in [[20, 101], [16_384, 401]] {
+        let size = format!("{width}x{height}");
+        let args = ["--orbit", "0,0,1e-6", "--size", &size, "--out", "o.png"];
+        let mut far = render(folder.path(), &args);
+        far.args(["--background", "0,0,0", "--background-top", "1,1,1"]);
+        assert!(far.output().unwrap().status.success());
+        let (_, _, pixels) = read_png(&folder.path().join("o.png"));
+        let column: Vec<u8> = pixels.chunks_exact(4 * width).map(|row| row[0]).collect();
+        assert!(
+            column.windows(2).all(|rows| rows[0] >= rows[1]),
+            "{column:?}"
+        );
+        let ends = [column[0], column[height / 2], column[height - 1]];
+        assert!(ends[0] >= 254 && ends[1] == 128 && ends[2] <= 1, "{ends:?}");
+    }
 }

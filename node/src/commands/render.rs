@@ -27,6 +27,8 @@ use std::{error::Error, sync::Arc};
 
 /// Edge of the demo's picture in pixels.
 const DEMO_PIXELS: u32 = 512;
+/// What a video cannot be made of.
+const ONE_PICTURE: &str = "--video needs several pictures: --frames, --path or --cameras";
 /// Frames of the demo that are asked for before the first of them is awaited.
 const FRAMES_AHEAD: u8 = 2;
 
@@ -115,6 +117,9 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     let stats = run_session(source, &mesh, stop.clone(), async |session| {
         let (settings, shots) = settings_and_shots(args, path.as_ref(), session.manifest())?;
         settings.tell();
+        if video.is_some() && shots.len() == 1 {
+            return Err(ONE_PICTURE.into());
+        }
         let mut turn = Turn {
             shots,
             size: args.picture.size,
@@ -150,8 +155,11 @@ fn check_video(
     };
     let video = Video::check(to, args.fps)?;
     video.file().is_not(&args.source.volume, "the volume")?;
+    if let Some(stats) = &args.stats {
+        video.file().is_not(stats, "what --stats writes")?;
+    }
     if pictures == Some(1) {
-        return Err("--video needs several pictures: --frames, --path or --cameras".into());
+        return Err(ONE_PICTURE.into());
     }
     let is_there = Video::program_is_there();
     if let Err(why) = &is_there {

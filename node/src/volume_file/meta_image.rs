@@ -112,10 +112,10 @@ fn place<'a>(
     if !letters.is_empty() && letters.chars().all(|c| "RLAPIS".contains(c)) {
         description.patient = Some(PatientAxes::Lps);
     }
-    // Lengths are millimetres, unless it says another unit.
+    // Patients are measured in millimetres where nothing is said.
     description.unit = match get(&["DistanceUnits"]) {
         Some(unit) => LengthUnit::named(unit),
-        None => Some(LengthUnit::Millimetre),
+        None => description.patient.map(|_| LengthUnit::Millimetre),
     };
     Ok(())
 }

@@ -81,6 +81,7 @@ pub(super) fn read(path: &Path, file: File) -> Result<Header, Problem> {
     let voxel = voxel(fields.i16(70))?;
     let mut description = VolumeDescription::new(dims, voxel);
     place(&fields, &mut description);
+    description.unit = unit(&fields, &description);
     let (slope, intercept) = (fields.f32(112), fields.f32(116));
     if slope.is_finite() && intercept.is_finite() && slope.abs() > 0.0 {
         (description.value_scale, description.value_offset) = (slope, intercept);
@@ -142,12 +143,6 @@ fn fields(mut reader: Box<dyn Read>) -> Result<Fields, Problem> {
 }
 
 fn place(fields: &Fields, volume: &mut VolumeDescription) {
-    // The lowest three bits of xyzt_units; patients are measured in millimetres where nothing is said.
-    volume.unit = match fields.bytes[123] & 7 {
-        1 => Some(LengthUnit::Metre),
-        3 => Some(LengthUnit::Micrometre),
-        _ => Some(LengthUnit::Millimetre),
-    };
     let pixdim = fields.vector(80);
     if fields.i16(254) > 0 {
         let rows = [280, 296, 312].map(|at| fields.vector(at));
@@ -168,6 +163,16 @@ fn place(fields: &Fields, volume: &mut VolumeDescription) {
         volume.patient = Some(PatientAxes::Ras);
     } else {
         volume.spacing = pixdim.abs().to_array();
+    }
+}
+
+/// The lowest three bits of xyzt_units; patients are measured in millimetres where nothing is said.
+fn unit(fields: &Fields, volume: &VolumeDescription) -> Option<LengthUnit> {
+    match fields.bytes[123] & 7 {
+        1 => Some(LengthUnit::Metre),
+        2 => Some(LengthUnit::Millimetre),
+        3 => Some(LengthUnit::Micrometre),
+        _ => volume.patient.map(|_| LengthUnit::Millimetre),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     AskedVolume, MeshReport, Opened, PictureFile, Shown, Slot, Told, VoxelValue, Wanted, Wish,
     hands::{Drag, Hands, NOTCH_PIXELS},
     keys::{self, Command},
-    panels::{Asked, Facts, Line, Panels, Pointed},
+    panels::{Asked, Facts, Line, Panels, PictureChoice, Pointed},
     panes::{PANES, Pane},
     recent,
     scaling::{self, Picture},
@@ -198,12 +198,6 @@ impl App {
         Ok(())
     }
 
-    fn area(&self) -> Area {
-        self.screen
-            .as_ref()
-            .map_or_else(Area::default, |s| s.ui.area())
-    }
-
     fn is_dragging(&self) -> bool {
         self.stage.as_ref().is_some_and(|s| s.hands.is_dragging())
     }
@@ -316,7 +310,7 @@ impl App {
                 ui.ctx().request_repaint_after(told_for);
             }
         });
-        let is_held = screen.ui.is_held();
+        let is_held = screen.ui.is_held() || screen.ui.is_typed_into();
         if scene != *stage.history.now() {
             if !self.is_panel_editing {
                 stage.history.end_edit();
@@ -367,7 +361,14 @@ impl App {
             match asked {
                 Asked::Command(command) => self.command(command),
                 Asked::Open(path) => self.open(&path),
-                Asked::SaveTransfer(to) => self.save_transfer(&to),
+                Asked::SaveTransfer(of, to) => self.save_transfer(of, &to),
+                Asked::OpenForSlices(path) => {
+                    let taken = self
+                        .stage
+                        .as_mut()
+                        .map(|stage| stage.take_for_slices(&path));
+                    self.tell_taken(taken);
+                }
                 Asked::SaveSession(path) => {
                     let saved = self.save_session(&path);
                     self.tell_saved(saved.map(|()| path));
@@ -376,13 +377,8 @@ impl App {
                     let saved = camera_path_file::write(&path, &to);
                     self.tell_saved(saved.map(|()| to));
                 }
-                Asked::SavePicture {
-                    path,
-                    size,
-                    with_overlay,
-                    is_transparent,
-                } => self.save_picture(path, size, with_overlay, is_transparent),
-                Asked::CopyCommand { size } => self.copy_command(size),
+                Asked::SavePicture(choice) => self.save_picture(choice),
+                Asked::CopyCommand(choice) => self.copy_command(&choice),
             }
         }
         self.want();
@@ -417,7 +413,9 @@ impl App {
                 height: shown.height as usize,
                 pixels: &shown.pixels,
             };
-            let columns = left as usize..width.min((left + columns) as usize);
+            // The window may have grown since it was laid out.
+            let right = width.min((left + columns) as usize);
+            let columns = right.min(left as usize)..right;
             let rows = buffer.chunks_exact_mut(width).skip(top as usize);
             scaling::draw(picture, columns, height as usize, rows);
         }
@@ -460,11 +458,7 @@ impl App {
     fn open(&mut self, path: &Path) {
         if path.extension().is_some_and(|e| e == "json") {
             let taken = self.stage.as_mut().map(|stage| stage.take(path));
-            match taken {
-                Some(Ok(told)) => self.tell(Line::good(told)),
-                Some(Err(why)) => self.tell(Line::bad(&why)),
-                None => {}
-            }
+            self.tell_taken(taken);
         } else {
             self.tell(Line::good(format!("loading {} …", path.display())));
             self.asked += 1;
@@ -476,30 +470,36 @@ impl App {
         self.want();
     }
 
-    fn save_transfer(&mut self, to: &str) {
+    fn save_transfer(&mut self, of: Pane, to: &str) {
         if let Some(stage) = &self.stage {
-            let saved = stage.save_transfer(to);
+            let saved = stage.save_transfer(of, to);
             self.tell_saved(saved);
         }
     }
 
     /// Has what is seen of the volume rendered to a file.
-    fn save_picture(
-        &mut self,
-        path: PathBuf,
-        [width, height]: [u32; 2],
-        with_overlay: bool,
-        is_transparent: bool,
-    ) {
+    fn save_picture(&mut self, choice: PictureChoice) {
+        let PictureChoice {
+            path,
+            size: [width, height],
+            with_overlay,
+            is_transparent,
+        } = choice;
         let Some(stage) = &self.stage else {
             return;
         };
+        if let Some(before) = &self.picture_file {
+            let path = before.path.display();
+            let why = format!("{path} is being rendered; save another one after it");
+            return self.tell(Line::bad(&why));
+        }
         let scene = stage.history.now();
         let volume = stage.opened.manifest.volume();
         let overlay = Some(scene.overlay.clone()).filter(|_| with_overlay);
         self.pictures_asked += 1;
         self.picture_file = Some(PictureFile {
             number: self.pictures_asked,
+            opened: stage.opened.number,
             path: path.clone(),
             size: (width, height),
             seen: scene.seen_in(Pane::Volume, volume, [width, height]),
@@ -510,13 +510,13 @@ impl App {
     }
 
     /// Copies the command that renders what is seen.
-    fn copy_command(&mut self, size: [u32; 2]) {
+    fn copy_command(&mut self, choice: &PictureChoice) {
         let Some(stage) = &self.stage else {
             return;
         };
         let folder = config_folder().map(|folder| folder.join(SESSIONS));
         let folder = folder.ok_or_else(|| "there is no folder for it: HOME is not set".to_owned());
-        match folder.and_then(|folder| stage.command(&folder, size)) {
+        match folder.and_then(|folder| stage.command(&folder, choice)) {
             Ok(line) => {
                 if let Some(screen) = &self.screen {
                     screen.ui.copy(&line);
@@ -555,6 +555,14 @@ impl App {
         stage.save_session(path)
     }
 
+    fn tell_taken(&mut self, taken: Option<Result<String, String>>) {
+        match taken {
+            Some(Ok(told)) => self.tell(Line::good(told)),
+            Some(Err(why)) => self.tell(Line::bad(&why)),
+            None => {}
+        }
+    }
+
     fn tell_saved(&mut self, saved: Result<PathBuf, String>) {
         self.tell(match saved {
             Ok(path) => Line::good(format!("wrote {}", path.display())),
@@ -570,7 +578,12 @@ impl App {
             screen.window.set_title(TITLE);
         }
         self.mesh = MeshReport::default();
-        self.picture_file = None;
+        if let Some(picture) = self.picture_file.take() {
+            let path = picture.path.display();
+            self.tell(Line::bad(&format!(
+                "{path} was not rendered: another volume is open"
+            )));
+        }
         (self.pointed, self.value) = (None, None);
         self.panels.opened();
         if let Some(path) = opened.path.as_deref().filter(|p| p.exists()) {
@@ -583,11 +596,6 @@ impl App {
             opened,
         });
         self.fit_hands();
-        let (pane, at) = self.on_picture();
-        if let Some(stage) = &mut self.stage {
-            let volume = stage.opened.manifest.volume();
-            stage.hands.moved(pane, at, volume, &mut stage.history);
-        }
         self.redraw(true);
     }
 
@@ -598,6 +606,12 @@ impl App {
             for (pane, area) in panes {
                 stage.hands.resized(pane, [area.width, area.height]);
             }
+        }
+        // What is under the pointer now may be another pane.
+        let (pane, at) = self.on_picture();
+        if let Some(stage) = self.stage.as_mut().filter(|s| !s.hands.is_dragging()) {
+            let volume = stage.opened.manifest.volume();
+            stage.hands.moved(pane, at, volume, &mut stage.history);
         }
     }
 
@@ -611,7 +625,8 @@ impl App {
             None => area.contains(self.pointer),
         };
         let here = panes.iter().find(is_here).copied();
-        let (pane, area) = here.unwrap_or((Pane::Volume, self.area()));
+        let volume = panes.iter().find(|(pane, _)| *pane == Pane::Volume);
+        let (pane, area) = here.or(volume.copied()).unwrap_or_default();
         (pane, [x - f64::from(area.left), y - f64::from(area.top)])
     }
 
@@ -743,7 +758,10 @@ impl ApplicationHandler<Told> for App {
                 let is_drawn_on = self.stage.as_ref().is_some_and(Stage::draws_over);
                 self.redraw(is_drawn_on || self.panels.follow_pictures());
             }
-            Told::Saved(saved) => self.tell_saved(saved),
+            Told::Saved(saved) => {
+                self.picture_file = None;
+                self.tell_saved(saved);
+            }
             Told::Voxel(value) => {
                 self.value = Some(value);
                 self.redraw(self.panels.is_open);

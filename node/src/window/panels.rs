@@ -90,23 +90,27 @@ pub(super) enum Asked {
     /// Writes the session to a file.
     SaveSession(PathBuf),
     /// Renders what is seen of the volume to a file.
-    SavePicture {
-        path: PathBuf,
-        size: [u32; 2],
-        with_overlay: bool,
-        is_transparent: bool,
-    },
+    SavePicture(PictureChoice),
     /// Writes a camera path to a file.
     SavePath {
         path: CameraPath,
         to: PathBuf,
     },
-    /// Copies the command that renders what is seen in this size.
-    CopyCommand {
-        size: [u32; 2],
-    },
-    /// Writes the transfer function to a file, or under a name of the user's own.
-    SaveTransfer(String),
+    /// Copies the command that renders that.
+    CopyCommand(PictureChoice),
+    /// Writes the transfer function of a pane to a file, or under a name of the user's own.
+    SaveTransfer(Pane, String),
+    /// A transfer function for the slices.
+    OpenForSlices(PathBuf),
+}
+
+/// A picture as a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PictureChoice {
+    pub path: PathBuf,
+    pub size: [u32; 2],
+    pub with_overlay: bool,
+    pub is_transparent: bool,
 }
 
 /// A line that the window tells.
@@ -141,6 +145,7 @@ pub(super) struct Panels {
     are_keys_shown: bool,
     path: String,
     editor: TransferEditor,
+    slices_editor: TransferEditor,
     output: OutputPanel,
     is_clip_box_shown: bool,
     /// Those of the picture, by who rendered them.
@@ -157,6 +162,7 @@ impl Panels {
             are_keys_shown: false,
             path: String::new(),
             editor: TransferEditor::default(),
+            slices_editor: TransferEditor::default(),
             output: OutputPanel::default(),
             is_clip_box_shown: false,
             are_bricks_shown: false,
@@ -168,6 +174,7 @@ impl Panels {
     /// Another data set is open.
     pub(super) fn opened(&mut self) {
         self.editor = TransferEditor::default();
+        self.slices_editor = TransferEditor::default();
         self.output = OutputPanel::default();
     }
 
@@ -212,16 +219,19 @@ impl Panels {
     fn over_pictures(&mut self, ui: &Ui, scene: &mut Scene, facts: &Facts<'_>) {
         let volume = facts.manifest.volume();
         let whole = ui.available_rect_before_wrap();
+        let scale = ui.ctx().pixels_per_point();
         for (pane, rect) in panes::split(whole, scene.slices.are_shown) {
             let camera = facts.frames[pane.index()].map(|frame| frame.camera);
-            let Some(screen) = camera.and_then(|camera| Screen::new(rect, &camera)) else {
+            let Some(screen) = camera.and_then(|camera| Screen::new(rect, scale, &camera)) else {
                 continue;
             };
             let settings = match pane {
                 Pane::Volume => Arc::clone(&scene.settings),
                 Pane::Slice(axis) => Arc::new(scene.slices.settings(axis, &scene.settings, volume)),
             };
-            let overlay = &scene.overlay;
+            let mut overlay = scene.overlay.clone();
+            // The sides of a patient stand at the edges of slices.
+            overlay.axes &= pane == Pane::Volume || volume.patient.is_none();
             overlay.draw(ui.painter(), &screen, volume, &settings);
             let frame = facts.frames[pane.index()];
             if let Some(frame) = frame.filter(|_| self.are_bricks_shown) {
@@ -237,7 +247,7 @@ impl Panels {
                 }
             }
             if let Some(ruler) = facts.ruler.filter(|ruler| ruler.pane == pane) {
-                ruler::show(ui, ruler.ends, &screen);
+                ruler::show(ui, ruler.ends, volume, &screen);
             }
         }
     }
@@ -261,8 +271,15 @@ impl Panels {
             if self.is_of_slices && scene.slices.are_shown {
                 let volume = facts.manifest.volume();
                 let mut of_slices = scene.slices.settings(0, &settings, volume);
-                self.editor.show(ui, &mut of_slices, facts, asked);
+                let mut of_editor = Vec::new();
+                let editor = &mut self.slices_editor;
+                editor.show(ui, &mut of_slices, facts, &mut of_editor);
                 scene.slices.transfer = of_slices.transfer;
+                asked.extend(of_editor.into_iter().map(|asked| match asked {
+                    Asked::SaveTransfer(_, to) => Asked::SaveTransfer(Pane::Slice(0), to),
+                    Asked::Open(path) => Asked::OpenForSlices(path),
+                    other => other,
+                }));
                 return;
             }
             self.editor.show(ui, &mut settings, facts, asked);

@@ -3,7 +3,9 @@
 
 use super::{
     AskedVolume, FrameReport, JobsDone, MeshReport, Opened, PeerRow, PictureFile, Shown, Slot,
-    Told, Wanted, Wish, missing, panes::PANES, scene::Scene,
+    Told, Wanted, Wish, missing,
+    panes::{PANES, Pane},
+    scene::Scene,
 };
 use crate::{
     args::{MeshArgs, ViewArgs, VolumeArgs},
@@ -165,14 +167,14 @@ impl Viewer {
             },
         };
         tell(&self.proxy, Told::Opened(Box::new(opened)));
-        let quality = Quality::new(self.args.target_fps);
+        let target_fps = self.args.target_fps;
         let (slot, proxy) = (Arc::clone(&self.slot), self.proxy.clone());
-        let pictures = Pictures::new(session, rules, number, &quality, slot, proxy);
+        let pictures = Pictures::new(session, rules, number, target_fps, slot, proxy);
         tokio::select! {
             gone = pictures.show(self.wanted.clone()) => gone.map(|()| None).map_err(Into::into),
             never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
             () = self.values(session) => Ok(None),
-            () = self.picture_files(session, rules) => Ok(None),
+            () = self.picture_files(session, rules, number) => Ok(None),
             next = self.next_volume(found.asked) => Ok(next),
         }
     }
@@ -198,11 +200,12 @@ impl Viewer {
         }
     }
 
-    /// Renders pictures to files, one after the other, until the window is gone.
-    async fn picture_files(&self, session: &Arc<Session>, rules: PlanRules) {
+    /// Renders pictures of a data set to files until the window is gone; it asks for one at a time.
+    async fn picture_files(&self, session: &Arc<Session>, rules: PlanRules, opened: u32) {
         let (mut wanted, mut last) = (self.wanted.clone(), 0);
         loop {
-            let is_new = |w: &Wanted| w.picture_file.as_ref().is_some_and(|p| p.number > last);
+            let is_it = |p: &PictureFile| p.number > last && p.opened == opened;
+            let is_new = |w: &Wanted| w.picture_file.as_ref().is_some_and(is_it);
             let asked = wanted.wait_for(is_new).await;
             let Ok(Some(asked)) = asked.map(|w| w.picture_file.clone()) else {
                 return;
@@ -279,7 +282,19 @@ async fn picture_file(
         is_transparent: asked.is_transparent,
         whole: false,
     };
-    turn.render(session).await.map(drop)
+    let stats = turn.render(session).await?;
+    match stats.missing().len() {
+        0 => Ok(()),
+        missing => Err(format!(
+            "{} was written, but {} missing: nobody holds them",
+            asked.path.display(),
+            match missing {
+                1 => "a box is".to_owned(),
+                n => format!("{n} boxes are"),
+            }
+        )
+        .into()),
+    }
 }
 
 /// Tells the window who is in the mesh, again and again.
@@ -394,7 +409,7 @@ impl<'a> Pictures<'a> {
         session: &'a Session,
         rules: PlanRules,
         number: u32,
-        quality: &Quality,
+        target_fps: f64,
         slot: Slot,
         proxy: EventLoopProxy<Told>,
     ) -> Self {
@@ -402,7 +417,15 @@ impl<'a> Pictures<'a> {
             session,
             rules,
             number,
-            panes: std::array::from_fn(|_| PanePicture::new(quality.clone())),
+            panes: std::array::from_fn(|pane| {
+                // Slices move together, one after the other.
+                let together = if pane == Pane::Volume.index() {
+                    1.0
+                } else {
+                    3.0
+                };
+                PanePicture::new(Quality::new(target_fps * together))
+            }),
             asked: 0,
             trouble: None,
             slot,
@@ -417,6 +440,7 @@ impl<'a> Pictures<'a> {
         let mut stop = self.session.stop();
         loop {
             let now = wanted.borrow_and_update().pictures.clone();
+            self.forget_hidden(&now);
             let next = self.next(&now);
             let rests = next.as_ref().is_none_or(|next| next.rests);
             let changed = wanted.wait_for(|w| w.pictures != now);
@@ -479,10 +503,11 @@ impl<'a> Pictures<'a> {
         let mut panes = wishes
             .iter()
             .map(|wish| (&self.panes[wish.pane.index()], wish));
-        if panes.clone().any(|(pane, _)| pane.trouble.is_some()) {
-            return Some(AGAIN);
+        if panes.clone().any(|(pane, wish)| !pane.rests(wish)) {
+            return Some(REST);
         }
-        panes.any(|(pane, wish)| !pane.rests(wish)).then_some(REST)
+        let is_wrong = |(pane, _): (&PanePicture, &Wish)| pane.trouble.is_some();
+        panes.any(is_wrong).then_some(AGAIN)
     }
 
     /// These wishes have not changed for a while.
@@ -551,12 +576,26 @@ impl<'a> Pictures<'a> {
         };
         self.panes[at].shown = Some((wish, choice));
         self.panes[at].trouble = trouble;
+        self.tell_trouble();
+        Ok(())
+    }
+
+    /// What is wrong with pictures that are not shown any more is forgotten.
+    fn forget_hidden(&mut self, wishes: &[Wish]) {
+        for (at, pane) in self.panes.iter_mut().enumerate() {
+            if wishes.iter().all(|wish| wish.pane.index() != at) {
+                pane.trouble = None;
+            }
+        }
+        self.tell_trouble();
+    }
+
+    fn tell_trouble(&mut self) {
         let trouble = self.panes.iter().find_map(|pane| pane.trouble.clone());
         if trouble != self.trouble {
             tell(&self.proxy, Told::Trouble(trouble.clone()));
             self.trouble = trouble;
         }
-        Ok(())
     }
 
     /// Puts a frame into the slot; what is missing in it, for people.
@@ -570,7 +609,7 @@ impl<'a> Pictures<'a> {
     ) -> Option<String> {
         let rect = frame.image.rect();
         let finish = wish.seen.settings.finish();
-        let rgba = frame.image.finished(&finish, rect.height);
+        let rgba = frame.image.finished(&finish, 0, rect.height);
         let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
         let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
         let missing = &frame.stats.missing;

@@ -3,6 +3,8 @@
 use super::{
     Opened,
     hands::Hands,
+    panels::PictureChoice,
+    panes::Pane,
     scene::{History, Scene},
 };
 use crate::{saved_session::SavedSession, transfer};
@@ -74,38 +76,71 @@ impl Stage {
     }
 
     /// Keeps what is seen in a folder, and says which command renders it.
-    pub(super) fn command(
-        &self,
-        folder: &Path,
-        [width, height]: [u32; 2],
-    ) -> Result<String, String> {
-        let path = self.opened.path.as_deref();
-        let volume = path.ok_or("the volume is no file; save one, and open that")?;
-        let volume = std::path::absolute(volume).map_err(|e| e.to_string())?;
+    pub(super) fn command(&self, folder: &Path, choice: &PictureChoice) -> Result<String, String> {
+        let path = self.opened.path.as_deref().filter(|path| path.exists());
+        let path = path.ok_or("the volume is no file of this machine; the command needs one")?;
+        let absolute = std::path::absolute(path).map_err(|e| e.to_string())?;
         fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let text = serde_json::to_vec(&self.session()).map_err(|e| e.to_string())?;
         let session = folder.join(format!("{}.json", Digest::of(&text).short()));
         self.save_session(&session)?;
-        let [volume, session] = [volume, session].map(|path| quoted(&path.to_string_lossy()));
-        Ok(format!(
-            "brickmesh render {volume} --session {session} --size {width}x{height} --out picture.png"
-        ))
+        let [volume, session, out] = [&absolute, &session, &choice.path].map(|path| quoted(path));
+        let [width, height] = choice.size;
+        let mut line = format!("brickmesh render {}", volume?);
+        // An imported volume has said what is no data.
+        let description = self.opened.manifest.volume();
+        if let Some(stored) = description.fill.filter(|_| path.is_file()) {
+            let value = stored * description.value_scale + description.value_offset;
+            line += &format!(" --fill {value}");
+        }
+        line += &format!(" --session {} --size {width}x{height}", session?);
+        if choice.is_transparent {
+            line += " --transparent";
+        }
+        if !choice.with_overlay {
+            line += " --overlay none";
+        }
+        Ok(line + " --out " + &out?)
     }
 
-    /// Writes the transfer function under a name or to a file; where that is.
-    pub(super) fn save_transfer(&self, to: &str) -> Result<PathBuf, String> {
+    /// Writes a transfer function under a name or to a file; where that is.
+    pub(super) fn save_transfer(&self, of: Pane, to: &str) -> Result<PathBuf, String> {
         let spacing = self.opened.manifest.volume().min_spacing();
-        transfer::save(&self.history.now().settings.transfer, to, spacing)
+        let scene = self.history.now();
+        let function = match of {
+            Pane::Volume => &scene.settings.transfer,
+            Pane::Slice(_) => &scene.slices.transfer,
+        };
+        transfer::save(function, to, spacing)
+    }
+
+    /// Takes the slices' transfer function from a file, as an edit; what there is to tell.
+    pub(super) fn take_for_slices(&mut self, path: &Path) -> Result<String, String> {
+        let manifest = &self.opened.manifest;
+        let chosen = transfer::choose(Some(path), None, Mode::Slice, manifest);
+        let chosen = chosen.map_err(|e| e.to_string())?;
+        let mut slices = self.history.now().slices.clone();
+        slices.transfer = chosen.function;
+        self.history.end_edit();
+        self.history.set_slices(slices);
+        self.history.end_edit();
+        Ok(chosen.told)
     }
 }
 
-/// A word of a shell's command line.
-fn quoted(text: &str) -> String {
+/// A path as a word of a shell's command line.
+fn quoted(path: &Path) -> Result<String, String> {
+    let text = path.to_str().ok_or_else(|| {
+        let shown = path.display();
+        format!("{shown} is no UTF-8, and cannot stand in a command")
+    })?;
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
+    if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
+        return Ok(text.to_owned());
     }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    let dash = if text.starts_with('-') { "./" } else { "" };
+    let text = text.replace('\'', r"'\''");
+    Ok(format!("'{dash}{text}'"))
 }
 
 #[cfg(test)]
@@ -114,9 +149,10 @@ mod tests {
 
     #[test]
     fn words_are_quoted_where_a_shell_would_take_them_apart() {
+        let quoted = |text: &str| quoted(Path::new(text)).unwrap();
         assert_eq!(quoted("/a/b-1.nrrd"), "/a/b-1.nrrd");
         assert_eq!(quoted("my head.nii"), "'my head.nii'");
         assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("-o.png"), "'./-o.png'");
     }
 }

@@ -66,6 +66,11 @@ impl UiLayer {
         context.egui_wants_keyboard_input() || Popup::is_any_open(context)
     }
 
+    /// Whether a field is typed into.
+    pub(super) fn is_typed_into(&self) -> bool {
+        self.state.egui_ctx().egui_wants_keyboard_input()
+    }
+
     /// What was typed into is left, and lists are closed: the picture is clicked.
     pub(super) fn leave_field(&self) {
         Popup::close_all(self.state.egui_ctx());

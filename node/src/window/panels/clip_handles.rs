@@ -1,6 +1,6 @@
 //! The clip box over the picture: its edges, and a handle on each face that a drag moves.
 
-use crate::overlay::screen::Screen;
+use crate::overlay::screen::{Screen, box_edges};
 use brickmesh_topology::{RenderSettings, VolumeDescription, picture::clip::Clip};
 use egui::{Area, Color32, Id, Order, Painter, Pos2, Sense, Stroke, Ui, Vec2};
 use glam::DVec3;
@@ -34,9 +34,8 @@ impl OnScreen<'_> {
     /// How far a handle moves, in voxels, so that it is under a point of the screen.
     fn moved(&self, from: DVec3, axis: usize, to: Pos2) -> Option<f64> {
         let world_from_grid = self.volume.world_from_grid();
-        let at = to - self.screen.rect.min;
-        self.screen.view.nearest_on_line(
-            [at.x, at.y].map(f64::from),
+        self.screen.nearest_on_line(
+            to,
             world_from_grid.transform_point3(from),
             world_from_grid.transform_vector3(DVec3::AXES[axis]),
         )
@@ -118,11 +117,9 @@ fn edges(painter: &Painter, screen: &OnScreen<'_>, bounds: [[f64; 3]; 2]) {
         let at = |a: usize| bounds[n >> a & 1][a];
         screen.point(DVec3::new(at(0), at(1), at(2)))
     };
-    for n in 0..8 {
-        for axis in (0..3).filter(|a| n >> a & 1 == 0) {
-            if let Some((from, to)) = corner(n).zip(corner(n | 1 << axis)) {
-                painter.line_segment([from, to], Stroke::new(1.0, COLOR));
-            }
+    for ends in box_edges() {
+        if let [Some(from), Some(to)] = ends.map(corner) {
+            painter.line_segment([from, to], Stroke::new(1.0, COLOR));
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The mesh: who is there and what each did for the picture that is shown; its bricks over the picture.
 
 use super::{FrameReport, MeshReport, WRONG};
-use crate::{overlay::screen::Screen, window::PeerRow};
+use crate::{
+    overlay::screen::{Screen, box_edges},
+    window::PeerRow,
+};
 use brickmesh_actors::plain_text::counted;
 use brickmesh_topology::{PeerId, VolumeDescription, picture::quality::Choice};
 use egui::{Color32, Grid, RichText, Sense, Stroke, Ui, ecolor::Hsva};
@@ -150,11 +153,9 @@ pub(super) fn outline(
             let grid = DVec3::new(at(0), at(1), at(2));
             screen.point(volume.world_from_grid().transform_point3(grid))
         };
-        for n in 0..8 {
-            for axis in (0..3).filter(|a| n >> a & 1 == 0) {
-                if let Some((from, to)) = corner(n).zip(corner(n | 1 << axis)) {
-                    painter.line_segment([from, to], stroke);
-                }
+        for ends in box_edges() {
+            if let [Some(from), Some(to)] = ends.map(corner) {
+                painter.line_segment([from, to], stroke);
             }
         }
     }

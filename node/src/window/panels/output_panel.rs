@@ -1,6 +1,6 @@
 //! What leaves the viewer: pictures as files, key frames of a path, the command that renders what is seen.
 
-use super::Asked;
+use super::{Asked, PictureChoice};
 use crate::window::scene::Scene;
 use brickmesh_topology::picture::{
     camera::PICTURE_EDGE_MAX,
@@ -50,10 +50,19 @@ impl OutputPanel {
             .on_hover_text("saves the session, and copies the line that renders what is seen")
             .clicked()
         {
-            asked.push(Asked::CopyCommand { size: self.size });
+            asked.push(Asked::CopyCommand(self.choice()));
         }
         ui.separator();
         self.path(ui, scene, asked);
+    }
+
+    fn choice(&self) -> PictureChoice {
+        PictureChoice {
+            path: PathBuf::from(&self.picture),
+            size: self.size,
+            with_overlay: self.with_overlay,
+            is_transparent: self.is_transparent,
+        }
     }
 
     fn picture(&mut self, ui: &mut Ui, asked: &mut Vec<Asked>) {
@@ -65,12 +74,7 @@ impl OutputPanel {
             }
             ui.label("pixels");
             if ui.button("Save picture").clicked() {
-                asked.push(Asked::SavePicture {
-                    path: PathBuf::from(&self.picture),
-                    size: self.size,
-                    with_overlay: self.with_overlay,
-                    is_transparent: self.is_transparent,
-                });
+                asked.push(Asked::SavePicture(self.choice()));
             }
         });
         ui.horizontal(|ui| {

@@ -1,6 +1,6 @@
 //! What is drawn over the picture: parts by check boxes, notes by their text.
 
-use crate::overlay::Overlay;
+use crate::overlay::{NOTE_CHARS_MAX, Overlay};
 use egui::Ui;
 
 /// Width that is left for the button beside a text, points.
@@ -25,7 +25,11 @@ pub(super) fn show(ui: &mut Ui, overlay: &mut Overlay) {
     for (at, note) in overlay.notes.iter_mut().enumerate() {
         ui.horizontal(|ui| {
             let width = ui.available_width() - BUTTON;
-            ui.add(egui::TextEdit::singleline(&mut note.text).desired_width(width));
+            ui.add(
+                egui::TextEdit::singleline(&mut note.text)
+                    .char_limit(NOTE_CHARS_MAX)
+                    .desired_width(width),
+            );
             if ui.button("×").on_hover_text("removes the note").clicked() {
                 gone = Some(at);
             }

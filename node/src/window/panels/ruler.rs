@@ -4,6 +4,7 @@ use crate::{
     overlay::{screen::Screen, shadowed},
     short_numbers::short,
 };
+use brickmesh_topology::VolumeDescription;
 use egui::{Align2, Color32, Stroke, Ui, vec2};
 use glam::DVec3;
 
@@ -16,7 +17,7 @@ const OFF: f32 = 8.0;
 const RADIUS: f32 = 3.0;
 
 /// Shows a ruler over a picture.
-pub(super) fn show(ui: &Ui, ends: [DVec3; 2], screen: &Screen) {
+pub(super) fn show(ui: &Ui, ends: [DVec3; 2], volume: &VolumeDescription, screen: &Screen) {
     let [Some(from), Some(to)] = ends.map(|end| screen.point(end)) else {
         return;
     };
@@ -25,7 +26,10 @@ pub(super) fn show(ui: &Ui, ends: [DVec3; 2], screen: &Screen) {
     for end in [from, to] {
         painter.circle_filled(end, RADIUS, COLOR);
     }
-    let length = short((ends[1] - ends[0]).length());
+    let unit = volume
+        .unit
+        .map_or(String::new(), |unit| format!(" {}", unit.symbol()));
+    let length = short((ends[1] - ends[0]).length()) + &unit;
     let at = to + vec2(OFF, -OFF);
     shadowed(&painter, at, Align2::LEFT_BOTTOM, &length, TEXT, COLOR);
 }

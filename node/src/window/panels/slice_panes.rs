@@ -1,17 +1,11 @@
 //! The three slices: lines where they cross over their pictures, and what is seen of them.
 
 use super::slice_editor::slab;
-use crate::overlay::{screen::Screen, shadowed};
+use crate::overlay::{AXIS_COLORS, screen::Screen, shadowed};
 use brickmesh_topology::{VolumeDescription, picture::slice_views::SliceViews};
-use egui::{Align2, Color32, Pos2, Rect, Slider, Stroke, StrokeKind, Ui, vec2};
-use glam::DVec3;
+use egui::{Align2, Color32, Pos2, Slider, Stroke, StrokeKind, Ui, vec2};
+use glam::{DVec2, DVec3};
 
-/// Of the slices across x, y and z: as axes are coloured everywhere.
-const COLORS: [Color32; 3] = [
-    Color32::from_rgb(240, 90, 90),
-    Color32::from_rgb(100, 210, 100),
-    Color32::from_rgb(100, 150, 255),
-];
 const NAMES: [&str; 3] = ["X", "Y", "Z"];
 /// Size of text over a picture, and how far it is from the edge; points.
 const TEXT: f32 = 13.0;
@@ -31,17 +25,18 @@ pub(super) fn show(
     painter.rect_stroke(
         inner,
         0.0,
-        Stroke::new(1.0, COLORS[axis]),
+        Stroke::new(1.0, AXIS_COLORS[axis]),
         StrokeKind::Inside,
     );
     let cross = DVec3::from_array(slices.cross.map(f64::from));
-    let at = |grid| screen.point(volume.world_from_grid().transform_point3(grid));
+    let cross = volume.world_from_grid().transform_point3(cross);
     for (across, along) in [(1, 2), (2, 1)].map(|(a, b)| ((axis + a) % 3, (axis + b) % 3)) {
-        // Two points of the line in which the slice across `across` is seen.
-        let further = |by: f64| at(cross + DVec3::AXES[along] * by);
-        if let Some((from, to)) = further(0.0).zip(further(1.0)) {
-            let ends = through(rect, from, to);
-            painter.line_segment(ends, Stroke::new(1.0, COLORS[across]));
+        // The line in which the slice across `across` is seen.
+        let along = volume
+            .world_from_grid()
+            .transform_vector3(DVec3::AXES[along]);
+        if let Some(ends) = line(screen, cross, along) {
+            painter.line_segment(ends, Stroke::new(1.0, AXIS_COLORS[across]));
         }
     }
     let name = format!("{} {}", NAMES[axis], slices.cross[axis]);
@@ -52,28 +47,28 @@ pub(super) fn show(
         Align2::LEFT_TOP,
         &name,
         TEXT,
-        COLORS[axis],
+        AXIS_COLORS[axis],
     );
     for (at, align, toward) in [
         (
             rect.left_center() + vec2(OFF, 0.0),
             Align2::LEFT_CENTER,
-            vec2(-1.0, 0.0),
+            DVec2::NEG_X,
         ),
         (
             rect.right_center() - vec2(OFF, 0.0),
             Align2::RIGHT_CENTER,
-            vec2(1.0, 0.0),
+            DVec2::X,
         ),
         (
             rect.center_top() + vec2(0.0, OFF),
             Align2::CENTER_TOP,
-            vec2(0.0, -1.0),
+            DVec2::NEG_Y,
         ),
         (
             rect.center_bottom() - vec2(0.0, OFF),
             Align2::CENTER_BOTTOM,
-            vec2(0.0, 1.0),
+            DVec2::Y,
         ),
     ] {
         if let Some(letter) = letter(screen, volume, toward) {
@@ -82,19 +77,28 @@ pub(super) fn show(
     }
 }
 
-/// Where the line through two points meets the edges of a rectangle, far enough.
-fn through(rect: Rect, from: Pos2, to: Pos2) -> [Pos2; 2] {
-    let along = (to - from).normalized() * (rect.width() + rect.height());
-    let reach = 1.0 + (from - rect.center()).length() / along.length();
-    [from - along * reach, from + along * reach]
+/// A line of the world through a point, from beyond one edge of a parallel picture to beyond another, however far
+/// away the point is.
+#[expect(clippy::cast_possible_truncation, reason = "points of a screen")]
+fn line(screen: &Screen, through: DVec3, along: DVec3) -> Option<[Pos2; 2]> {
+    let per_point = screen.world_per_point();
+    let off = screen.right_and_down(through - screen.camera.at);
+    let off = DVec2::from_array(off) / per_point;
+    let along = DVec2::from_array(screen.right_and_down(along)).try_normalize()?;
+    // The point that is nearest to the middle.
+    let near = off - along * off.dot(along);
+    let size = screen.rect.size();
+    let reach = f64::from(size.x) + f64::from(size.y);
+    if near.length() > reach {
+        return None;
+    }
+    let at = |p: DVec2| screen.rect.center() + vec2(p.x as f32, p.y as f32);
+    Some([at(near - along * reach), at(near + along * reach)])
 }
 
 /// The side of a patient that is seen towards an edge of a picture.
-fn letter(screen: &Screen, volume: &VolumeDescription, toward: egui::Vec2) -> Option<&'static str> {
+fn letter(screen: &Screen, volume: &VolumeDescription, toward: DVec2) -> Option<&'static str> {
     let [left, front] = volume.patient?.left_and_front();
-    let middle = volume.center_in_world();
-    let origin = screen.point(middle)?;
-    let size = volume.diagonal();
     let sides = [
         ("L", left),
         ("R", -left),
@@ -103,13 +107,10 @@ fn letter(screen: &Screen, volume: &VolumeDescription, toward: egui::Vec2) -> Op
         ("S", DVec3::Z),
         ("I", DVec3::NEG_Z),
     ];
-    let part = |direction: DVec3| {
-        let to = screen.point(middle + direction * size * 0.1)?;
-        Some((to - origin).dot(toward))
-    };
-    let parts = sides.map(|(letter, direction)| (letter, part(direction).unwrap_or(0.0)));
+    let part = |direction| DVec2::from_array(screen.right_and_down(direction)).dot(toward);
+    let parts = sides.map(|(letter, direction)| (letter, part(direction)));
     let most = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (most.1 > 0.0).then_some(most.0)
+    Some(most.0)
 }
 
 /// Shows what can be changed of the slices.
@@ -122,7 +123,7 @@ pub(super) fn edit(ui: &mut Ui, slices: &mut SliceViews, volume: &VolumeDescript
     for axis in 0..3 {
         let last = volume.dims[axis] - 1;
         let slider = Slider::new(&mut slices.cross[axis], 0..=last);
-        ui.add(slider.text(egui::RichText::new(NAMES[axis]).color(COLORS[axis])));
+        ui.add(slider.text(egui::RichText::new(NAMES[axis]).color(AXIS_COLORS[axis])));
     }
     slab(ui, &mut slices.thickness, volume);
     ui.horizontal(|ui| {
@@ -138,4 +139,52 @@ pub(super) fn edit(ui: &mut Ui, slices: &mut SliceViews, volume: &VolumeDescript
             (slices.middle, slices.zoom) = (volume.center_in_world(), 1.0);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brickmesh_topology::{
+        Manifest, VoxelBox, VoxelType,
+        data::{manifest::ManifestParts, volume::PatientAxes},
+    };
+    use egui::Rect;
+
+    #[test]
+    fn sides_and_crosshair_are_right_also_far_away_and_near() {
+        let mut volume = VolumeDescription::new([20, 30, 40], VoxelType::U8);
+        volume.patient = Some(PatientAxes::Lps);
+        let bytes =
+            |stored: &VoxelBox| (0..stored.voxel_count()).map(|i| (i % 251) as u8).collect();
+        let parts = ManifestParts::cut(volume, 64, "test", bytes).unwrap();
+        let manifest = Manifest::try_from(parts).unwrap();
+        let volume = manifest.volume();
+        let rect = Rect::from_min_size(Pos2::new(10.0, 20.0), vec2(300.0, 200.0));
+        let all = SliceViews::new(&manifest);
+        for zoom in [1.0, 1e3] {
+            let size = (300, 200);
+            let views = all.zoomed(2, zoom, [0.9, -0.6], volume, size);
+            let screen = |axis| Screen::new(rect, 1.0, &views.camera(axis, volume, size)).unwrap();
+            let letters = |axis| {
+                let edges = [DVec2::NEG_X, DVec2::X, DVec2::NEG_Y, DVec2::Y];
+                edges.map(|toward| letter(&screen(axis), volume, toward).unwrap())
+            };
+            assert_eq!(letters(2), ["R", "L", "A", "P"], "{zoom}");
+            assert_eq!(letters(1), ["R", "L", "S", "I"], "{zoom}");
+            assert_eq!(letters(0), ["A", "P", "S", "I"], "{zoom}");
+        }
+        // Where the crossing is in the picture, both lines go through it.
+        let screen = Screen::new(rect, 1.0, &all.camera(2, volume, (300, 200))).unwrap();
+        let cross = DVec3::from_array(all.cross.map(f64::from));
+        let point = screen.point(cross).unwrap();
+        for along in [DVec3::X, DVec3::Y] {
+            let [from, to] = line(&screen, cross, along).unwrap();
+            let (a, b) = (point - from, to - from);
+            assert!(
+                (a.x * b.y - a.y * b.x).abs() / b.length() < 0.01,
+                "{from} {to}"
+            );
+        }
+        assert_eq!(line(&screen, cross + DVec3::Y * 1e6, DVec3::X), None);
+    }
 }

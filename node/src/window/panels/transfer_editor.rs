@@ -3,7 +3,7 @@
 //! The opacity axis is of square roots: opacities per voxel that matter are small.
 
 use super::{Asked, Facts, to_byte};
-use crate::{short_numbers::short, transfer};
+use crate::{short_numbers::short, transfer, window::panes::Pane};
 use brickmesh_topology::{
     Manifest, RenderSettings, TransferFunction,
     data::{
@@ -159,7 +159,10 @@ impl TransferEditor {
                 )
                 .clicked()
             {
-                asked.push(Asked::SaveTransfer(self.name.trim().to_owned()));
+                asked.push(Asked::SaveTransfer(
+                    Pane::Volume,
+                    self.name.trim().to_owned(),
+                ));
             }
         });
     }
