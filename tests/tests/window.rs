@@ -8,6 +8,7 @@
 )]
 
 use brickmesh_tests::{
+    display::{display, hand},
     program::{Running, brickmesh, read_png},
     skip::skip,
 };
@@ -15,7 +16,6 @@ use brickmesh_topology::{VolumeDescription, VoxelType, picture::slice::Slice};
 use glam::DVec3;
 use std::{
     ffi::OsStr,
-    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -28,32 +28,6 @@ const VOLUME: &str = concat!(
 const ORBIT: &str = "30,20,1.6";
 /// How long a picture may take to come or to change.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A virtual display of this size, and its name.
-fn display(size: &str) -> Result<(Running, String), String> {
-    for tool in ["xdotool", "import"] {
-        let found = Command::new(tool)
-            .arg("-version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        found.map_err(|e| format!("{tool}: {e}"))?;
-    }
-    let mut server = Command::new("Xvfb");
-    server.args(["-displayfd", "1", "-screen", "0", &format!("{size}x24")]);
-    server.args(["-nolisten", "tcp"]);
-    let started = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let mut server = Running(started.map_err(|e| format!("Xvfb: {e}"))?);
-    let mut number = String::new();
-    let stdout = server.0.stdout.take().unwrap();
-    BufReader::new(stdout)
-        .read_line(&mut number)
-        .map_err(|e| format!("Xvfb: {e}"))?;
-    if number.trim().is_empty() {
-        return Err("Xvfb: no display came up".to_owned());
-    }
-    Ok((server, format!(":{}", number.trim())))
-}
 
 fn screenshot(display: &str, folder: &Path) -> Vec<u8> {
     let path = folder.join("screen.png");
@@ -211,13 +185,6 @@ fn three_slices_cross_where_one_is_clicked_and_are_kept() {
     }
     hand(&display, "key ctrl+z key ctrl+z key ctrl+z");
     wait_for(&display, folder.path(), "all undone", |s| s == first);
-}
-
-/// What a hand does, in xdotool's words.
-fn hand(display: &str, does: &str) {
-    let mut hand = Command::new("xdotool");
-    hand.args(does.split_whitespace());
-    assert!(hand.env("DISPLAY", display).status().unwrap().success());
 }
 
 fn lit(screen: &[u8]) -> usize {

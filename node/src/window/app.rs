@@ -17,6 +17,7 @@ use crate::{
     terminal::note,
 };
 use brickmesh_actors::plain_text::plain_text;
+use brickmesh_topology::Camera;
 use softbuffer::{Context, Surface};
 use std::{
     collections::VecDeque,
@@ -135,6 +136,8 @@ pub(super) struct App {
     picture_file: Option<PictureFile>,
     /// Pictures that were asked for as files.
     pictures_asked: u32,
+    /// Cameras of the drag that goes on, and when the hand was there.
+    dragged: VecDeque<(Instant, Camera)>,
     /// The scene that was kept last, and when.
     kept: Option<(Instant, Scene)>,
     pub(super) failed: Option<String>,
@@ -171,6 +174,7 @@ impl App {
             value: None,
             picture_file: None,
             pictures_asked: 0,
+            dragged: VecDeque::new(),
             kept: None,
             failed: None,
         }
@@ -349,6 +353,7 @@ impl App {
             Vec::new()
         };
         let drawn = self.draw_on(&mut screen);
+        self.note_shown();
         if screen.is_stale {
             screen.window.request_redraw();
         }
@@ -384,6 +389,29 @@ impl App {
         self.want();
         tracing::trace!(took = ?start.elapsed(), "window drawn");
         drawn
+    }
+
+    /// Notes where the hand is, and how long it took until it is seen.
+    fn note_drag(&mut self) {
+        let stage = self.stage.as_ref().filter(|s| s.hands.is_dragging());
+        let Some(camera) = stage.map(|s| s.history.now().camera) else {
+            return self.dragged.clear();
+        };
+        if self.dragged.back().is_none_or(|(_, last)| *last != camera) {
+            self.dragged.push_back((Instant::now(), camera));
+        }
+    }
+
+    fn note_shown(&mut self) {
+        let Some(shown) = &self.shown[Pane::Volume.index()] else {
+            return;
+        };
+        let is_it = |(_, camera): &(Instant, Camera)| *camera == shown.report.camera;
+        if let Some(at) = self.dragged.iter().position(is_it) {
+            let latency = self.dragged[at].0.elapsed();
+            tracing::debug!(?latency, "a drag is seen");
+            self.dragged.drain(..=at);
+        }
     }
 
     fn draw_on(&self, screen: &mut Screen) -> Result<(), String> {
@@ -791,6 +819,14 @@ impl ApplicationHandler<Told> for App {
     }
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
+        let start = Instant::now();
+        self.heard(event_loop, event);
+        tracing::trace!(took = ?start.elapsed(), "an event was handled");
+    }
+}
+
+impl App {
+    fn heard(&mut self, event_loop: &ActiveEventLoop, event: WindowEvent) {
         let is_taken = self.is_taken(&event);
         let has_left = matches!(event, WindowEvent::CursorLeft { .. });
         if has_left && self.held.is_none() {
@@ -803,6 +839,7 @@ impl ApplicationHandler<Told> for App {
             // The panels know what can be undone.
             let moves = |s: &Stage| s.hands.measures() || s.history.now().slices.are_shown;
             let moves = self.stage.as_ref().is_some_and(moves);
+            self.note_drag();
             self.redraw(moves || !self.is_dragging() && self.panels.follow_pictures());
             self.want();
             return;

@@ -340,6 +340,8 @@ struct Pictures<'a> {
     /// The data set, as the window counts them.
     number: u32,
     panes: [PanePicture; PANES],
+    /// From one picture of a moving scene to the next, at least.
+    interval: Duration,
     /// Pictures that were asked for.
     asked: u64,
     /// What the window was told to be wrong.
@@ -358,8 +360,9 @@ struct PanePicture {
     rested: Option<Wish>,
     /// What is wrong with what is shown.
     trouble: Option<String>,
-    /// [`Pictures::asked`] when it was last asked for.
+    /// [`Pictures::asked`] when it was last asked for, and when that was.
     asked: u64,
+    began: Option<Instant>,
 }
 
 /// A frame, its view, and how long it took.
@@ -380,6 +383,7 @@ impl PanePicture {
             rested: None,
             trouble: None,
             asked: 0,
+            began: None,
         }
     }
 
@@ -417,6 +421,7 @@ impl<'a> Pictures<'a> {
             session,
             rules,
             number,
+            interval: Duration::from_secs_f64(1.0 / target_fps.clamp(0.1, 1000.0)),
             panes: std::array::from_fn(|pane| {
                 // Slices move together, one after the other.
                 let together = if pane == Pane::Volume.index() {
@@ -443,8 +448,14 @@ impl<'a> Pictures<'a> {
             self.forget_hidden(&now);
             let next = self.next(&now);
             let rests = next.as_ref().is_none_or(|next| next.rests);
+            if let Some(due) = next.as_ref().and_then(|next| self.due(next)) {
+                // With the camera as it is then.
+                tokio::time::sleep_until(due.into()).await;
+                continue;
+            }
             let changed = wanted.wait_for(|w| w.pictures != now);
             let gone = if let Some(Next { wish, choice, .. }) = next {
+                self.begins(&wish);
                 tokio::select! {
                     biased;
                     come = self.frame(&wish, choice) => {
@@ -489,13 +500,26 @@ impl<'a> Pictures<'a> {
             Some((order, wish, choice))
         });
         let ((rests, ..), wish, choice) = next.min_by_key(|(order, ..)| *order)?;
-        self.asked += 1;
-        self.panes[wish.pane.index()].asked = self.asked;
         Some(Next {
             wish: wish.clone(),
             choice,
             rests,
         })
+    }
+
+    /// When it is time for a picture of a moving scene, if that is later: more of them than are asked for take
+    /// the peers' time from others.
+    fn due(&self, next: &Next) -> Option<Instant> {
+        let began = self.panes[next.wish.pane.index()].began?;
+        let due = began + self.interval;
+        (!next.rests && Instant::now() < due).then_some(due)
+    }
+
+    /// A picture is asked for.
+    fn begins(&mut self, wish: &Wish) {
+        self.asked += 1;
+        let pane = &mut self.panes[wish.pane.index()];
+        (pane.asked, pane.began) = (self.asked, Some(Instant::now()));
     }
 
     /// After what time there may be more to do, though no wish has changed.
