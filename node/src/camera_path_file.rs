@@ -19,6 +19,12 @@ struct PathFile {
     keys: CameraPath,
 }
 
+/// Tells a path from other JSON.
+#[derive(Deserialize)]
+struct Form {
+    brickmesh_path: Option<u32>,
+}
+
 /// Reads a path.
 ///
 /// # Errors
@@ -26,6 +32,11 @@ struct PathFile {
 pub fn read(path: &Path) -> Result<CameraPath, String> {
     let wrong = |what: String| format!("path {}: {}", path.display(), shortened(&what));
     let text = bounded_file::read_text(path, FILE_BYTES_MAX).map_err(|e| wrong(e.to_string()))?;
+    let form: Form = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    if form.brickmesh_path.is_none() {
+        let what = "it has no brickmesh_path; save a path in the viewer";
+        return Err(wrong(what.to_owned()));
+    }
     let found: PathFile = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
     let form = found.brickmesh_path;
     if form != FORM {

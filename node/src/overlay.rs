@@ -36,6 +36,8 @@ const BAR_PART: f32 = 0.25;
 /// Width of the legend and its part of the picture's height.
 const LEGEND: f32 = 14.0;
 const LEGEND_PART: f32 = 0.35;
+/// A smaller picture has no room for it, points.
+const LEGEND_ROOM: f32 = 200.0;
 /// Colours of the legend.
 const LEGEND_STEPS: u16 = 128;
 /// Edges of the box, those in front and those behind.
@@ -156,8 +158,18 @@ impl Overlay {
         if self.legend {
             legend(&painter, screen.rect, settings);
         }
+        // On a slice, those that lie on it.
+        let near = 0.75 * volume.spacing.into_iter().fold(0.0, f64::max);
+        let is_seen = |at: DVec3| {
+            let slice = settings.slice();
+            slice.is_none_or(|s| s.distance(at).abs() <= near.max(0.5 * s.thickness))
+        };
         for Note { at, text } in &self.notes {
-            if let Some(at) = screen.point(DVec3::from_array(*at)) {
+            let at = DVec3::from_array(*at);
+            if let Some(at) = Some(at)
+                .filter(|at| is_seen(*at))
+                .and_then(|at| screen.point(at))
+            {
                 painter.circle(at, 3.0, Color32::WHITE, Stroke::new(1.0, Color32::BLACK));
                 let beside = at + vec2(8.0, 0.0);
                 shadowed(
@@ -183,8 +195,9 @@ pub(crate) fn shadowed(
     color: Color32,
 ) {
     let font = FontId::proportional(size);
-    for off in [vec2(1.0, 1.0), vec2(-1.0, 1.0)] {
-        painter.text(at + off, align, text, font.clone(), Color32::BLACK);
+    let around = [-1.0, 0.0, 1.0].map(|x| [-1.0, 0.0, 1.0].map(|y| vec2(x, y)));
+    for off in around.as_flattened() {
+        painter.text(at + *off, align, text, font.clone(), Color32::BLACK);
     }
     painter.text(at, align, text, font, color);
 }
@@ -286,6 +299,9 @@ fn scale_bar(painter: &egui::Painter, screen: &Screen, volume: &VolumeDescriptio
     reason = "casts of floats saturate"
 )]
 fn legend(painter: &egui::Painter, rect: Rect, settings: &RenderSettings) {
+    if rect.width() < LEGEND_ROOM || rect.height() < LEGEND_ROOM {
+        return;
+    }
     let [low, high] = settings.transfer.ends();
     let height = rect.height() * LEGEND_PART;
     let corner = pos2(

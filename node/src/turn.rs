@@ -345,6 +345,13 @@ impl Turn<'_> {
                 "what the rays come to is as dark as the background; the transfer function's values are {ends}, {data}; --transfer-range LOW,HIGH says what is black and what white"
             );
         }
+        let finish = self.finished();
+        if finish.is_toned() {
+            return format!(
+                "with exposure {} and gamma {} all that is seen is as the background, or it is transparent",
+                finish.exposure, finish.gamma
+            );
+        }
         format!(
             "all that the camera sees is transparent, as the background, or smaller than a pixel; {data}, the transfer function's values {ends}"
         )

@@ -55,6 +55,39 @@ impl Video {
         &self.file
     }
 
+    /// Looks whether the program makes files of this ending.
+    ///
+    /// # Errors
+    /// Text that says why not.
+    pub fn check_format(&self) -> Result<(), String> {
+        let wrong = |why: String| format!("video {}: {why}", self.asked.display());
+        let folder = tempfile::tempdir().map_err(|e| wrong(e.to_string()))?;
+        let picture = folder.path().join("picture");
+        std::fs::write(&picture, [0; 16 * 16 * 3]).map_err(|e| wrong(e.to_string()))?;
+        let mut command = Command::new(PROGRAM);
+        command.args(["-loglevel", "error", "-nostdin", "-f", "rawvideo"]);
+        command
+            .args(["-pix_fmt", "rgb24", "-s", "16x16", "-i"])
+            .arg(&picture);
+        command.args(["-pix_fmt", "yuv420p"]);
+        let made = command.arg(self.made_in(folder.path())).output();
+        let made = made.map_err(|e| wrong(e.to_string()))?;
+        if made.status.success() {
+            return Ok(());
+        }
+        let ending = self.asked.extension().unwrap_or_default().display();
+        Err(wrong(format!(
+            "{PROGRAM} makes no .{ending} files; choose a name that ends in .mp4"
+        )))
+    }
+
+    /// Where the program writes to.
+    fn made_in(&self, folder: &Path) -> PathBuf {
+        let mut name = OsString::from("video.");
+        name.push(self.asked.extension().unwrap_or_default());
+        folder.join(name)
+    }
+
     /// Whether the machine has the program; else what to do.
     ///
     /// # Errors
@@ -84,9 +117,7 @@ impl Video {
         // A name that begins with a word and a colon would be a protocol.
         let pictures = std::path::absolute(pictures).map_err(|e| wrong(e.to_string()))?;
         let folder = tempfile::tempdir().map_err(|e| wrong(e.to_string()))?;
-        let mut made = OsString::from("video.");
-        made.push(self.asked.extension().unwrap_or_default());
-        let made = folder.path().join(made);
+        let made = self.made_in(folder.path());
         let mut command = Command::new(PROGRAM);
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y"]);
         command.args(["-framerate", &self.frames_per_second.to_string()]);

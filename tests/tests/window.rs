@@ -183,7 +183,30 @@ fn three_slices_cross_where_one_is_clicked_and_are_kept() {
         assert!(start.elapsed() < PATIENCE, "{cross} is kept");
         std::thread::sleep(Duration::from_millis(100));
     }
-    hand(&display, "key ctrl+z key ctrl+z key ctrl+z");
+    // Window and level are of the slices, and of all three.
+    let before = at_rest(&display, folder.path());
+    hand(
+        &display,
+        "mousemove 60 150 keydown ctrl mousedown 3 mousemove 100 150 mousemove 180 150 mouseup 3 keyup ctrl",
+    );
+    let pane = |s: &[u8], rows: std::ops::Range<usize>, columns: std::ops::Range<usize>| {
+        let row = |y: usize| s[4 * (500 * y + columns.start)..4 * (500 * y + columns.end)].to_vec();
+        rows.flat_map(row).collect::<Vec<u8>>()
+    };
+    let have_changed = |s: &[u8]| {
+        [
+            (20..180, 20..230),
+            (220..380, 20..230),
+            (220..380, 270..480),
+        ]
+        .into_iter()
+        .all(|(rows, columns)| {
+            let [was, is] = [&before[..], s].map(|s| pane(s, rows.clone(), columns.clone()));
+            differing_pixels(&was, &is) > 500
+        })
+    };
+    wait_for(&display, folder.path(), "another window", have_changed);
+    hand(&display, "key ctrl+z key ctrl+z key ctrl+z key ctrl+z");
     wait_for(&display, folder.path(), "all undone", |s| s == first);
 }
 

@@ -162,8 +162,9 @@ fn check_video(
         return Err(ONE_PICTURE.into());
     }
     let is_there = Video::program_is_there();
-    if let Err(why) = &is_there {
-        note(format_args!("brickmesh: {why}"));
+    match &is_there {
+        Ok(()) => video.check_format()?,
+        Err(why) => note(format_args!("brickmesh: {why}")),
     }
     Ok(Some(is_there.map(|()| video)))
 }

@@ -76,7 +76,7 @@ pub(super) const KEYS: [(&str, &str); 23] = [
     ("X", "shows and hides three slices beside the picture"),
     (
         "on one of these",
-        "left drag: the others cross there; wheel: moves it; ctrl + wheel: zooms; right drag: pans",
+        "left drag: the others cross there; wheel: moves it; ctrl + wheel: zooms; right drag: pans; ctrl + right drag: window and level",
     ),
     ("P", "shows and hides the panels"),
     ("?", "this list"),

@@ -58,7 +58,9 @@ impl Finish {
         [r, g, b, 1.0]
     }
 
-    fn is_toned(&self) -> bool {
+    /// Whether colours are changed beside the background.
+    #[must_use]
+    pub fn is_toned(&self) -> bool {
         [self.exposure, self.gamma].map(f32::to_bits) != [1.0_f32.to_bits(); 2]
     }
 }

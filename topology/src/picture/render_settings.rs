@@ -520,12 +520,20 @@ impl RenderSettings {
                 opacity,
             }
         };
+        let no_color = |value| TransferPoint {
+            value,
+            color: [0.0; 3],
+            opacity: 0.0,
+        };
         if self.is_preintegrated() {
             return within.digest();
         }
         let points = &mut within.transfer.points;
-        points.retain(|p| low < p.value && p.value < high && !self.mode.combines_values());
-        if !self.mode.combines_values() {
+        if self.mode.combines_values() {
+            // Partials are places in a table that is laid over the values of its points, whatever is there.
+            points.iter_mut().for_each(|p| *p = no_color(p.value));
+        } else {
+            points.retain(|p| low < p.value && p.value < high);
             points.insert(0, at(low));
             points.push(at(high));
         }
@@ -756,9 +764,16 @@ mod tests {
         let mip: fn(&mut RenderSettings) = |s| s.mode = Mode::Mip;
         let other: fn(&mut RenderSettings) = |s| {
             s.mode = Mode::Mip;
-            s.transfer = TransferFunction::ramp(3.0, 4.0);
+            s.transfer.points[2].opacity = 0.1;
+            s.transfer.points[0].color = [0.3; 3];
         };
         assert_eq!(of(mip, low), of(other, low));
+        // What values of a ray come to is kept as a place among the function's points.
+        let wider: fn(&mut RenderSettings) = |s| {
+            s.mode = Mode::Mip;
+            s.transfer.widen(2.0);
+        };
+        assert_ne!(of(mip, low), of(wider, low));
     }
 
     #[test]

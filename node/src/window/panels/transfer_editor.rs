@@ -190,7 +190,12 @@ impl TransferEditor {
                     }
                     for preset in &PRESETS {
                         if ui.button(preset.name).on_hover_text(preset.what).clicked() {
-                            chosen = Some(transfer::of_preset(preset, None, manifest).function);
+                            let mut function = transfer::of_preset(preset, None, manifest).function;
+                            // What values are combined to hides nothing.
+                            if settings.mode.combines_values() {
+                                function.points.iter_mut().for_each(|p| p.opacity = 1.0);
+                            }
+                            chosen = Some(function);
                         }
                     }
                     for (name, path) in self.own.get_or_insert_with(transfer::own_presets) {
