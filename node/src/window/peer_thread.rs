@@ -448,13 +448,15 @@ impl<'a> Pictures<'a> {
             self.forget_hidden(&now);
             let next = self.next(&now);
             let rests = next.as_ref().is_none_or(|next| next.rests);
-            if let Some(due) = next.as_ref().and_then(|next| self.due(next)) {
-                // With the camera as it is then.
-                tokio::time::sleep_until(due.into()).await;
-                continue;
-            }
             let changed = wanted.wait_for(|w| w.pictures != now);
-            let gone = if let Some(Next { wish, choice, .. }) = next {
+            let gone = if let Some(due) = next.as_ref().and_then(|next| self.due(next)) {
+                // Then with the camera as it is by that time.
+                tokio::select! {
+                    changed = changed => changed.is_err(),
+                    () = tokio::time::sleep_until(due.into()) => false,
+                    () = stop.said() => return Err(SessionError::Stopped),
+                }
+            } else if let Some(Next { wish, choice, .. }) = next {
                 self.begins(&wish);
                 tokio::select! {
                     biased;
