@@ -389,6 +389,9 @@ pub struct ViewArgs {
     #[command(flatten)]
     /// Who renders.
     pub mesh: MeshArgs,
+    /// With --mesh: only look on; this peer holds no bricks and renders nothing
+    #[arg(long, requires = "mesh", conflicts_with = "memory")]
+    pub watch: bool,
     /// Show the panels beside the picture at first; key P shows and hides them
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
     pub panels: bool,

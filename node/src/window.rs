@@ -201,6 +201,10 @@ type Slot = Arc<Mutex<[Option<Shown>; PANES]>>;
 pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error>> {
     let mut args = args.clone();
     args.mesh.keeps_voxels = true;
+    if args.watch {
+        // Too little for a brick.
+        args.mesh.memory = Some(1);
+    }
     let source = match args.source.clone() {
         Some(volume) => open_source(&volume, &mut args.mesh, &|| !stop.is_said())?,
         None => {

@@ -75,9 +75,7 @@ fn run(args: &Args) -> Result<(), String> {
         let host = (args.hosts + viewer) as usize;
         let mut view = lab.command(host, brickmesh());
         view.arg("view").arg(&args.volume);
-        view.args([
-            "--mesh", "--device", "cpu", "--memory", "1", "--panels", "off",
-        ]);
+        view.args(["--mesh", "--watch", "--device", "cpu", "--panels", "off"]);
         view.args([
             "--wait-peers",
             &args.hosts.to_string(),
