@@ -7,12 +7,16 @@ use crate::{
     inputs::CompositorInput,
     messages::{FrameKey, FrameMessage, Message, Partial, Pixels, decode},
     outbox::Outbox,
+    span_log::{SpanLog, now_micros},
     vital_thread::VitalThread,
 };
 use actix::{Actor, Context, Handler};
 use brickmesh_topology::{
     PeerId,
-    frame::compositing::{Arrived, Compositing},
+    frame::{
+        compositing::{Arrived, Compositing},
+        timeline::SpanKind,
+    },
 };
 use std::{
     collections::BTreeMap,
@@ -35,6 +39,7 @@ pub struct Compositor {
     spent: BTreeMap<FrameKey, Duration>,
     /// Frames of which a tile could not be sent: not before this is it tried again.
     send_again_at: BTreeMap<FrameKey, Instant>,
+    spans: SpanLog,
     _thread: VitalThread,
 }
 
@@ -47,19 +52,21 @@ impl Compositor {
             outbox,
             spent: BTreeMap::new(),
             send_again_at: BTreeMap::new(),
+            spans: SpanLog::default(),
             _thread: VitalThread("compositor"),
         }
     }
 
     fn take(&mut self, from: PeerId, partial: Partial<Pixels>, wire_bytes: u64) {
         let key = partial.key.clone();
-        let start = Instant::now();
+        let (start, began) = (Instant::now(), now_micros());
         let replies = self.tiles.take(Arrived {
             from,
             partial,
             wire_bytes,
         });
         *self.spent.entry(key.clone()).or_default() += start.elapsed();
+        self.spans.add(&key, SpanKind::Blend, began, None);
         self.reply(&key, replies);
         self.send_whole(&key);
     }
@@ -98,6 +105,12 @@ impl Compositor {
                 composite_micros: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX),
                 received_bytes: whole.received_bytes,
             };
+            let spans = self.spans.take(key);
+            if !spans.is_empty() {
+                let frame = key.1;
+                let spans = Message::Spans { frame, spans };
+                self.outbox.send_or_log(&key.0, Lane::Pixels, spans);
+            }
             let sent = if again_at.is_none() {
                 let patiently = self.outbox.send_patiently(&key.0, Lane::Pixels, message);
                 patiently.map(|_| ())
@@ -116,6 +129,7 @@ impl Compositor {
         // What is known of frames that are over goes with them.
         let tiles = &self.tiles;
         self.spent.retain(|key, _| tiles.plan(key).is_some());
+        self.spans.retain(|key| tiles.plan(key).is_some());
         self.send_again_at
             .retain(|key, _| tiles.plan(key).is_some());
     }
@@ -133,9 +147,15 @@ impl Handler<CompositorInput> for Compositor {
             CompositorInput::Expect {
                 key,
                 plan,
+                is_traced,
                 room: _room,
             } => {
+                if is_traced {
+                    self.spans.begin(key.clone());
+                }
+                let began = now_micros();
                 let replies = self.tiles.expect(&key, &plan);
+                self.spans.add(&key, SpanKind::Blend, began, None);
                 self.reply(&key, replies);
                 self.send_whole(&key);
             }

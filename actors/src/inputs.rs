@@ -65,7 +65,7 @@ impl Addresses {
                 let due = CompositorInput::TilesDue((from, frame), held);
                 self.compositor.try_send(due).is_err()
             }
-            Message::Reply { .. } | Message::Tile { .. } => self
+            Message::Reply { .. } | Message::Tile { .. } | Message::Spans { .. } => self
                 .requester
                 .try_send(RequesterInput::Said {
                     from,
@@ -155,6 +155,8 @@ pub enum SchedulerInput {
         key: FrameKey,
         /// Job of the plan.
         job: u32,
+        /// When it was begun, as [`now_micros`](crate::span_log::now_micros).
+        began: u64,
         /// The image; or why there is none.
         result: Result<RenderedJob, DeviceError>,
     },
@@ -260,6 +262,8 @@ pub enum CompositorInput {
         key: FrameKey,
         /// Its plan.
         plan: Arc<FramePlan>,
+        /// Its requester wants to know what was done when.
+        is_traced: bool,
         /// What it takes of the frames that may be under way to the compositor.
         room: Room,
     },

@@ -22,6 +22,7 @@ pub mod raycaster;
 pub mod requester;
 pub mod router;
 pub mod scheduler;
+pub mod span_log;
 mod vital_thread;
 
 pub use peer::{Peer, PeerConfig};

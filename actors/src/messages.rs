@@ -18,7 +18,10 @@ use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     BrickIndex, Digest, PeerId, PixelRect,
     balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
-    frame::image::{PIXEL_BYTES, Packed},
+    frame::{
+        image::{PIXEL_BYTES, Packed},
+        timeline::Span,
+    },
     mesh::keeper::KeeperMessage,
     picture::render_settings::Mode,
 };
@@ -121,6 +124,13 @@ pub enum Message {
         composite_micros: u64,
         /// Bytes that its compositor received for it from other peers.
         received_bytes: u64,
+    },
+    /// What the sender did for a frame, and when: to a requester that wants to know it.
+    Spans {
+        /// The frame.
+        frame: FrameId,
+        /// In the sender's time.
+        spans: Vec<Span>,
     },
     /// The requester awaits tiles though all jobs are done: what does the addressee, who
     /// composites some of them, lack?

@@ -12,6 +12,7 @@ use crate::{
     inputs::{Addresses, DeviceInput, DeviceNews, OwnerInput, RenderedFrame, SchedulerInput},
     messages::{Complaint, FrameKey, FrameMessage, Message},
     outbox::Outbox,
+    span_log::now_micros,
     vital_thread::VitalThread,
 };
 use actix::{Actor, Context, Handler, Recipient, dev::SendError};
@@ -105,6 +106,7 @@ impl Raycaster {
             owned: planned.owned,
             rect: planned.rect,
         };
+        let began = now_micros();
         let result = self.try_render(&key, frame, &of_device);
         match &result {
             Ok(rendered) => {
@@ -124,7 +126,12 @@ impl Raycaster {
             }
             Err(_) => {}
         }
-        self.tell_scheduler(SchedulerInput::Rendered { key, job, result });
+        self.tell_scheduler(SchedulerInput::Rendered {
+            key,
+            job,
+            began,
+            result,
+        });
     }
 
     fn try_render(

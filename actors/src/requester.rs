@@ -4,7 +4,7 @@
 mod frame;
 mod pending;
 
-pub use frame::{Frame, FrameError, FrameStats, JobStats};
+pub use frame::{Frame, FrameError, FrameStats, FrameTrace, JobStats};
 
 use crate::{
     bus::Lane,
@@ -53,6 +53,8 @@ pub struct AskFrame {
     pub settings: RenderSettings,
     /// How it is planned.
     pub rules: PlanRules,
+    /// Whether peers tell what they did when: [`FrameStats::trace`].
+    pub is_traced: bool,
 }
 
 /// See the module.
@@ -282,6 +284,12 @@ impl Requester {
                 (frame, said)
             }
             Message::Reply { frame, reply } => (frame, reply),
+            Message::Spans { frame, spans } => {
+                if let Some(p) = self.pending.get_mut(&frame.number) {
+                    p.take_spans(&from, spans);
+                }
+                return;
+            }
             _ => {
                 tracing::warn!(peer = from.short(), "a message came to the wrong actor");
                 return;

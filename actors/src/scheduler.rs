@@ -9,6 +9,7 @@ use crate::{
         FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, Pixels, StealNote,
     },
     outbox::Outbox,
+    span_log::{SpanLog, now_micros},
 };
 use actix::{Actor, AsyncContext, Context, Handler};
 use brickmesh_shaders::{DeviceError, Scene, SubImage};
@@ -17,6 +18,7 @@ use brickmesh_topology::{
     frame::{
         frame_requests::Named,
         outgoing::Run,
+        timeline::SpanKind,
         worker::{FrameWorker, WorkerOutput, inputs::FrameInputs},
     },
     mesh::keeper::TICK_MICROS,
@@ -42,6 +44,7 @@ pub struct Scheduler {
     expected: Budget,
     inputs: FrameInputs,
     worker: FrameWorker<RenderedFrame, SubImage>,
+    spans: SpanLog,
     clock: Instant,
 }
 
@@ -55,6 +58,7 @@ impl Scheduler {
             addresses,
             expected: Budget::new(EXPECTED_MAX),
             inputs: FrameInputs::default(),
+            spans: SpanLog::default(),
             clock: Instant::now(),
         }
     }
@@ -69,16 +73,23 @@ impl Scheduler {
         if self.worker.was_begun(&key) {
             return;
         }
+        let began = now_micros();
         let (manifest, plan) = match self.inputs.plan(&request) {
             Ok((manifest, plan)) => (manifest, Arc::new(plan)),
             Err(reply) => return self.reply(requester, key.1, reply),
         };
+        if request.is_traced {
+            self.spans.begin(key.clone());
+            self.spans.add(&key, SpanKind::Schedule, began, None);
+        }
+        let is_traced = request.is_traced;
         let expect = self
             .expected
             .try_take(1)
             .map(|room| CompositorInput::Expect {
                 key: key.clone(),
                 plan: Arc::clone(&plan),
+                is_traced,
                 room,
             });
         if expect.is_none_or(|e| self.addresses.compositor.try_send(e).is_err()) {
@@ -130,9 +141,18 @@ impl Scheduler {
                 frame,
                 to,
                 runs,
-            } => self.send_runs(key, frame, to, runs),
+            } => {
+                let began = now_micros();
+                self.send_runs(key.clone(), frame, to, runs);
+                self.spans.add(&key, SpanKind::Send, began, None);
+            }
             WorkerOutput::Tell(key, reply @ FrameMessage::JobsDone { .. }) => {
                 let (to, frame) = key.clone();
+                let spans = self.spans.take(&key);
+                if !spans.is_empty() {
+                    let spans = Message::Spans { frame, spans };
+                    self.send(key.clone(), None, to.clone(), Lane::Control, spans);
+                }
                 let done = Message::Reply { frame, reply };
                 self.send(key, None, to, Lane::Control, done);
             }
@@ -234,6 +254,8 @@ impl Scheduler {
                         worker.cancel(&(from.clone(), frame), out);
                     }
                 });
+                self.spans
+                    .retain(|key| key.0 != from || key.1.number > frame.number);
                 self.forget(from, Some(frame));
             }
             _ => tracing::warn!(peer = from.short(), "a message came to the wrong actor"),
@@ -274,11 +296,18 @@ impl Handler<SchedulerInput> for Scheduler {
             SchedulerInput::Opened(manifest) => self.inputs.open(manifest),
             SchedulerInput::Closed(data_set) => self.inputs.close(data_set),
             SchedulerInput::Lost(peer) => {
+                self.spans.retain(|key| key.0 != peer);
                 self.step(|worker, out| worker.lost(&peer, out));
                 self.forget(peer, None);
             }
             SchedulerInput::Said(from, message) => self.said(from, message),
-            SchedulerInput::Rendered { key, job, result } => {
+            SchedulerInput::Rendered {
+                key,
+                job,
+                began,
+                result,
+            } => {
+                self.spans.add(&key, SpanKind::Job, began, Some(job));
                 self.step(|worker, out| match result {
                     Ok(done) => worker.rendered(&key, job, (done.image, done.elapsed_micros), out),
                     Err(DeviceError::CalledOff) => worker.not_rendered(&key, job, None, out),

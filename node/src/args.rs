@@ -373,6 +373,9 @@ pub struct RenderArgs {
     /// JSON with who rendered what, and how long it took
     #[arg(long)]
     pub stats: Option<PathBuf>,
+    /// Trace for Perfetto: what each peer did when; frames are asked for one at a time
+    #[arg(long, value_name = "FILE", conflicts_with = "ahead")]
+    pub trace: Option<PathBuf>,
 }
 
 /// `view`

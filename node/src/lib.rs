@@ -31,6 +31,7 @@ pub mod short_numbers;
 pub mod stats;
 pub mod stop;
 pub mod terminal;
+pub mod trace_file;
 pub mod transfer;
 pub(crate) mod turn;
 pub mod value_report;

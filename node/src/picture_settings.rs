@@ -120,6 +120,7 @@ impl PictureSettings {
             view,
             settings: self.render.clone(),
             rules: self.rules,
+            is_traced: false,
         }
     }
 

@@ -221,7 +221,9 @@ impl Stats {
         self.frames.last().map_or(&[], |f| &f.missing)
     }
 
-    fn names(&self) -> BTreeMap<PeerId, String> {
+    /// Names of the peers that are distinct.
+    #[must_use]
+    pub fn names(&self) -> BTreeMap<PeerId, String> {
         let own = self
             .peers
             .iter()
@@ -386,6 +388,7 @@ mod tests {
             bytes_sent: 1024,
             missing: missing.to_vec(),
             jobs: peers.iter().map(job).collect(),
+            trace: None,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::{
     stats::{Stats, StatsFile},
     stop::Stop,
     terminal::note,
+    trace_file::TraceFile,
 };
 use brickmesh_actors::requester::{Frame, FrameStats};
 use brickmesh_shaders::sub_image::SubImage;
@@ -51,6 +52,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) ahead: usize,
     pub(crate) out: &'a Path,
     pub(crate) stats: Option<StatsFile>,
+    pub(crate) trace: Option<TraceFile>,
     /// There is no background.
     pub(crate) is_transparent: bool,
     /// Missing bricks are an error.
@@ -160,6 +162,9 @@ impl Turn<'_> {
         }
         result?;
         written?;
+        if let Some(trace) = &self.trace {
+            trace.write(&stats.names())?;
+        }
         Ok(stats)
     }
 
@@ -215,6 +220,9 @@ impl Turn<'_> {
                 picture.end(&mut stop).await?;
                 return Err("a picture was not written to its end".into());
             }
+            if let Some(trace) = &mut self.trace {
+                trace.add(&frame.stats);
+            }
             done.stats.push(frame.stats);
             progress.show(got + 1, total);
             if band + 1 < bands.len() {
@@ -246,6 +254,7 @@ impl Turn<'_> {
         let shot = self.shots[shot];
         let view = shot.camera.view(self.size.0, self.size.1)?.part(band);
         let mut ask = self.settings.ask(session.data_set(), view);
+        ask.is_traced = self.trace.is_some();
         ask.rules.steal = shot.steal.unwrap_or(ask.rules.steal);
         let session = Arc::clone(session);
         Ok(actix::spawn(async move { session.frame(ask).await }))

@@ -172,6 +172,7 @@ impl Mesh {
             view,
             settings: settings.clone(),
             rules: self.rules,
+            is_traced: false,
         };
         self.peers[n]
             .requester

@@ -355,6 +355,7 @@ impl Scene {
             view: self.picture(n).0,
             settings: self.settings.clone(),
             rules: PlanRules::default(),
+            is_traced: false,
         };
         let frame = tokio::time::timeout(SETTLE, of.peer.requester.send(ask)).await;
         let frame = frame.unwrap_or_else(|_| panic!("frame {n} has not ended after {SETTLE:?}"));

@@ -384,6 +384,7 @@ fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
             view,
             settings,
             rules: Default::default(),
+            is_traced: false,
         };
         let error = mesh.peers[0]
             .requester

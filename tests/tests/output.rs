@@ -152,3 +152,43 @@ fn a_gradient_goes_from_the_top_to_the_bottom_in_every_band() {
         assert!(ends[0] >= 254 && ends[1] == 128 && ends[2] <= 1, "{ends:?}");
     }
 }
+
+#[test]
+fn every_row_of_a_trace_adds_up_to_its_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "--peers", "3", "--brick", "32", "--frames", "3", "--size", "160x120",
+    ];
+    let files = ["--out", "o.png", "--trace", "t.json"];
+    let args = [&args[..], &files].concat();
+    let done = render(folder.path(), &args).output().unwrap();
+    assert!(done.status.success(), "{}", said(&done));
+    let text = std::fs::read(folder.path().join("t.json")).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let spans = || events.iter().filter(|e| e["ph"] == "X");
+    let of = |frame: u64, pid: u64, tid: u64| {
+        spans().filter(move |e| e["args"]["frame"] == frame && e["pid"] == pid && e["tid"] == tid)
+    };
+    let frames: Vec<_> = spans().filter(|e| e["pid"] == 0).collect();
+    assert_eq!(frames.len(), 3);
+    for (frame, whole) in (0..).zip(frames) {
+        let mut jobs = 0;
+        for (pid, tid) in (1..=3).flat_map(|pid| (0..3).map(move |tid| (pid, tid))) {
+            let sum: u64 = of(frame, pid, tid).filter_map(|e| e["dur"].as_u64()).sum();
+            assert_eq!(sum, whole["dur"].as_u64().unwrap(), "{frame} {pid} {tid}");
+            let expected = |e: &&serde_json::Value| e["args"]["expected_us_on_speed_1"].is_u64();
+            jobs += of(frame, pid, tid)
+                .filter(|e| e["name"] == "job")
+                .filter(expected)
+                .count();
+        }
+        assert!(jobs >= 3, "frame {frame} has {jobs} jobs");
+    }
+    let told = |name: &str| spans().any(|e| e["name"] == name);
+    assert!(
+        ["schedule", "job", "send", "blend", "wait"]
+            .into_iter()
+            .all(told)
+    );
+}

@@ -7,4 +7,5 @@ pub mod compositing;
 pub mod frame_requests;
 pub mod image;
 pub mod outgoing;
+pub mod timeline;
 pub mod worker;

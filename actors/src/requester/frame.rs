@@ -2,7 +2,7 @@
 
 use super::FRAMES_IN_FLIGHT_MAX;
 use brickmesh_shaders::SubImage;
-use brickmesh_topology::{BrickIndex, Digest, PeerId, VoxelBox};
+use brickmesh_topology::{BrickIndex, Digest, PeerId, VoxelBox, frame::timeline::Row};
 
 /// A finished frame.
 #[derive(Clone, Debug)]
@@ -32,6 +32,19 @@ pub struct FrameStats {
     pub missing: Vec<VoxelBox>,
     /// Its jobs, front to back.
     pub jobs: Vec<JobStats>,
+    /// What each peer did when, where that was asked for.
+    pub trace: Option<FrameTrace>,
+}
+
+/// What each peer did when, for a frame.
+#[derive(Clone, Debug)]
+pub struct FrameTrace {
+    /// When it was asked for, as [`now_micros`](crate::span_log::now_micros).
+    pub began: u64,
+    /// For each peer its parts.
+    pub rows: Vec<Row>,
+    /// Of the plan's jobs: brick, and what was expected, microseconds on a device of speed 1.
+    pub expected: Vec<(BrickIndex, u64)>,
 }
 
 /// A job of a finished frame.

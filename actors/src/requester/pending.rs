@@ -1,13 +1,16 @@
 //! A frame that was asked for and is not there yet: what it shows, and what came of its picture.
 
-use super::{AskFrame, Frame, FrameError, FrameStats, JobStats};
-use crate::messages::FrameRequest;
+use super::{AskFrame, Frame, FrameError, FrameStats, FrameTrace, JobStats};
+use crate::{messages::FrameRequest, span_log::now_micros};
 use actix::SpawnHandle;
 use brickmesh_shaders::{Scene, SubImage, transfer_table::TransferTable};
 use brickmesh_topology::{
-    Manifest, PeerId,
+    BrickIndex, Manifest, PeerId,
     balance::frame_plan::FramePlan,
-    frame::frame_requests::{AttemptRequest, EndedFrame, FrameEnd},
+    frame::{
+        frame_requests::{AttemptRequest, EndedFrame, FrameEnd},
+        timeline::{SPANS_MAX, Span, rows},
+    },
 };
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::oneshot;
@@ -24,6 +27,10 @@ pub(super) struct Pending {
     pub(super) timer: Option<SpawnHandle>,
     schedule_micros: u64,
     bytes: u64,
+    /// When it was asked for.
+    began: u64,
+    /// What peers have told of all attempts.
+    spans: Vec<(PeerId, Span)>,
     /// Of the attempt under way.
     picture: Option<Picture>,
 }
@@ -66,6 +73,8 @@ impl Pending {
             timer: None,
             schedule_micros: 0,
             bytes: 0,
+            began: now_micros(),
+            spans: Vec::new(),
             picture: None,
         }
     }
@@ -95,6 +104,15 @@ impl Pending {
         self.bytes = self.bytes.saturating_add(arrived.bytes);
     }
 
+    /// Takes what a peer did when.
+    pub(super) fn take_spans(&mut self, from: &PeerId, spans: Vec<Span>) {
+        let room = SPANS_MAX.saturating_sub(self.spans.len());
+        if self.ask.is_traced {
+            let spans = spans.into_iter().take(room);
+            self.spans.extend(spans.map(|span| (from.clone(), span)));
+        }
+    }
+
     /// What asks for an attempt.
     pub(super) fn request(&self, attempt: &AttemptRequest) -> FrameRequest {
         FrameRequest {
@@ -103,6 +121,7 @@ impl Pending {
             view: self.ask.view,
             settings: self.ask.settings.clone(),
             rules: self.ask.rules,
+            is_traced: self.ask.is_traced,
         }
     }
 
@@ -127,6 +146,11 @@ impl Pending {
                     bytes_sent: self.bytes,
                     missing: picture.plan.missing().map(|j| j.owned).collect(),
                     jobs: job_stats(&picture.plan, &ended.measured),
+                    trace: self.ask.is_traced.then(|| FrameTrace {
+                        began: self.began,
+                        rows: rows(self.began, ended.total_micros, &self.spans),
+                        expected: expected(&picture.plan),
+                    }),
                 },
                 image: picture.image,
             }),
@@ -147,6 +171,11 @@ impl Pending {
     pub(super) fn finish(self, result: Result<Frame, FrameError>) {
         finish(self.answer, result);
     }
+}
+
+fn expected(plan: &FramePlan) -> Vec<(BrickIndex, u64)> {
+    let jobs = plan.jobs.iter();
+    jobs.map(|job| (job.brick, job.estimate_micros)).collect()
 }
 
 /// Jobs of a plan, with who rendered each.

@@ -14,6 +14,7 @@ use crate::{
     stats::StatsFile,
     stop::Stop,
     terminal::{note, say},
+    trace_file::TraceFile,
     turn::Turn,
     video::Video,
 };
@@ -52,6 +53,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         ahead: FRAMES_AHEAD.into(),
         out: &args.out,
         stats: None,
+        trace: None,
         is_transparent: false,
         whole: true,
     };
@@ -107,6 +109,11 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
         file.is_not(&args.source.volume, "the volume")?;
         file.is_not(&first, "the picture")?;
     }
+    let trace = args.trace.as_deref().map(TraceFile::check).transpose()?;
+    if let Some(trace) = &trace {
+        trace.file().is_not(&args.source.volume, "the volume")?;
+        trace.file().is_not(&first, "the picture")?;
+    }
     let video = check_video(args, count)?;
     let mut mesh = args.mesh.clone();
     let source = open_source(&args.source, &mut mesh, &|| !stop.is_said())?;
@@ -124,9 +131,14 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
             shots,
             size: args.picture.size,
             settings,
-            ahead: args.ahead.into(),
+            ahead: if args.trace.is_some() {
+                1
+            } else {
+                args.ahead.into()
+            },
             out: &args.out,
             stats: stats_file,
+            trace,
             is_transparent: args.transparent,
             whole: args.mesh.whole,
         };

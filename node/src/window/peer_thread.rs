@@ -279,6 +279,7 @@ async fn picture_file(
         ahead: 1,
         out: &asked.path,
         stats: None,
+        trace: None,
         is_transparent: asked.is_transparent,
         whole: false,
     };
@@ -570,6 +571,7 @@ impl<'a> Pictures<'a> {
             view,
             settings,
             rules: self.rules,
+            is_traced: false,
         };
         let frame = self.session.frame(ask).await?;
         Ok(Some((view, frame, start.elapsed())))

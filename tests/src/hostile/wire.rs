@@ -6,6 +6,7 @@ use brickmesh_actors::messages::{
     Partial, Pixels, StealNote, encode,
 };
 use brickmesh_shaders::SubImage;
+use brickmesh_topology::frame::timeline::{Span, SpanKind};
 use brickmesh_topology::{
     BrickIndex, Camera, Digest, Manifest, PeerId, PixelRect, RenderSettings, TransferFunction,
     balance::{
@@ -67,6 +68,15 @@ pub fn messages(manifest: &Manifest) -> Vec<Message> {
         Message::Roster(roster(manifest)),
         Message::Costs(costs(manifest)),
         Message::TilesDue { frame },
+        Message::Spans {
+            frame,
+            spans: vec![Span {
+                kind: SpanKind::Job,
+                start: 1 << 50,
+                micros: 7,
+                job: Some(3),
+            }],
+        },
     ]);
     all
 }
@@ -222,6 +232,7 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
         view: view.expect("a view of the volume"),
         settings: RenderSettings::new(TransferFunction::ramp(0.0, 255.0), 0.5),
         rules: PlanRules::default(),
+        is_traced: true,
     }
 }
 

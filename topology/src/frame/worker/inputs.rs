@@ -42,6 +42,9 @@ pub struct FrameRequest {
     /// How it is planned.
     #[serde(default)]
     pub rules: PlanRules,
+    /// The requester wants to know what each peer did when.
+    #[serde(default)]
+    pub is_traced: bool,
 }
 
 /// See the module.
