@@ -33,6 +33,7 @@ use crate::{
     stop::Stop,
     value_report::Histogram,
 };
+use brickmesh_actors::requester::FrameTrace;
 use brickmesh_topology::{Camera, Manifest, PeerId, VoxelBox, picture::quality::Choice};
 use std::{
     collections::BTreeMap,
@@ -89,6 +90,8 @@ struct Wish {
     height: u32,
     /// A coarser picture does, while the scene is edited.
     moving: bool,
+    /// It is to be told what each peer did when.
+    is_traced: bool,
 }
 
 /// A data set that is open.
@@ -131,6 +134,7 @@ struct FrameReport {
     jobs: BTreeMap<PeerId, JobsDone>,
     /// What was rendered, in voxels, and by whom.
     boxes: Vec<(VoxelBox, PeerId)>,
+    trace: Option<FrameTrace>,
 }
 
 /// What a peer did for a picture.

@@ -3,6 +3,7 @@
 use super::FRAMES_IN_FLIGHT_MAX;
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{BrickIndex, Digest, PeerId, VoxelBox, frame::timeline::Row};
+use std::collections::BTreeMap;
 
 /// A finished frame.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct FrameTrace {
     pub rows: Vec<Row>,
     /// Of the plan's jobs: brick, and what was expected, microseconds on a device of speed 1.
     pub expected: Vec<(BrickIndex, u64)>,
+    /// Speeds that the plan reckoned with, in millionths.
+    pub speeds: BTreeMap<PeerId, u64>,
 }
 
 /// A job of a finished frame.

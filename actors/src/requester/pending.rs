@@ -150,6 +150,7 @@ impl Pending {
                         began: self.began,
                         rows: rows(self.began, ended.total_micros, &self.spans),
                         expected: expected(&picture.plan),
+                        speeds: speeds(&picture.plan),
                     }),
                 },
                 image: picture.image,
@@ -176,6 +177,11 @@ impl Pending {
 fn expected(plan: &FramePlan) -> Vec<(BrickIndex, u64)> {
     let jobs = plan.jobs.iter();
     jobs.map(|job| (job.brick, job.estimate_micros)).collect()
+}
+
+fn speeds(plan: &FramePlan) -> BTreeMap<PeerId, u64> {
+    let peers = plan.peers.iter().cloned();
+    peers.zip(plan.speeds.iter().copied()).collect()
 }
 
 /// Jobs of a plan, with who rendered each.

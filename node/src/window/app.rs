@@ -227,6 +227,7 @@ impl App {
             width: area.width,
             height: area.height,
             moving: self.is_panel_editing || stage.hands.is_dragging() || stage.hands.is_zooming(),
+            is_traced: pane == Pane::Volume && self.panels.is_timeline_shown,
         };
         let pictures = self.stage.as_ref().map(|stage| {
             let panes = self.panes().into_iter();
@@ -459,6 +460,7 @@ impl App {
             Command::Keys => self.panels.toggle_keys(),
             Command::Panels => self.panels.is_open = !self.panels.is_open,
             Command::ClipBox => self.panels.toggle_clip_box(),
+            Command::Timeline => self.panels.is_timeline_shown = !self.panels.is_timeline_shown,
             Command::Ruler => {
                 if let Some(stage) = &mut self.stage {
                     let told = stage.hands.toggle_ruler();

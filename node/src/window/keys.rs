@@ -13,6 +13,8 @@ pub(super) enum Command {
     Panels,
     /// The clip box with its handles, shown or not.
     ClipBox,
+    /// What each peer did when, shown or not.
+    Timeline,
     /// Drags measure, or do not any more.
     Ruler,
     /// A note where the pointer is.
@@ -39,7 +41,7 @@ pub(super) enum Command {
 }
 
 /// Keys and what they do, for people.
-pub(super) const KEYS: [(&str, &str); 23] = [
+pub(super) const KEYS: [(&str, &str); 24] = [
     ("left drag", "turns"),
     ("right or middle drag, shift + left drag", "pans"),
     ("ctrl + left drag, Q and E", "roll"),
@@ -79,6 +81,7 @@ pub(super) const KEYS: [(&str, &str); 23] = [
         "left drag: the others cross there; wheel: moves it; ctrl + wheel: zooms; right drag: pans; ctrl + right drag: window and level",
     ),
     ("P", "shows and hides the panels"),
+    ("L", "shows and hides the timeline of the peers"),
     ("?", "this list"),
     ("Esc", "closes the window"),
 ];
@@ -117,6 +120,7 @@ pub(super) fn command(key: &Key, modifiers: ModifiersState) -> Option<Command> {
         ("+" | "=", _) => Some(Command::ZoomIn),
         ("-", _) => Some(Command::ZoomOut),
         ("b", _) => Some(Command::ClipBox),
+        ("l", _) => Some(Command::Timeline),
         ("m", _) => Some(Command::Ruler),
         ("n", _) => Some(Command::Note),
         ("x", _) => Some(Command::Slices),

@@ -11,6 +11,7 @@ mod ruler;
 mod shapes_editor;
 mod slice_editor;
 mod slice_panes;
+mod timeline_panel;
 mod transfer_editor;
 
 use self::{output_panel::OutputPanel, transfer_editor::TransferEditor};
@@ -47,6 +48,8 @@ use std::{path::PathBuf, sync::Arc};
 
 /// Width of the panels in points, at first.
 const WIDTH: f32 = 320.0;
+/// Height of the timeline in points, at first.
+const TIMELINE_HEIGHT: f32 = 170.0;
 /// Gradients that can be chosen, as parts of the function's width.
 const GRADIENTS: std::ops::RangeInclusive<f64> = 1e-3..=1.0;
 /// Background at the top, where it is to be another one.
@@ -142,6 +145,7 @@ const WRONG: Color32 = Color32::from_rgb(230, 90, 70);
 #[derive(Debug)]
 pub(super) struct Panels {
     pub(super) is_open: bool,
+    pub(super) is_timeline_shown: bool,
     are_keys_shown: bool,
     path: String,
     editor: TransferEditor,
@@ -159,6 +163,7 @@ impl Panels {
     pub(super) fn new(is_open: bool) -> Self {
         Self {
             is_open,
+            is_timeline_shown: false,
             are_keys_shown: false,
             path: String::new(),
             editor: TransferEditor::default(),
@@ -188,7 +193,7 @@ impl Panels {
 
     /// Whether anything shown follows the picture or the scene.
     pub(super) fn follow_pictures(&self) -> bool {
-        self.is_open || self.is_clip_box_shown || self.are_bricks_shown
+        self.is_open || self.is_timeline_shown || self.is_clip_box_shown || self.are_bricks_shown
     }
 
     /// Whether the list of keys was shown; now it is not.
@@ -207,6 +212,14 @@ impl Panels {
                 .show(ui, |ui| {
                     Panel::bottom("pointed").show(ui, |ui| pointed(ui, facts));
                     ScrollArea::vertical().auto_shrink(false).show(ui, content);
+                });
+        }
+        if self.is_timeline_shown {
+            Panel::bottom("timeline")
+                .resizable(true)
+                .default_size(TIMELINE_HEIGHT)
+                .show(ui, |ui| {
+                    timeline_panel::show(ui, facts.frames[0], facts.mesh)
                 });
         }
         self.over_pictures(ui, scene, facts);
@@ -326,6 +339,8 @@ impl Panels {
         section(ui, "Mesh", |ui| {
             let boxes = &mut self.are_bricks_shown;
             mesh_panel::show(ui, facts.frames[0], facts.mesh, boxes);
+            ui.checkbox(&mut self.is_timeline_shown, "Timeline")
+                .on_hover_text("what each peer did when");
         });
     }
 
@@ -437,7 +452,8 @@ fn tell(ui: &Ui, lines: &[&Line]) {
     let area = egui::Area::new(egui::Id::unique("told"))
         .interactable(false)
         .default_width(TOLD_WIDTH);
-    let area = area.anchor(egui::Align2::LEFT_BOTTOM, [8.0, -8.0]);
+    let below = ui.ctx().content_rect().bottom() - ui.available_rect_before_wrap().bottom();
+    let area = area.anchor(egui::Align2::LEFT_BOTTOM, [8.0, -8.0 - below]);
     area.show(ui.ctx(), |ui| {
         for line in lines {
             Frame::popup(ui.style()).show(ui, |ui| {

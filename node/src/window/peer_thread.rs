@@ -571,7 +571,7 @@ impl<'a> Pictures<'a> {
             view,
             settings,
             rules: self.rules,
-            is_traced: false,
+            is_traced: wish.is_traced,
         };
         let frame = self.session.frame(ask).await?;
         Ok(Some((view, frame, start.elapsed())))
@@ -681,6 +681,7 @@ impl FrameReport {
             bytes_sent: frame.stats.bytes_sent,
             jobs,
             boxes: boxes.collect(),
+            trace: frame.stats.trace.clone(),
         }
     }
 }

@@ -138,6 +138,25 @@ pub fn rows(begin: u64, total: u64, spans: &[(PeerId, Span)]) -> Vec<Row> {
     rows.collect()
 }
 
+/// What was expected of a row's jobs, one after the other since the first began, beside the row: as long as they
+/// should have taken. `cost`: of a job of the plan, microseconds on the row's peer.
+#[must_use]
+pub fn expected(row: &Row, cost: impl Fn(u32) -> Option<u64>) -> Vec<Piece> {
+    let jobs = row.pieces.iter().filter(|p| p.kind == Some(SpanKind::Job));
+    let mut at = jobs.clone().next().map_or(0, |first| first.start);
+    let jobs = jobs.filter_map(|job| {
+        let micros = cost(job.job?)?;
+        let start = at;
+        at = at.saturating_add(micros);
+        Some(Piece {
+            start,
+            micros,
+            ..*job
+        })
+    });
+    jobs.collect()
+}
+
 /// What is to be added to a peer's times so that they lie within the frame; the least that does.
 fn shift(begin: u64, total: u64, spans: &[Span]) -> i128 {
     let first = spans.iter().map(|span| span.start).min();
@@ -228,6 +247,27 @@ mod tests {
         ];
         assert_eq!(told(&rows, Part::Device), device);
         assert_eq!(told(&rows, Part::Compositor), [(wait, 0, 120)]);
+    }
+
+    #[test]
+    fn expected_jobs_stand_one_after_the_other_from_the_first() {
+        let job = |start, job| Span {
+            job: Some(job),
+            ..span(SpanKind::Job, start, 20)
+        };
+        let rows = rows_of(1_000, 120, &[job(1_030, 4), job(1_060, 7), job(1_090, 9)]);
+        let device = rows.iter().find(|row| row.part == Part::Device).unwrap();
+        // Of one nothing is known.
+        let cost = |job| {
+            [(4, 25), (9, u64::MAX)]
+                .into_iter()
+                .find_map(|(n, c)| (n == job).then_some(c))
+        };
+        let told: Vec<_> = expected(device, cost)
+            .iter()
+            .map(|p| (p.job, p.start, p.micros))
+            .collect();
+        assert_eq!(told, [(Some(4), 30, 25), (Some(9), 55, u64::MAX)]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ const BOXES_MAX: usize = 1000;
 const BAR: [f32; 2] = [48.0, 8.0];
 
 /// The colour of a peer of the mesh.
-fn color(mesh: &MeshReport, peer: &PeerId) -> Color32 {
+pub(super) fn color(mesh: &MeshReport, peer: &PeerId) -> Color32 {
     let at = mesh.peers.iter().position(|p| p.id == *peer);
     at.map_or(Color32::GRAY, |at| {
         Hsva::new((at as f32 * HUE_STEP).fract(), 0.65, 0.95, 1.0).into()
@@ -91,7 +91,7 @@ pub(super) fn show(
     }
 }
 
-fn millis(micros: u64) -> f64 {
+pub(super) fn millis(micros: u64) -> f64 {
     micros as f64 / 1e3
 }
 
