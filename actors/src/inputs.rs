@@ -160,6 +160,17 @@ pub enum SchedulerInput {
         /// The image; or why there is none.
         result: Result<RenderedJob, DeviceError>,
     },
+    /// The device has put a job aside, and keeps what it has of it.
+    PutAside {
+        /// Its frame.
+        key: FrameKey,
+        /// Job of the plan.
+        job: u32,
+        /// When it went on with it, as [`now_micros`](crate::span_log::now_micros).
+        began: u64,
+        /// How long, microseconds.
+        micros: u64,
+    },
     /// A message that waited for room was sent, or need not be.
     Sent,
     /// The device is lost; why, for people.
@@ -175,6 +186,7 @@ pub struct RenderedFrame {
     pub scene: Scene,
     /// Who renders what.
     pub plan: Arc<FramePlan>,
+    is_to_wait: AtomicBool,
     is_cancelled: AtomicBool,
     is_over: AtomicBool,
 }
@@ -186,9 +198,21 @@ impl RenderedFrame {
         Self {
             scene,
             plan,
+            is_to_wait: AtomicBool::new(false),
             is_cancelled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
+    }
+
+    /// The job of it that the device renders is to be put aside, if it takes long; or goes on.
+    pub fn wait(&self, is_to_wait: bool) {
+        self.is_to_wait.store(is_to_wait, Ordering::Relaxed);
+    }
+
+    /// Whether others wait.
+    #[must_use]
+    pub fn is_to_wait(&self) -> bool {
+        self.is_to_wait.load(Ordering::Relaxed)
     }
 
     /// Nobody needs what waits to be sent of this attempt; nor, where the frame `is_over`, its picture: the
@@ -237,6 +261,8 @@ pub enum DeviceInput {
         frame: Arc<RenderedFrame>,
         /// Job of its plan.
         job: u32,
+        /// So that it can be put aside.
+        in_slices: bool,
     },
     /// Send a message about a frame for which there is no room now, and wait for that room: nothing
     /// more is rendered meanwhile. Answered by [`SchedulerInput::Sent`].

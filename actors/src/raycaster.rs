@@ -1,10 +1,13 @@
 //! The raycaster: owns the device, on its own thread; loads bricks and renders the jobs that the scheduler
-//! names, in the order in which it is told. It decides nothing.
+//! names, in the order in which it is told; what takes long it puts aside when it is told to (`begun_job`). It
+//! decides nothing.
 //!
 //! When the device is lost, the scheduler ends the frames that have jobs here, the brick owner is told
 //! that nothing is held any more, and the next brick that is to be loaded finds a device opened again.
 //! A job for which memory is short ends its frame too; its brick is given up, so that the next frame
 //! has the memory.
+
+mod begun_job;
 
 use crate::{
     bus::Lane,
@@ -16,9 +19,14 @@ use crate::{
     vital_thread::VitalThread,
 };
 use actix::{Actor, Context, Handler, Recipient, dev::SendError};
+use begun_job::BegunJob;
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, Job, RenderedJob};
-use brickmesh_topology::PeerId;
+use brickmesh_topology::{
+    PeerId,
+    balance::schedule::{SPEED_ONE, cost_on},
+};
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -33,6 +41,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at a full mailbox.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// What became of a job for now.
+enum Rendered {
+    Whole(RenderedJob),
+    /// After so long.
+    PutAside {
+        micros: u64,
+    },
+}
+
 /// See the module.
 pub struct Raycaster {
     device: DeviceSlot,
@@ -40,6 +57,8 @@ pub struct Raycaster {
     addresses: Addresses,
     /// The frame whose scene the device has.
     scene_of: Option<FrameKey>,
+    /// Jobs that were begun.
+    aside: BTreeMap<(FrameKey, u32), (Arc<RenderedFrame>, BegunJob)>,
     /// Its thread is to end: nothing is rendered or sent any more.
     is_ending: Arc<AtomicBool>,
     _thread: VitalThread,
@@ -67,6 +86,7 @@ impl Raycaster {
             outbox,
             addresses,
             scene_of: None,
+            aside: BTreeMap::new(),
             is_ending,
             _thread: VitalThread("device"),
         }
@@ -97,22 +117,29 @@ impl Raycaster {
         }
     }
 
-    /// Renders a job, and tells the scheduler what came of it.
-    fn render(&mut self, key: FrameKey, frame: &RenderedFrame, job: u32) {
-        let planned = &frame.plan.jobs[job as usize];
-        let brick = planned.brick;
-        let of_device = Job {
-            brick,
-            owned: planned.owned,
-            rect: planned.rect,
-        };
+    /// Renders a job, or goes on with it, and tells the scheduler what came of it.
+    fn render(&mut self, key: FrameKey, frame: &Arc<RenderedFrame>, job: u32, in_slices: bool) {
+        let brick = frame.plan.jobs[job as usize].brick;
         let began = now_micros();
-        let result = self.try_render(&key, frame, &of_device);
-        match &result {
-            Ok(rendered) => {
+        let result = match self.try_render(&key, frame, job, in_slices) {
+            Ok(Rendered::PutAside { micros }) => {
+                tracing::trace!(job, brick = brick.0, micros, "put aside");
+                self.tell_scheduler(SchedulerInput::PutAside {
+                    key,
+                    job,
+                    began,
+                    micros,
+                });
+                return;
+            }
+            Ok(Rendered::Whole(rendered)) => {
                 let micros = rendered.elapsed_micros;
                 tracing::trace!(job, brick = brick.0, micros, "rendered");
+                Ok(rendered)
             }
+            Err(error) => Err(error),
+        };
+        match &result {
             Err(error @ DeviceError::Lost { .. }) => self.lost(error),
             Err(error @ DeviceError::OutOfMemory { .. }) => {
                 tracing::warn!(
@@ -124,7 +151,7 @@ impl Raycaster {
                 self.unload(BrickKey { data_set, brick });
                 self.tell_owner(DeviceNews::GaveUp(BrickKey { data_set, brick }));
             }
-            Err(_) => {}
+            _ => {}
         }
         self.tell_scheduler(SchedulerInput::Rendered {
             key,
@@ -134,11 +161,50 @@ impl Raycaster {
         });
     }
 
+    /// Renders what is left of a job, in bands of whole rows where it takes long and is to be done `in_slices`: between them it is put aside
+    /// where others wait.
     fn try_render(
         &mut self,
         key: &FrameKey,
+        frame: &Arc<RenderedFrame>,
+        job: u32,
+        in_slices: bool,
+    ) -> Result<Rendered, DeviceError> {
+        let planned = &frame.plan.jobs[job as usize];
+        let me = frame.plan.index_of(&self.addresses.local);
+        let speed = me.map_or(SPEED_ONE, |me| frame.plan.speeds[me]);
+        let expected = cost_on(planned.estimate_micros, speed);
+        let expected = in_slices.then_some(expected);
+        let at = (key.clone(), job);
+        let begun = self.aside.remove(&at).map(|(_, begun)| begun);
+        let mut begun = begun.unwrap_or_else(|| BegunJob::new(planned.rect, expected));
+        let before = begun.micros();
+        while let Some(rect) = begun.next_band() {
+            let band = Job {
+                brick: planned.brick,
+                owned: planned.owned,
+                rect,
+            };
+            let rendered = self.render_band(key, frame, &band)?;
+            if let Some(rendered) = begun.add(rendered) {
+                return Ok(Rendered::Whole(rendered));
+            }
+            if frame.is_to_wait() {
+                break;
+            }
+        }
+        let micros = begun.micros() - before;
+        // Who calls a frame off does not say which of its jobs were begun.
+        self.aside.retain(|_, (frame, _)| !frame.is_cancelled());
+        self.aside.insert(at, (Arc::clone(frame), begun));
+        Ok(Rendered::PutAside { micros })
+    }
+
+    fn render_band(
+        &mut self,
+        key: &FrameKey,
         frame: &RenderedFrame,
-        job: &Job,
+        band: &Job,
     ) -> Result<RenderedJob, DeviceError> {
         let is_wanted = || !frame.is_over() && !self.is_ending.load(Ordering::Relaxed);
         if !is_wanted() {
@@ -150,13 +216,14 @@ impl Raycaster {
             device.set_scene(&frame.scene)?;
             self.scene_of = Some(key.clone());
         }
-        device.render_while(job, &is_wanted)
+        device.render_while(band, &is_wanted)
     }
 
     /// Drops the device.
     fn lost(&mut self, error: &DeviceError) {
         tracing::error!(%error, "every brick here is lost; frames go on without this peer's");
         self.scene_of = None;
+        self.aside.clear();
         self.device.lost();
         let why = error.to_string();
         self.tell_scheduler(SchedulerInput::DeviceLost(why));
@@ -237,7 +304,12 @@ impl Handler<DeviceInput> for Raycaster {
                 }
             }
             DeviceInput::Unload(key) => self.unload(key),
-            DeviceInput::Render { key, frame, job } => self.render(key, &frame, job),
+            DeviceInput::Render {
+                key,
+                frame,
+                job,
+                in_slices,
+            } => self.render(key, &frame, job, in_slices),
             DeviceInput::Send {
                 key,
                 frame,

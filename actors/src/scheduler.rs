@@ -132,9 +132,21 @@ impl Scheduler {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            WorkerOutput::Render { key, frame, job } => {
-                self.tell_device(DeviceInput::Render { key, frame, job });
+            WorkerOutput::Render {
+                key,
+                frame,
+                job,
+                in_slices,
+            } => {
+                frame.wait(false);
+                self.tell_device(DeviceInput::Render {
+                    key,
+                    frame,
+                    job,
+                    in_slices,
+                });
             }
+            WorkerOutput::PutAside { frame } => frame.wait(true),
             WorkerOutput::CallOff { frame, is_over } => frame.call_off(is_over),
             WorkerOutput::Runs {
                 key,
@@ -316,6 +328,15 @@ impl Handler<SchedulerInput> for Scheduler {
                         worker.not_rendered(&key, job, Some(&why), out);
                     }
                 })
+            }
+            SchedulerInput::PutAside {
+                key,
+                job,
+                began,
+                micros,
+            } => {
+                self.spans.add(&key, SpanKind::Job, began, Some(job));
+                self.step(|worker, out| worker.put_aside(&key, job, micros, out));
             }
             SchedulerInput::Sent => self.step(FrameWorker::sent),
             SchedulerInput::DeviceLost(why) => {

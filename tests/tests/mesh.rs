@@ -21,7 +21,7 @@ use bytes::Bytes;
 use std::{
     cell::Cell,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -370,6 +370,57 @@ fn a_frame_that_nobody_waits_for_is_called_off_on_all_peers() {
             assert!(start.elapsed() < Duration::from_secs(60));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    });
+}
+
+/// A device that takes a millisecond for each row of what is right of column `right`; what it rendered, in
+/// order: whether it was of that.
+fn slow_right_of(right: u32, rendered: &Arc<Mutex<Vec<bool>>>) -> Box<dyn RenderDevice> {
+    let rendered = Arc::clone(rendered);
+    hooked(cpu(), move |inner, job, is_wanted| {
+        let is_slow = job.rect.x + job.rect.width > right;
+        rendered
+            .lock()
+            .expect("no thread has panicked")
+            .push(is_slow);
+        let took = if is_slow {
+            u64::from(job.rect.height)
+        } else {
+            1
+        };
+        thread::sleep(Duration::from_millis(took));
+        Ok(RenderedJob {
+            elapsed_micros: took * 1_000,
+            ..inner.render_while(job, is_wanted)?
+        })
+    })
+}
+
+#[test]
+fn a_slow_frame_of_one_viewer_is_put_aside_for_that_of_another_and_comes_whole() {
+    let (field, settings) = field_and_settings();
+    let camera = Camera::whole(&field.volume);
+    let [large, small] = [512, 64].map(|size| camera.view(size, size).unwrap());
+    let rendered = Arc::new(Mutex::new(Vec::new()));
+    actix::System::new().block_on(async {
+        let device = || slow_right_of(64, &rendered);
+        let mut mesh = Mesh::start(2, 2, Arc::new(Bricks::cut(&field, 64)), &device).await;
+        mesh.rules.min_job_micros = 10_000_000;
+        // Then it is known what it costs, and that there are two who ask.
+        mesh.frame_from(1, small, &settings).await.unwrap();
+        let whole = mesh.frame_from(0, large, &settings).await.unwrap();
+        rendered.lock().unwrap().clear();
+        let slow = mesh.frame_from(0, large, &settings);
+        let fast = async {
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            let frame = mesh.frame_from(1, small, &settings).await;
+            (frame.unwrap(), rendered.lock().unwrap().len())
+        };
+        let (slow, (_, before)) = tokio::join!(slow, fast);
+        let rendered = rendered.lock().unwrap();
+        let is_slow = |of: &[bool]| of.iter().any(|slow| *slow);
+        assert!(is_slow(&rendered[before..]), "{before} {rendered:?}");
+        assert_eq!(slow.unwrap().image, whole.image);
     });
 }
 

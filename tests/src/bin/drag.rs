@@ -41,6 +41,9 @@ struct Args {
     /// Length of the drag
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Another host has pictures of 4096 x 4096 pixels rendered meanwhile, one after the other
+    #[arg(long)]
+    beside: bool,
     /// Moves of the hand a second
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     moves: u32,
@@ -63,7 +66,7 @@ fn run(args: &Args) -> Result<(), String> {
         link_megabits: None,
     };
     let mut hosts = vec![held; args.hosts as usize];
-    hosts.extend(vec![Host::default(); args.viewers as usize]);
+    hosts.extend(vec![Host::default(); args.viewers as usize + 1]);
     let mut lab = Lab::with_hosts(&hosts, Wiring::Bridge)?;
     for host in 0..args.hosts as usize {
         lab.start(host, &["peer", "--device", "cpu", "--memory", "1G"]);
@@ -96,6 +99,9 @@ fn run(args: &Args) -> Result<(), String> {
         wait_for(log, "scale=1.0 step=1.0", Duration::from_secs(120))?;
         hand(display, "search --name brickmesh windowfocus");
     }
+    if args.beside {
+        render_beside(&mut lab, args, folder.path())?;
+    }
     let before: Vec<usize> = logs.iter().map(|log| lines(log).len()).collect();
     let script = script(args);
     let hands = displays.iter().map(|(_, display)| {
@@ -118,6 +124,22 @@ fn run(args: &Args) -> Result<(), String> {
         let felt = felt(&lines(log).split_off(before), took);
         println!("| {viewer} | {felt} |");
     }
+    Ok(())
+}
+
+/// Has the last host ask for large pictures.
+fn render_beside(lab: &mut Lab, args: &Args, folder: &Path) -> Result<(), String> {
+    let mut render = lab.command((args.hosts + args.viewers) as usize, brickmesh());
+    render.arg("render").arg(&args.volume);
+    render
+        .args(["--mesh", "--wait-peers"])
+        .arg((args.hosts + args.viewers).to_string());
+    render.args(["--memory", "1", "--device", "cpu", "--step", "0.2"]);
+    render.args(["--size", "4096x4096", "--frames", "1000", "--out"]);
+    render.arg(folder.join("beside.png"));
+    lab.spawn(&mut render)?;
+    // Until it is at it.
+    thread::sleep(Duration::from_secs(8));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The frame worker of a peer: the frames that it works on, oldest first; which jobs its device renders
+//! The frame worker of a peer: the frames that it works on, whose turn it is decides [`turns`]; which jobs its device renders
 //! next; where what was rendered goes; and what is kept of it for a further attempt.
 //!
 //! A pure state machine, which the scheduler of a peer and the simulator run. Whoever drives it carries out
@@ -6,6 +6,8 @@
 //!
 //! Invariant: the device has no more work on hand than is not worth stealing, or one job: what it has
 //! on hand cannot be given away.
+//! A job that takes long is put aside where another requester has one to render; the device keeps what it has
+//! of it.
 //! Invariant: while a message waits for room nothing more is rendered, nor taken from what is kept.
 //! Invariant: bounded: frames by [`admission`], kept images by `cache`, inputs by [`inputs`].
 
@@ -13,6 +15,7 @@ mod active_frame;
 pub mod admission;
 mod cache;
 pub mod inputs;
+mod turns;
 
 use super::{compositing::FrameKey, frame_requests::FrameMessage, image::Image, outgoing::Run};
 use crate::{
@@ -26,12 +29,16 @@ use active_frame::ActiveFrame;
 use admission::Place;
 use cache::RenderCache;
 use std::{collections::VecDeque, sync::Arc};
+use turns::Turns;
 
 /// Frames that are remembered, so that one asked for twice is begun once.
 const BEGUN_MAX: usize = 256;
 /// Work that the device has on hand, in microseconds, if that is more than one job: it is to find small
 /// jobs there.
 const ON_HAND_MICROS: u64 = GAIN_MICROS_MIN;
+
+/// A job that takes longer is put aside after so long, in microseconds, where another requester's jobs wait.
+pub const SLICE_MICROS: u64 = 20_000;
 
 /// What follows from an input. `F`: a frame with its plan and what it shows; `I`: an image.
 #[derive(Debug)]
@@ -42,8 +49,16 @@ pub enum WorkerOutput<F, I> {
         key: FrameKey,
         /// The frame.
         frame: Arc<F>,
-        /// Job of its plan.
+        /// Job of its plan; one that was put aside goes on.
         job: u32,
+        /// So that it can be put aside: there are others who ask for frames.
+        in_slices: bool,
+    },
+    /// The device is to put the job of this frame aside that it renders, if it takes longer than
+    /// [`SLICE_MICROS`], and say so by [`FrameWorker::put_aside`]. A device that cannot goes on.
+    PutAside {
+        /// The frame.
+        frame: Arc<F>,
     },
     /// Nobody needs what waits to be sent of an attempt; nor, where the frame `is_over`, what the device
     /// renders of it.
@@ -87,7 +102,10 @@ pub struct FrameWorker<F, I> {
     frames: VecDeque<ActiveFrame<F, I>>,
     /// What the device was told to render, in that order.
     on_device: VecDeque<OnDevice<F>>,
+    /// What it has begun and put aside.
+    aside: Vec<OnDevice<F>>,
     begun: VecDeque<FrameKey>,
+    turns: Turns,
     cache: RenderCache<I>,
     /// Without a device nobody's jobs can be done here.
     has_device: bool,
@@ -105,6 +123,12 @@ struct OnDevice<F> {
     index: u32,
     job: PlannedJob,
     estimate_micros: u64,
+    /// What of that was counted as given to its requester.
+    given_micros: u64,
+    /// What it took before it was put aside.
+    before_micros: u64,
+    /// The device was told to put it aside.
+    is_to_wait: bool,
     /// It will not be asked for again.
     is_over: bool,
 }
@@ -117,7 +141,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             local,
             frames: VecDeque::new(),
             on_device: VecDeque::new(),
+            aside: Vec::new(),
             begun: VecDeque::new(),
+            turns: Turns::default(),
             cache: RenderCache::default(),
             has_device: true,
             waiting: 0,
@@ -147,6 +173,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         steal: bool,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
+        self.turns.asks(now, &key.0);
         self.begun.push_back(key.clone());
         if self.begun.len() > BEGUN_MAX {
             self.begun.pop_front();
@@ -205,6 +232,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         // It may be started again, and count its frames from the first.
         self.begun.retain(|key| key.0 != *peer);
         self.over(peer, None, out);
+        self.turns.lost(peer);
         for frame in &mut self.frames {
             frame.lost(peer);
         }
@@ -244,7 +272,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         (image, micros): (I, u64),
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
-        if let Some(order) = self.take_order(key, job) {
+        if let Some(order) = self.take_order(key, job, |o| micros.saturating_sub(o.before_micros)) {
             if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key) {
                 frame.job_done(job, &image, micros, micros, out);
             }
@@ -263,8 +291,28 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         why: Option<&str>,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
-        if self.take_order(key, job).is_some() {
+        if self.take_order(key, job, |_| 0).is_some() {
             self.fail(|f| f.key == *key, why, out);
+        }
+        self.go_on(out);
+    }
+
+    /// The device has put a job aside, after so many microseconds.
+    pub fn put_aside(
+        &mut self,
+        key: &FrameKey,
+        job: u32,
+        micros: u64,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        if let Some(mut order) = self.take_order(key, job, |_| micros)
+            && self.frames.iter().any(|f| f.key == *key)
+        {
+            order.estimate_micros = order.estimate_micros.saturating_sub(micros);
+            order.before_micros = order.before_micros.saturating_add(micros);
+            order.is_to_wait = false;
+            self.aside.push(order);
+            self.turns.end_turn();
         }
         self.go_on(out);
     }
@@ -273,6 +321,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     pub fn device_lost(&mut self, why: &str, out: &mut Vec<WorkerOutput<F, I>>) {
         self.has_device = false;
         self.on_device.clear();
+        self.aside.clear();
         self.fail(ActiveFrame::is_busy, Some(why), out);
     }
 
@@ -319,12 +368,29 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             out.push(WorkerOutput::CallOff { frame, is_over });
         }
         self.frames.retain(|f| !ends(&f.key));
+        self.aside.retain(|o| !ends(&o.key));
     }
 
-    fn take_order(&mut self, key: &FrameKey, job: u32) -> Option<OnDevice<F>> {
+    /// A job that the device has no more, `micros` after it was given it.
+    fn take_order(
+        &mut self,
+        key: &FrameKey,
+        job: u32,
+        micros: impl Fn(&OnDevice<F>) -> u64,
+    ) -> Option<OnDevice<F>> {
         let is_it = |o: &OnDevice<F>| o.index == job && o.key == *key;
         let at = self.on_device.iter().position(is_it)?;
-        self.on_device.remove(at)
+        let order = self.on_device.remove(at)?;
+        self.turns.took(&key.0, order.given_micros, micros(&order));
+        Some(order)
+    }
+
+    /// The frame whose turn it is.
+    fn next_frame(&mut self) -> Option<usize> {
+        let is_aside = |f: &ActiveFrame<F, I>| self.aside.iter().any(|o| o.key == f.key);
+        let frames = self.frames.iter().enumerate();
+        let with_jobs = frames.filter(|(_, f)| f.has_jobs() || is_aside(f));
+        self.turns.next(with_jobs.map(|(at, f)| (at, &f.key.0)))
     }
 
     /// Ends frames early here.
@@ -345,21 +411,56 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         }
     }
 
+    fn give_device(&mut self, mut order: OnDevice<F>, out: &mut Vec<WorkerOutput<F, I>>) {
+        order.given_micros = order.estimate_micros.min(SLICE_MICROS);
+        self.turns.gave(&order.key.0, order.given_micros);
+        out.push(WorkerOutput::Render {
+            key: order.key.clone(),
+            frame: Arc::clone(&order.frame),
+            job: order.index,
+            in_slices: self.turns.is_shared(&order.key.0),
+        });
+        self.on_device.push_back(order);
+    }
+
+    /// What the device renders is put aside where somebody else waits.
+    fn make_room(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        let Some(order) = self.on_device.front_mut().filter(|o| !o.is_to_wait) else {
+            return;
+        };
+        let is_other = |key: &FrameKey| key.0 != order.key.0;
+        let waits = self.frames.iter().any(|f| f.has_jobs() && is_other(&f.key))
+            || self.aside.iter().any(|o| is_other(&o.key));
+        if waits {
+            order.is_to_wait = true;
+            let frame = Arc::clone(&order.frame);
+            out.push(WorkerOutput::PutAside { frame });
+        }
+    }
+
     /// Gives the device its next jobs, sends what no further job is awaited for, or lets this peer
     /// steal.
     fn go_on(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
         if self.waiting > 0 {
             return;
         }
-        while let Some(at) = self.frames.iter().position(ActiveFrame::has_jobs) {
+        while let Some(at) = self.next_frame() {
             let frame = &mut self.frames[at];
             let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
+            let is_free = self.on_device.is_empty();
+            let has_room = |next: u64| is_free || on_hand.saturating_add(next) <= ON_HAND_MICROS;
+            if let Some(at) = self.aside.iter().position(|o| o.key == frame.key) {
+                if !has_room(self.aside[at].estimate_micros) {
+                    break;
+                }
+                let order = self.aside.swap_remove(at);
+                self.give_device(order, out);
+                continue;
+            }
             let Some((job, next)) = frame.next_job() else {
                 break;
             };
-            if !self.on_device.is_empty() && on_hand.saturating_add(next) > ON_HAND_MICROS
-                || self.on_device.iter().any(|o| o.is_of(&frame.key, &job))
-            {
+            if !has_room(next) || self.on_device.iter().any(|o| o.is_of(&frame.key, &job)) {
                 break;
             }
             let Some(index) = frame.take_job() else {
@@ -375,19 +476,20 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 }
                 continue;
             }
-            let key = frame.key.clone();
-            let frame = Arc::clone(&frame.frame);
-            self.on_device.push_back(OnDevice {
-                key: key.clone(),
-                frame: Arc::clone(&frame),
+            let order = OnDevice {
+                key: frame.key.clone(),
+                frame: Arc::clone(&frame.frame),
                 index,
                 job,
                 estimate_micros: next,
+                given_micros: 0,
+                before_micros: 0,
+                is_to_wait: false,
                 is_over: false,
-            });
-            let job = index;
-            out.push(WorkerOutput::Render { key, frame, job });
+            };
+            self.give_device(order, out);
         }
+        self.make_room(out);
         let is_idle = self.has_device && self.on_device.is_empty();
         for frame in self.frames.iter_mut().filter(|f| !f.is_busy()) {
             frame.send_all(out);

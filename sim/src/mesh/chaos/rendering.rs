@@ -271,7 +271,9 @@ impl Rendering {
     fn carry_out(&mut self, env: &mut Environment, output: WorkerOutput<Planned, Pieces>) {
         let me = self.me;
         match output {
-            WorkerOutput::Render { key, frame, job } => {
+            WorkerOutput::Render {
+                key, frame, job, ..
+            } => {
                 let order = Order {
                     key,
                     frame,
@@ -280,6 +282,8 @@ impl Rendering {
                 };
                 self.give_device(env, Task::Render(order));
             }
+            // Its jobs are short.
+            WorkerOutput::PutAside { .. } => {}
             // What was sent is on its way.
             WorkerOutput::CallOff { is_over: false, .. } => {}
             WorkerOutput::CallOff { frame, .. } => {

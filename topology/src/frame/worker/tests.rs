@@ -135,6 +135,103 @@ fn the_device_has_one_job_or_a_few_small_ones_on_hand_oldest_frame_first() {
 }
 
 #[test]
+fn a_slow_frame_of_one_requester_does_not_keep_that_of_another_waiting() {
+    let mut worker = worker();
+    let (slow, fast) = (shown(&[9_000; 20]), shown(&[4_000; 2]));
+    let of_other = (
+        PeerId::new("s"),
+        FrameId {
+            number: 7,
+            attempt: 0,
+        },
+    );
+    let mut now = renders(&begin(&mut worker, key(1, 0), &slow));
+    begin(&mut worker, of_other.clone(), &fast);
+    let mut order = Vec::new();
+    while let [(number, job)] = now[..] {
+        order.push(number);
+        let key = if number == 7 {
+            of_other.clone()
+        } else {
+            key(1, 0)
+        };
+        let micros = if number == 7 { 4_000 } else { 9_000 };
+        let mut out = Vec::new();
+        worker.rendered(&key, job, (Names::of(job, RECT), micros), &mut out);
+        now = renders(&out);
+    }
+    // One that was on the device, then as many as a turn has.
+    assert_eq!(order[..6], [1, 1, 1, 7, 7, 1]);
+    assert_eq!(order.len(), 22);
+}
+
+#[test]
+fn a_long_job_is_put_aside_for_another_requester_and_goes_on_after_it() {
+    let mut worker = worker();
+    let (slow, fast) = (shown(&[900_000; 2]), shown(&[4_000; 2]));
+    let other = (
+        PeerId::new("s"),
+        FrameId {
+            number: 7,
+            attempt: 0,
+        },
+    );
+    let is_asked = |out: &[Output]| {
+        let asked = out
+            .iter()
+            .filter(|o| matches!(o, WorkerOutput::PutAside { .. }));
+        asked.count()
+    };
+    let own = key(1, 0);
+    let out = begin(&mut worker, own.clone(), &slow);
+    assert_eq!((renders(&out), is_asked(&out)), (vec![(1, 0)], 0));
+    // Of the same requester: it waits.
+    assert_eq!(is_asked(&begin(&mut worker, key(2, 0), &fast)), 0);
+    let out = begin(&mut worker, other.clone(), &fast);
+    assert_eq!((renders(&out), is_asked(&out)), (vec![], 1));
+    let mut next = Vec::new();
+    worker.put_aside(&own, 0, 25_000, &mut next);
+    assert_eq!((renders(&next), is_asked(&next)), (vec![(7, 0)], 1));
+    let of_other = |worker: &mut Worker, job| {
+        let mut out = Vec::new();
+        worker.rendered(&other, job, (Names::of(job, RECT), 4_000), &mut out);
+        renders(&out)
+    };
+    assert_eq!(of_other(&mut worker, 0), [(7, 1)]);
+    assert_eq!(of_other(&mut worker, 1), [(1, 0)]);
+    // What is called off is not gone on with.
+    let mut out = Vec::new();
+    worker.put_aside(&own, 0, 25_000, &mut out);
+    assert_eq!(renders(&out), [(1, 0)]);
+    begin(
+        &mut worker,
+        (
+            other.0.clone(),
+            FrameId {
+                number: 8,
+                attempt: 0,
+            },
+        ),
+        &fast,
+    );
+    let mut out = Vec::new();
+    worker.put_aside(&own, 0, 25_000, &mut out);
+    assert_eq!(renders(&out), [(8, 0)]);
+    worker.over(&own.0, Some(1), &mut out);
+    out.clear();
+    let eight = (
+        other.0,
+        FrameId {
+            number: 8,
+            attempt: 0,
+        },
+    );
+    worker.over(&eight.0, Some(8), &mut out);
+    worker.not_rendered(&eight, 0, None, &mut out);
+    assert_eq!(renders(&out), [(2, 0)]);
+}
+
+#[test]
 fn a_further_attempt_renders_what_no_earlier_one_has_and_a_frame_that_is_over_nothing() {
     let (mut worker, frame) = (worker(), shown(&[9_000; 3]));
     begin(&mut worker, key(1, 0), &frame);
