@@ -1,4 +1,4 @@
-//! The frame worker of a peer: the frames that it works on, whose turn it is decides [`turns`]; which jobs its device renders
+//! The frame worker of a peer: the frames that it works on, who of those who ask is next (`turns`); which jobs its device renders
 //! next; where what was rendered goes; and what is kept of it for a further attempt.
 //!
 //! A pure state machine, which the scheduler of a peer and the simulator run. Whoever drives it carries out
