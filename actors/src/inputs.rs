@@ -33,6 +33,8 @@ pub struct Addresses {
     pub requester: Recipient<RequesterInput>,
     /// The device.
     pub raycaster: Recipient<DeviceInput>,
+    /// Cameras of viewers.
+    pub viewpoints: Recipient<ViewpointInput>,
 }
 
 impl Addresses {
@@ -65,6 +67,10 @@ impl Addresses {
                 let due = CompositorInput::TilesDue((from, frame), held);
                 self.compositor.try_send(due).is_err()
             }
+            Message::Follow | Message::Viewpoint(_) => self
+                .viewpoints
+                .try_send(ViewpointInput::Said(from, message))
+                .is_err(),
             Message::Reply { .. } | Message::Tile { .. } | Message::Spans { .. } => self
                 .requester
                 .try_send(RequesterInput::Said {
@@ -308,6 +314,16 @@ pub enum CompositorInput {
     /// The requester awaits tiles though all jobs are done: it is to be told what they lack; and what
     /// that holds until then.
     TilesDue(FrameKey, Held),
+}
+
+/// What the actor of cameras is told.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub enum ViewpointInput {
+    /// A message from a peer.
+    Said(PeerId, Message),
+    /// A peer cannot be reached any more.
+    Lost(PeerId),
 }
 
 /// What the requester is told.

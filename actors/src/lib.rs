@@ -23,6 +23,7 @@ pub mod requester;
 pub mod router;
 pub mod scheduler;
 pub mod span_log;
+pub mod viewpoints;
 mod vital_thread;
 
 pub use peer::{Peer, PeerConfig};

@@ -22,7 +22,7 @@ use brickmesh_topology::{
         image::{PIXEL_BYTES, Packed},
         timeline::Span,
     },
-    mesh::keeper::KeeperMessage,
+    mesh::{followers::Viewpoint, keeper::KeeperMessage},
     picture::render_settings::Mode,
 };
 use bytes::Bytes;
@@ -132,6 +132,10 @@ pub enum Message {
         /// In the sender's time.
         spans: Vec<Span>,
     },
+    /// Asks a viewer from where it looks, now and for some time whenever that changes.
+    Follow,
+    /// From there the sender, a viewer, looks.
+    Viewpoint(Viewpoint),
     /// The requester awaits tiles though all jobs are done: what does the addressee, who
     /// composites some of them, lack?
     TilesDue {
@@ -397,6 +401,7 @@ mod tests {
             device: text.repeat(1000),
             memory_bytes: 1,
             version: text.to_owned(),
+            is_viewer: true,
         };
         let frame = FrameId {
             number: 7,

@@ -12,12 +12,13 @@ use crate::{
     requester::Requester,
     router::Router,
     scheduler::Scheduler,
+    viewpoints::Viewpoints,
 };
 use actix::{
     Actor, Addr, Context,
     dev::channel::{AddressReceiver, channel},
 };
-use brickmesh_topology::mesh::keeper::Hello;
+use brickmesh_topology::{PeerId, mesh::keeper::Hello};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -30,16 +31,22 @@ pub struct PeerConfig {
     pub memory_bytes: u64,
     /// Whether to keep a host copy of each brick, to give to others.
     pub keep_copies: bool,
+    /// Whether it is a viewer.
+    pub is_viewer: bool,
 }
 
 /// A running peer; its actors end with the actix system, its device's thread before that: by
 /// [`Peer::end`], or with the last clone of this.
 #[derive(Clone, Debug)]
 pub struct Peer {
+    /// Its name in the mesh.
+    pub id: PeerId,
     /// Data sets, bricks, other peers.
     pub owner: Addr<BrickOwner>,
     /// Frames.
     pub requester: Addr<Requester>,
+    /// Cameras of viewers that follow each other.
+    pub viewpoints: Addr<Viewpoints>,
     device_thread: Arc<DeviceThread>,
 }
 
@@ -63,20 +70,24 @@ impl Peer {
             device: info.name.clone(),
             memory_bytes: config.memory_bytes.min(info.memory_bytes),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            is_viewer: config.is_viewer,
         };
         let (owner, owner_inputs) = address::<BrickOwner>(EVENTS_MAX);
         let (scheduler, scheduler_inputs) = address::<Scheduler>(EVENTS_MAX);
         let (requester, requester_inputs) = address::<Requester>(EVENTS_MAX);
+        let (viewpoints, viewpoint_inputs) = address::<Viewpoints>(EVENTS_MAX);
         // No bound of their own: loads, frames and partials under way are bounded where they come from,
         // and what is to be freed must be heard.
         let (raycaster, raycaster_inputs) = address::<Raycaster>(0);
         let (compositor, compositor_inputs) = address::<Compositor>(0);
+        let id = bus.local().clone();
         let addresses = Addresses {
-            local: bus.local().clone(),
+            local: id.clone(),
             owner: owner.clone().recipient(),
             scheduler: scheduler.recipient(),
             compositor: compositor.recipient(),
             requester: requester.clone().recipient(),
+            viewpoints: viewpoints.clone().recipient(),
             raycaster: raycaster.recipient(),
         };
         let outbox = Outbox::new(bus, addresses.clone());
@@ -95,13 +106,16 @@ impl Peer {
         }
         let asking = Requester::new(outbox.clone(), addresses.clone());
         Context::with_receiver(requester_inputs).run(asking);
+        Context::with_receiver(viewpoint_inputs).run(Viewpoints::new(outbox.clone()));
         let (memory, copies) = (config.memory_bytes, config.keep_copies);
         let owning = BrickOwner::new(outbox, addresses.clone(), hello, memory, copies);
         Context::with_receiver(owner_inputs).run(owning);
         Router::new(events, addresses).start();
         Self {
+            id,
             owner,
             requester,
+            viewpoints,
             device_thread: Arc::new(device_thread),
         }
     }

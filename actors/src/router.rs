@@ -4,7 +4,7 @@ use crate::{
     budget::{Budget, Held},
     bus::BusEvent,
     compositor,
-    inputs::{Addresses, CompositorInput, OwnerInput, SchedulerInput},
+    inputs::{Addresses, CompositorInput, OwnerInput, SchedulerInput, ViewpointInput},
     messages::{Message, decode, is_partial},
 };
 use actix::{Actor, AsyncContext, Context, StreamHandler};
@@ -73,6 +73,8 @@ impl Router {
         let mut full = self.addresses.owner.try_send(owner).is_err();
         // The requester hears it from the owner, after the roster without that peer.
         if !connected {
+            let lost = ViewpointInput::Lost(peer.clone());
+            full |= self.addresses.viewpoints.try_send(lost).is_err();
             full |= self
                 .addresses
                 .scheduler

@@ -235,9 +235,12 @@ pub struct MeshArgs {
     /// End with an error where not every brick can be shown, rather than show what there is
     #[arg(long)]
     pub whole: bool,
-    /// Voxels are looked at, beside pictures: one peer alone keeps its bricks in host memory, too.
+    /// A viewer looks at voxels, beside pictures: one peer alone keeps its bricks in host memory, too.
     #[arg(skip)]
-    pub keeps_voxels: bool,
+    pub is_viewer: bool,
+    /// Name for people, with --mesh; `None`: this machine's.
+    #[arg(skip)]
+    pub name: Option<String>,
     #[command(flatten)]
     /// How to find others.
     pub network: NetworkArgs,
@@ -395,6 +398,12 @@ pub struct ViewArgs {
     /// With --mesh: only look on; this peer holds no bricks and renders nothing
     #[arg(long, requires = "mesh", conflicts_with = "memory")]
     pub watch: bool,
+    /// With --mesh: name for people, who may follow it [default: this machine's]
+    #[arg(long, requires = "mesh")]
+    pub name: Option<String>,
+    /// With --mesh: follow the camera of the viewer with this name, until a hand moves the own one
+    #[arg(long, requires = "mesh", value_name = "NAME")]
+    pub follow: Option<String>,
     /// Show the panels beside the picture at first; key P shows and hides them
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]
     pub panels: bool,

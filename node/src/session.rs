@@ -23,14 +23,16 @@ use brickmesh_actors::{
     brick_owner::{DataSetStatus, LeaveMesh, MeshStatus, ReadVoxel},
     device_slot::DeviceSupply,
     requester::{AskFrame, Frame, FrameError},
+    viewpoints::{FollowViewer, ShowViewpoint},
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Digest, Manifest};
+use brickmesh_topology::{Camera, Digest, Manifest, PeerId, mesh::followers::Viewpoint};
 pub use shortage::Shortage;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::sync::watch;
 
 /// How often the state of the mesh is looked at while waiting.
 const POLL: Duration = Duration::from_millis(20);
@@ -238,6 +240,37 @@ impl Session {
             frame = frame => Ok(frame.map_err(|_| SessionError::Ended)??),
             () = stop.said() => Err(SessionError::Stopped),
         }
+    }
+
+    /// The name of this process's peer.
+    #[must_use]
+    pub fn local(&self) -> &PeerId {
+        &self.mesh.peers[0].id
+    }
+
+    /// Tells who follows this viewer from where it looks now.
+    ///
+    /// # Errors
+    /// [`SessionError::Ended`].
+    pub async fn show_camera(&self, camera: Camera) -> Result<(), SessionError> {
+        let data_set = self.data_set();
+        let show = ShowViewpoint(Viewpoint { data_set, camera });
+        let shown = self.mesh.peers[0].viewpoints.send(show).await;
+        shown.map_err(|_| SessionError::Ended)
+    }
+
+    /// Follows a viewer for a while: see [`FollowViewer`].
+    ///
+    /// # Errors
+    /// [`SessionError::Ended`].
+    pub async fn follow(
+        &self,
+        viewer: PeerId,
+        to: watch::Sender<Option<Viewpoint>>,
+    ) -> Result<(), SessionError> {
+        let follow = FollowViewer { viewer, to };
+        let asked = self.mesh.peers[0].viewpoints.send(follow).await;
+        asked.map_err(|_| SessionError::Ended)
     }
 
     /// The value of a voxel as its holders have it, exactly: this peer, or another one. `None` where it is no

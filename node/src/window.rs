@@ -6,6 +6,7 @@
 //! neither waits for the other.
 
 mod app;
+mod following;
 mod hands;
 mod keys;
 mod missing;
@@ -55,6 +56,8 @@ struct Wanted {
     volume: Option<AskedVolume>,
     /// A picture as a file.
     picture_file: Option<PictureFile>,
+    /// The camera of the viewer with this name.
+    follow: Option<String>,
 }
 
 /// A picture that is to be a file.
@@ -172,6 +175,8 @@ struct PeerRow {
     speed: Option<f64>,
     /// It does not answer, or late.
     is_silent: bool,
+    /// It is another viewer.
+    is_viewer: bool,
 }
 
 /// What the peer's thread tells the window.
@@ -184,6 +189,10 @@ enum Told {
     Frame,
     Mesh(MeshReport),
     Voxel(VoxelValue),
+    /// The viewer that is followed looks from there.
+    Viewpoint(Camera),
+    /// Why none is followed, for now.
+    NotFollowed(String),
     /// A picture was written to this file, or why not.
     Saved(Result<PathBuf, String>),
     /// What is wrong with what is shown, for the title; nothing: all is well.
@@ -204,7 +213,8 @@ type Slot = Arc<Mutex<[Option<Shown>; PANES]>>;
 /// Where the volume cannot be opened, there is no display, or the mesh fails.
 pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error>> {
     let mut args = args.clone();
-    args.mesh.keeps_voxels = true;
+    args.mesh.is_viewer = true;
+    args.mesh.name.clone_from(&args.name);
     if args.watch {
         // Too little for a brick.
         args.mesh.memory = Some(1);

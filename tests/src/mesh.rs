@@ -110,6 +110,7 @@ impl Mesh {
                 name: format!("peer-{n}"),
                 memory_bytes: MEMORY_BYTES,
                 keep_copies: true,
+                is_viewer: false,
             };
             peers.push(Peer::start(config, supply(n), wire(bus), events));
         }

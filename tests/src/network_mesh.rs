@@ -101,6 +101,7 @@ impl Member {
             name: id.short().to_owned(),
             memory_bytes,
             keep_copies: true,
+            is_viewer: false,
         };
         let bus = match twist {
             Some(twist) => Arc::new(Twisted { bus, twist }),

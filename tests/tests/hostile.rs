@@ -503,6 +503,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         device: "cpu".to_owned(),
         memory_bytes: 9 * scene.manifest.largest_brick_bytes(),
         version: String::new(),
+        is_viewer: false,
     };
     let mallory = PeerId::new("mallory");
     let mut keeper = Keeper::new(PeerId::new("honest"), hello("honest"), 1);

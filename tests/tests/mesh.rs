@@ -6,6 +6,7 @@ use brickmesh_actors::{
     device_slot::DeviceSupply,
     messages::{FrameMessage, Message, decode},
     requester::{self, FrameError, JobStats},
+    viewpoints::{FollowViewer, ShowViewpoint},
 };
 use brickmesh_shaders::{DeviceError, Job, RenderDevice, RenderedJob, SubImage};
 use brickmesh_tests::{
@@ -15,7 +16,8 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    Camera, PeerId, RenderSettings, TransferFunction, VoxelType, balance::prediction::Prediction,
+    Camera, Digest, PeerId, RenderSettings, TransferFunction, VoxelType,
+    balance::prediction::Prediction, mesh::followers::Viewpoint,
 };
 use bytes::Bytes;
 use std::{
@@ -27,6 +29,7 @@ use std::{
     thread,
     time::Duration,
 };
+use tokio::sync::watch;
 
 fn field_and_settings() -> (brickmesh_tests::reference::Field, RenderSettings) {
     let field = waves([60, 50, 40], VoxelType::U16, false);
@@ -373,6 +376,40 @@ fn a_frame_that_nobody_waits_for_is_called_off_on_all_peers() {
     });
 }
 
+#[test]
+fn a_viewer_hears_the_camera_of_the_one_that_it_follows_and_of_no_other() {
+    let (field, _) = field_and_settings();
+    let at = |eye: f64| {
+        let mut camera = Camera::whole(&field.volume);
+        camera.eye.x += eye;
+        let data_set = Digest::of(b"data");
+        Viewpoint { data_set, camera }
+    };
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(3, 1, Arc::new(Bricks::cut(&field, 64)), &cpu).await;
+        let show = |n: usize, viewpoint| mesh.peers[n].viewpoints.send(ShowViewpoint(viewpoint));
+        show(0, at(1.0)).await.unwrap();
+        let (to, mut come) = watch::channel(None);
+        let viewer = mesh.peers[0].id.clone();
+        let follow = FollowViewer { viewer, to };
+        mesh.peers[1].viewpoints.send(follow).await.unwrap();
+        let wait = Duration::from_secs(20);
+        for (eye, shown) in [(1.0, true), (2.0, false), (3.0, false)] {
+            if !shown {
+                // Another one is not followed; a camera that sees nothing is none.
+                show(2, at(9.0)).await.unwrap();
+                show(0, at(f64::NAN)).await.unwrap();
+                show(0, at(eye)).await.unwrap();
+            }
+            let heard = come.wait_for(|v| *v == Some(at(eye)));
+            let heard = tokio::time::timeout(wait, heard).await;
+            heard.expect("the wait has an end").unwrap();
+        }
+        let seen = *come.borrow();
+        assert_eq!(seen, Some(at(3.0)));
+    });
+}
+
 /// A device that takes a millisecond for each row of what is right of column `right`; what it rendered, in
 /// order: whether it was of that.
 fn slow_right_of(right: u32, rendered: &Arc<Mutex<Vec<bool>>>) -> Box<dyn RenderDevice> {
@@ -431,7 +468,7 @@ fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
     actix::System::new().block_on(async {
         let mesh = Mesh::start(2, 1, Arc::new(Bricks::cut(&field, 32)), &cpu).await;
         let ask = requester::AskFrame {
-            data_set: brickmesh_topology::Digest::of(b"another"),
+            data_set: Digest::of(b"another"),
             view,
             settings,
             rules: Default::default(),

@@ -7,6 +7,7 @@ pub mod brick_set;
 pub mod cell_ranges;
 pub mod column_values;
 pub mod default_transfer;
+pub mod gradient_histogram;
 pub mod manifest;
 pub mod presets;
 pub mod subject;

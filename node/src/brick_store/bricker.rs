@@ -13,6 +13,7 @@ use crate::volume_file::VolumeFile;
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox,
     data::{
+        gradient_histogram::GradientGathering,
         manifest::{BrickRecord, ManifestError, ManifestParts},
         value_gathering::ValueGathering,
     },
@@ -105,6 +106,7 @@ struct Cutter<'a> {
     /// Of the bricks that are finished, in index order.
     records: Vec<BrickRecord>,
     values: ValueGathering,
+    gradients: GradientGathering,
     /// Rows of one slice of one row of bricks, gathered by brick.
     slices: BTreeMap<BrickIndex, Vec<u8>>,
 }
@@ -114,6 +116,7 @@ impl<'a> Cutter<'a> {
         Self {
             records: Vec::new(),
             values: ValueGathering::new(volume),
+            gradients: GradientGathering::new(volume),
             layers: BTreeMap::new(),
             slices: BTreeMap::new(),
             grid,
@@ -215,6 +218,7 @@ impl<'a> Cutter<'a> {
             for (within, brick) in self.layer_bricks(bz).enumerate() {
                 let bytes = layer.take(within).map_err(io)?;
                 let record = BrickRecord::of(&self.grid, brick, self.volume, &bytes);
+                self.gradients.brick(&self.grid, brick, &bytes);
                 let digest = record.digest;
                 debug_assert_eq!(self.records.len(), brick.0 as usize, "in index order");
                 self.records.push(record);
@@ -226,8 +230,10 @@ impl<'a> Cutter<'a> {
 
     fn manifest(self, source: &str) -> Result<Manifest, ManifestError> {
         let edge = self.grid.edge();
-        let parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
-        self.values.finish().manifest(parts)
+        let mut parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
+        let values = self.values.finish();
+        parts.gradients = self.gradients.finish(values.statistics.histogram_range);
+        values.manifest(parts)
     }
 }
 

@@ -52,6 +52,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             name,
             memory_bytes,
             keep_copies: true,
+            is_viewer: false,
         };
         let (peer, network) =
             start_network_peer(config, chosen, key, &args.network).map_err(sorted)?;

@@ -66,7 +66,8 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         brick: None,
         memory: None,
         whole: true,
-        keeps_voxels: false,
+        is_viewer: false,
+        name: None,
         network: NetworkArgs::default(),
         rules: RulesArgs::default(),
     };

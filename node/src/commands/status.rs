@@ -37,6 +37,7 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
             name: "status".to_owned(),
             memory_bytes: 0,
             keep_copies: false,
+            is_viewer: false,
         };
         let device: Box<dyn RenderDevice> = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
         let (peer, network) = start_network_peer(config, device, key, &args.network)?;

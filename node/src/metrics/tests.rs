@@ -47,6 +47,7 @@ pub(crate) fn status() -> MeshStatus {
         device: "CPU".to_owned(),
         memory_bytes,
         version: "0.1.0".to_owned(),
+        is_viewer: false,
     };
     let announcement = |held: &[u32]| {
         let mut a = Announcement::expected(2, 2);

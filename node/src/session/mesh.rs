@@ -241,13 +241,14 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
     let config = |name| PeerConfig {
         name,
         memory_bytes,
-        keep_copies: !alone || args.keeps_voxels,
+        keep_copies: !alone || args.is_viewer,
+        is_viewer: args.is_viewer,
     };
     if args.mesh {
         let key = MeshKey::load(&args.network.key_file()?)?;
         let chosen = choose_device(args, memory_bytes)?;
-        let (peer, network) =
-            start_network_peer(config(machine_name()), chosen, key, &args.network)?;
+        let name = args.name.clone().unwrap_or_else(machine_name);
+        let (peer, network) = start_network_peer(config(name), chosen, key, &args.network)?;
         return Ok((vec![peer], Some(network)));
     }
     let hub = LocalHub::new();

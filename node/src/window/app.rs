@@ -129,6 +129,8 @@ pub(super) struct App {
     mesh: MeshReport,
     /// What was told, newest last, until when.
     told: VecDeque<(Instant, Line)>,
+    /// What is wrong with what is shown, as long as it is.
+    trouble: Option<Line>,
     recent: Vec<PathBuf>,
     pointed: Option<Pointed>,
     /// The value of the voxel that was told last.
@@ -138,6 +140,9 @@ pub(super) struct App {
     pictures_asked: u32,
     /// Cameras of the drag that goes on, and when the hand was there.
     dragged: VecDeque<(Instant, Camera)>,
+    /// The viewer whose camera is followed, and how that was seen last.
+    follow: Option<String>,
+    followed: Option<Camera>,
     /// The scene that was kept last, and when.
     kept: Option<(Instant, Scene)>,
     pub(super) failed: Option<String>,
@@ -169,12 +174,15 @@ impl App {
             shown: Default::default(),
             mesh: MeshReport::default(),
             told: VecDeque::new(),
+            trouble: None,
             recent: recent::recent(),
             pointed: None,
             value: None,
             picture_file: None,
             pictures_asked: 0,
             dragged: VecDeque::new(),
+            follow: args.follow.clone(),
+            followed: None,
             kept: None,
             failed: None,
         }
@@ -226,7 +234,10 @@ impl App {
             ),
             width: area.width,
             height: area.height,
-            moving: self.is_panel_editing || stage.hands.is_dragging() || stage.hands.is_zooming(),
+            moving: self.is_panel_editing
+                || self.follow.is_some()
+                || stage.hands.is_dragging()
+                || stage.hands.is_zooming(),
             is_traced: pane == Pane::Volume && self.panels.is_timeline_shown,
         };
         let pictures = self.stage.as_ref().map(|stage| {
@@ -239,6 +250,7 @@ impl App {
             voxel: self.pointed.as_ref().map(|p| p.voxel),
             volume: self.opening.clone(),
             picture_file: self.picture_file.clone(),
+            follow: self.follow.clone(),
         };
         self.want.send_if_modified(|w| {
             let new = *w != wanted;
@@ -300,11 +312,14 @@ impl App {
             histogram: &stage.opened.histogram,
             frames: std::array::from_fn(|n| self.shown[n].as_ref().map(|s| &s.report)),
             mesh: &self.mesh,
-            told: &self.told.iter().map(|(_, line)| line).collect::<Vec<_>>(),
+            told: &(self.told.iter().map(|(_, line)| line))
+                .chain(&self.trouble)
+                .collect::<Vec<_>>(),
             recent: &self.recent,
             pointed: self.pointed.as_ref(),
             value: self.value.as_ref(),
             ruler: stage.hands.ruler,
+            followed: self.follow.as_deref(),
             can_undo: stage.history.can_undo(),
             can_redo: stage.history.can_redo(),
         };
@@ -346,6 +361,7 @@ impl App {
             return Ok(());
         };
         let start = Instant::now();
+        self.end_following();
         let is_due = screen.ui.due.is_some_and(|due| due <= Instant::now());
         let is_stale = std::mem::take(&mut screen.is_stale);
         let asked = if is_stale || is_due {
@@ -384,12 +400,38 @@ impl App {
                     self.tell_saved(saved.map(|()| to));
                 }
                 Asked::SavePicture(choice) => self.save_picture(choice),
+                Asked::Follow(viewer) => (self.follow, self.followed) = (viewer, None),
                 Asked::CopyCommand(choice) => self.copy_command(&choice),
             }
         }
         self.want();
         tracing::trace!(took = ?start.elapsed(), "window drawn");
         drawn
+    }
+
+    /// Looks from where the followed viewer does.
+    fn look(&mut self, camera: Camera) {
+        self.end_following();
+        if let Some(stage) = self.stage.as_mut().filter(|_| self.follow.is_some()) {
+            stage.history.look(camera);
+            let is_drawn_on = stage.draws_over();
+            self.followed = Some(camera);
+            self.want();
+            self.redraw(is_drawn_on || self.panels.follow_pictures());
+        }
+    }
+
+    /// Who moves the camera follows nobody any more.
+    fn end_following(&mut self) {
+        let camera = self.stage.as_ref().map(|s| s.history.now().camera);
+        if self
+            .followed
+            .is_some_and(|followed| camera != Some(followed))
+            && let Some(name) = self.follow.take()
+        {
+            self.followed = None;
+            self.tell(Line::good(format!("{name} is not followed any more")));
+        }
     }
 
     /// Notes where the hand is, and how long it took until it is seen.
@@ -476,6 +518,13 @@ impl App {
                     && let Some(told) = hands.command(command, &opened.manifest, history)
                 {
                     self.tell(Line::good(told));
+                }
+                // What is undone is what was edited here.
+                let is_undo = matches!(command, Command::Undo | Command::Redo);
+                if let Some((stage, camera)) = self.stage.as_mut().zip(self.followed)
+                    && is_undo
+                {
+                    stage.history.look(camera);
                 }
             }
         }
@@ -608,13 +657,14 @@ impl App {
             screen.window.set_title(TITLE);
         }
         self.mesh = MeshReport::default();
+        self.trouble = None;
         if let Some(picture) = self.picture_file.take() {
             let path = picture.path.display();
             self.tell(Line::bad(&format!(
                 "{path} was not rendered: another volume is open"
             )));
         }
-        (self.pointed, self.value) = (None, None);
+        (self.pointed, self.value, self.followed) = (None, None, None);
         self.panels.opened();
         if let Some(path) = opened.path.as_deref().filter(|p| p.exists()) {
             self.recent = recent::remember(path);
@@ -788,6 +838,8 @@ impl ApplicationHandler<Told> for App {
                 let is_drawn_on = self.stage.as_ref().is_some_and(Stage::draws_over);
                 self.redraw(is_drawn_on || self.panels.follow_pictures());
             }
+            Told::Viewpoint(camera) => self.look(camera),
+            Told::NotFollowed(why) => self.tell(Line::bad(&why)),
             Told::Saved(saved) => {
                 self.picture_file = None;
                 self.tell_saved(saved);
@@ -809,9 +861,11 @@ impl ApplicationHandler<Told> for App {
                 if let Some(screen) = &self.screen {
                     screen.window.set_title(&title(trouble.as_deref()));
                 }
-                if let Some(trouble) = trouble {
-                    self.tell(Line::bad(&trouble));
+                self.trouble = trouble.map(|trouble| Line::bad(&trouble));
+                if let Some(trouble) = &self.trouble {
+                    note(format_args!("brickmesh: {}", trouble.text));
                 }
+                self.redraw(true);
             }
             Told::Ended(why) => {
                 self.failed = why;

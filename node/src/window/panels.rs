@@ -14,7 +14,9 @@ mod slice_panes;
 mod timeline_panel;
 mod transfer_editor;
 
-use self::{output_panel::OutputPanel, transfer_editor::TransferEditor};
+use self::{
+    output_panel::OutputPanel, shapes_editor::ShapesEditor, transfer_editor::TransferEditor,
+};
 use super::{
     FrameReport, MeshReport, VoxelValue,
     hands::Measured,
@@ -73,6 +75,8 @@ pub(super) struct Facts<'a> {
     pub pointed: Option<&'a Pointed>,
     pub value: Option<&'a VoxelValue>,
     pub ruler: Option<Measured>,
+    /// The viewer whose camera is followed.
+    pub followed: Option<&'a str>,
     pub can_undo: bool,
     pub can_redo: bool,
 }
@@ -103,6 +107,8 @@ pub(super) enum Asked {
     CopyCommand(PictureChoice),
     /// Writes the transfer function of a pane to a file, or under a name of the user's own.
     SaveTransfer(Pane, String),
+    /// The camera of the viewer with this name is to be followed, or none.
+    Follow(Option<String>),
     /// A transfer function for the slices.
     OpenForSlices(PathBuf),
 }
@@ -150,6 +156,7 @@ pub(super) struct Panels {
     path: String,
     editor: TransferEditor,
     slices_editor: TransferEditor,
+    shapes: ShapesEditor,
     output: OutputPanel,
     is_clip_box_shown: bool,
     /// Those of the picture, by who rendered them.
@@ -168,6 +175,7 @@ impl Panels {
             path: String::new(),
             editor: TransferEditor::default(),
             slices_editor: TransferEditor::default(),
+            shapes: ShapesEditor::default(),
             output: OutputPanel::default(),
             is_clip_box_shown: false,
             are_bricks_shown: false,
@@ -180,6 +188,7 @@ impl Panels {
     pub(super) fn opened(&mut self) {
         self.editor = TransferEditor::default();
         self.slices_editor = TransferEditor::default();
+        self.shapes = ShapesEditor::default();
         self.output = OutputPanel::default();
     }
 
@@ -297,8 +306,9 @@ impl Panels {
             }
             self.editor.show(ui, &mut settings, facts, asked);
             if settings.mode == Mode::Dvr {
-                CollapsingHeader::new("By gradients too")
-                    .show_unindented(ui, |ui| shapes_editor::show(ui, &mut settings));
+                CollapsingHeader::new("By gradients too").show_unindented(ui, |ui| {
+                    self.shapes.show(ui, &mut settings, facts.manifest);
+                });
             }
         });
         section(ui, "Sampling and light", |ui| {
@@ -336,12 +346,15 @@ impl Panels {
             };
         });
         section(ui, "To files", |ui| self.output.show(ui, scene, asked));
-        section(ui, "Mesh", |ui| {
-            let boxes = &mut self.are_bricks_shown;
-            mesh_panel::show(ui, facts.frames[0], facts.mesh, boxes);
-            ui.checkbox(&mut self.is_timeline_shown, "Timeline")
-                .on_hover_text("what each peer did when");
-        });
+        section(ui, "Mesh", |ui| self.mesh(ui, facts, asked));
+    }
+
+    fn mesh(&mut self, ui: &mut Ui, facts: &Facts<'_>, asked: &mut Vec<Asked>) {
+        let boxes = &mut self.are_bricks_shown;
+        mesh_panel::show(ui, facts.frames[0], facts.mesh, boxes);
+        asked.extend(mesh_panel::follow(ui, facts.mesh, facts.followed));
+        ui.checkbox(&mut self.is_timeline_shown, "Timeline")
+            .on_hover_text("what each peer did when");
     }
 
     fn data_set(&mut self, ui: &mut Ui, facts: &Facts<'_>, asked: &mut Vec<Asked>) {

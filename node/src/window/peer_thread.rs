@@ -3,7 +3,7 @@
 
 use super::{
     AskedVolume, FrameReport, JobsDone, MeshReport, Opened, PeerRow, PictureFile, Shown, Slot,
-    Told, Wanted, Wish, missing,
+    Told, Wanted, Wish, following, missing,
     panes::{PANES, Pane},
     scene::Scene,
 };
@@ -175,6 +175,8 @@ impl Viewer {
             never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
             () = self.values(session) => Ok(None),
             () = self.picture_files(session, rules, number) => Ok(None),
+            () = following::show(session, number, self.wanted.clone()) => Ok(None),
+            () = following::follow(session, self.wanted.clone(), |told| tell(&self.proxy, told)) => Ok(None),
             next = self.next_volume(found.asked) => Ok(next),
         }
     }
@@ -322,6 +324,7 @@ async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), S
                     memory_bytes: hello.memory_bytes,
                     speed: speed.map(|millionths| millionths as f64 / 1e6),
                     is_silent: status.suspects.contains(id),
+                    is_viewer: hello.is_viewer && id != session.local(),
                 });
             }
         }

@@ -99,6 +99,11 @@ impl History {
         self.set(Scene { camera, ..now })
     }
 
+    /// Looks from elsewhere, as another one does: that is no edit.
+    pub(super) fn look(&mut self, from: Camera) {
+        self.now.camera = from;
+    }
+
     pub(super) fn set_overlay(&mut self, overlay: Overlay) -> bool {
         let now = self.now.clone();
         self.set(Scene { overlay, ..now })

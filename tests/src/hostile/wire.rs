@@ -94,6 +94,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 device: "cpu".to_owned(),
                 memory_bytes: 1 << 30,
                 version: "0.1.0".to_owned(),
+                is_viewer: false,
             }),
             vitals: Arc::new(Vitals {
                 rendering: true,

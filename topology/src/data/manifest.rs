@@ -9,6 +9,7 @@ use crate::{
     data::{
         brick_grid::{BrickGrid, BrickGridError, BrickIndex},
         cell_ranges::CellRanges,
+        gradient_histogram::GradientHistogram,
         subject::Subject,
         value_statistics::{HISTOGRAM_BINS, ValueStatistics},
         volume::{VolumeDescription, VolumeError},
@@ -78,6 +79,9 @@ pub struct ManifestParts {
     /// What the values are like; `None`: an older program has written this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<ValueStatistics>,
+    /// Values and gradients of its voxels; `None`: none are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradients: Option<GradientHistogram>,
     /// What the default transfer function shows; `None`: nothing, or it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
@@ -127,6 +131,7 @@ impl ManifestParts {
             range: ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]),
             histogram: vec![0; HISTOGRAM_BINS],
             statistics: None,
+            gradients: None,
             subject: None,
             source: source.to_owned(),
             bricks,
@@ -243,6 +248,9 @@ impl TryFrom<ManifestParts> for Manifest {
         // What they say of the numbers that devices compute with is in the name since version 3.
         let are_known = |s: &ValueStatistics| s.is_valid() && parts.version >= 3;
         if parts.statistics.as_ref().is_some_and(|s| !are_known(s)) {
+            return Err(ManifestError::Statistics);
+        }
+        if parts.gradients.as_ref().is_some_and(|g| !g.is_valid()) {
             return Err(ManifestError::Statistics);
         }
         let subject = parts.subject.as_ref();
@@ -399,13 +407,21 @@ impl Manifest {
         Some(of.read(bytes, at).into())
     }
 
+    /// Values and gradients of its voxels, if they are known.
+    #[must_use]
+    pub fn gradients(&self) -> Option<&GradientHistogram> {
+        self.parts.gradients.as_ref()
+    }
+
     /// Memory that it takes itself, in bytes, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let cells = |b: &BrickRecord| b.cells.as_ref().map_or(0, |c| c.levels().len());
         let records = self.parts.bricks.iter();
         let records: usize = records.map(|b| size_of_val(b) + cells(b)).sum();
-        records + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
+        let gradients = self.parts.gradients.as_ref();
+        let gradients = gradients.map_or(0, |g| size_of_val(g.counts.as_slice()));
+        records + gradients + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
     }
 
     /// Memory that the largest brick takes, on whatever device: voxels among which no data is told

@@ -1,6 +1,6 @@
 //! The mesh: who is there and what each did for the picture that is shown; its bricks over the picture.
 
-use super::{FrameReport, MeshReport, WRONG};
+use super::{Asked, FrameReport, MeshReport, WRONG};
 use crate::{
     overlay::screen::{Screen, box_edges},
     window::PeerRow,
@@ -89,6 +89,27 @@ pub(super) fn show(
     for name in &mesh.gone {
         ui.colored_label(WRONG, format!("{name} is gone"));
     }
+}
+
+/// The other viewers, one of which may be followed.
+pub(super) fn follow(ui: &mut Ui, mesh: &MeshReport, followed: Option<&str>) -> Option<Asked> {
+    let viewers = mesh.peers.iter().filter(|peer| peer.is_viewer);
+    let mut names: Vec<&str> = viewers.map(|peer| peer.name.as_str()).collect();
+    names.extend(followed.filter(|name| !names.contains(name)));
+    if names.is_empty() {
+        return None;
+    }
+    let mut asked = None;
+    ui.horizontal_wrapped(|ui| {
+        ui.label("Follow the camera of");
+        for name in names {
+            let is_followed = followed == Some(name);
+            if ui.selectable_label(is_followed, name).clicked() {
+                asked = Some(Asked::Follow((!is_followed).then(|| name.to_owned())));
+            }
+        }
+    });
+    asked
 }
 
 pub(super) fn millis(micros: u64) -> f64 {

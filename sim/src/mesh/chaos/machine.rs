@@ -64,6 +64,7 @@ impl Machine {
             device: String::new(),
             memory_bytes: u64::from(recipe.room) * manifest.largest_brick_bytes(),
             version: String::new(),
+            is_viewer: false,
         };
         let bricks = manifest.grid().brick_count();
         Self {

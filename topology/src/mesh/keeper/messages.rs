@@ -23,6 +23,9 @@ pub struct Hello {
     pub memory_bytes: u64,
     /// Version of its program, for people.
     pub version: String,
+    /// Whether it is a viewer, whose camera others may follow.
+    #[serde(default)]
+    pub is_viewer: bool,
 }
 
 /// How a peer is doing, said with each heartbeat.

@@ -80,6 +80,7 @@ impl Mesh {
             device: "cpu".to_owned(),
             memory_bytes: capacity * manifest(1).largest_brick_bytes(),
             version: String::new(),
+            is_viewer: false,
         };
         self.keepers.push(Some(Keeper::new(name(new), hello, 1)));
         self.got.push(0);
