@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// How long a follower is told of changes, in microseconds, before it is to ask again.
 pub const FOLLOW_MICROS: u64 = 2_000_000;
 /// Followers at a time; further ones are told only what they ask for.
-const FOLLOWERS_MAX: usize = 64;
+pub const FOLLOWERS_MAX: usize = 64;
 
 /// What a viewer looks at, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
