@@ -9,8 +9,8 @@ use brickmesh_topology::{
     },
 };
 use egui::{
-    Color32, ColorImage, CursorIcon, DragValue, Grid, Pos2, Rect, Sense, Stroke, StrokeKind,
-    TextureHandle, TextureOptions, Ui, Vec2, epaint::EllipseShape,
+    Color32, ColorImage, CursorIcon, DragValue, Grid, Pos2, Rect, ScrollArea, Sense, Stroke,
+    StrokeKind, TextureHandle, TextureOptions, Ui, Vec2, epaint::EllipseShape,
 };
 
 /// What a drag over a point changes a number by, as a part of the function's width.
@@ -285,35 +285,39 @@ fn table(ui: &mut Ui, settings: &RenderSettings, shapes: &mut Vec<TransferShape>
         }
     });
     let mut removed = None;
-    Grid::new("shapes").striped(true).show(ui, |ui| {
-        if !shapes.is_empty() {
-            for name in ["", "Values", "", "Gradients", "", "Opacity", ""] {
-                ui.small(name);
+    let rows = |ui: &mut Ui| {
+        Grid::new("shapes").striped(true).show(ui, |ui| {
+            if !shapes.is_empty() {
+                for name in ["", "Values", "", "Gradients", "", "Opacity", ""] {
+                    ui.small(name);
+                }
+                ui.end_row();
             }
-            ui.end_row();
-        }
-        for (i, shape) in shapes.iter_mut().enumerate() {
-            let mut color = shape.color.map(|c| to_byte(c as f32));
-            if ui.color_edit_button_srgb(&mut color).changed() {
-                shape.color = color.map(|c| f64::from(c) / 255.0);
+            for (i, shape) in shapes.iter_mut().enumerate() {
+                let mut color = shape.color.map(|c| to_byte(c as f32));
+                if ui.color_edit_button_srgb(&mut color).changed() {
+                    shape.color = color.map(|c| f64::from(c) / 255.0);
+                }
+                let speed = DRAG_SPEED * width;
+                let number = |value| DragValue::new(value).speed(speed);
+                let pairs = [&mut shape.value, &mut shape.gradient];
+                for number in pairs.into_iter().flatten().map(number) {
+                    ui.add(number);
+                }
+                ui.add(
+                    DragValue::new(&mut shape.opacity)
+                        .speed(0.005)
+                        .range(0.0..=1.0),
+                );
+                if ui.small_button("×").on_hover_text("remove").clicked() {
+                    removed = Some(i);
+                }
+                ui.end_row();
             }
-            let speed = DRAG_SPEED * width;
-            let number = |value| DragValue::new(value).speed(speed);
-            let pairs = [&mut shape.value, &mut shape.gradient];
-            for number in pairs.into_iter().flatten().map(number) {
-                ui.add(number);
-            }
-            ui.add(
-                DragValue::new(&mut shape.opacity)
-                    .speed(0.005)
-                    .range(0.0..=1.0),
-            );
-            if ui.small_button("×").on_hover_text("remove").clicked() {
-                removed = Some(i);
-            }
-            ui.end_row();
-        }
-    });
+        });
+    };
+    // Long numbers do not make the panel wider.
+    ScrollArea::horizontal().id_salt("shapes").show(ui, rows);
     if let Some(shape) = removed {
         shapes.remove(shape);
     }
