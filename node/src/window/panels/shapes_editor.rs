@@ -288,29 +288,29 @@ fn table(ui: &mut Ui, settings: &RenderSettings, shapes: &mut Vec<TransferShape>
     let rows = |ui: &mut Ui| {
         Grid::new("shapes").striped(true).show(ui, |ui| {
             if !shapes.is_empty() {
-                for name in ["", "Values", "", "Gradients", "", "Opacity", ""] {
+                for name in ["", "", "Opacity", "Values", "", "Gradients", ""] {
                     ui.small(name);
                 }
                 ui.end_row();
             }
             for (i, shape) in shapes.iter_mut().enumerate() {
+                if ui.small_button("×").on_hover_text("remove").clicked() {
+                    removed = Some(i);
+                }
                 let mut color = shape.color.map(|c| to_byte(c as f32));
                 if ui.color_edit_button_srgb(&mut color).changed() {
                     shape.color = color.map(|c| f64::from(c) / 255.0);
-                }
-                let speed = DRAG_SPEED * width;
-                let number = |value| DragValue::new(value).speed(speed);
-                let pairs = [&mut shape.value, &mut shape.gradient];
-                for number in pairs.into_iter().flatten().map(number) {
-                    ui.add(number);
                 }
                 ui.add(
                     DragValue::new(&mut shape.opacity)
                         .speed(0.005)
                         .range(0.0..=1.0),
                 );
-                if ui.small_button("×").on_hover_text("remove").clicked() {
-                    removed = Some(i);
+                let speed = DRAG_SPEED * width;
+                let number = |value| DragValue::new(value).speed(speed);
+                let pairs = [&mut shape.value, &mut shape.gradient];
+                for number in pairs.into_iter().flatten().map(number) {
+                    ui.add(number);
                 }
                 ui.end_row();
             }
