@@ -161,8 +161,8 @@ impl Raycaster {
         });
     }
 
-    /// Renders what is left of a job, in bands of whole rows where it takes long and is to be done `in_slices`: between them it is put aside
-    /// where others wait.
+    /// Renders what is left of a job; in bands of whole rows where it takes long and is to be done `in_slices`:
+    /// between them it is put aside where others wait.
     fn try_render(
         &mut self,
         key: &FrameKey,

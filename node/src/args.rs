@@ -17,6 +17,7 @@ use brickmesh_topology::{
         render_settings::{Light, Mode},
     },
 };
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
@@ -399,10 +400,10 @@ pub struct ViewArgs {
     #[arg(long, requires = "mesh", conflicts_with = "memory")]
     pub watch: bool,
     /// With --mesh: name for people, who may follow it [default: this machine's]
-    #[arg(long, requires = "mesh")]
+    #[arg(long, requires = "mesh", value_parser = NonEmptyStringValueParser::new())]
     pub name: Option<String>,
     /// With --mesh: follow the camera of the viewer with this name, until a hand moves the own one
-    #[arg(long, requires = "mesh", value_name = "NAME")]
+    #[arg(long, requires = "mesh", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub follow: Option<String>,
     /// Show the panels beside the picture at first; key P shows and hides them
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "on", value_name = "ON|OFF")]

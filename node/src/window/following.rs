@@ -59,21 +59,24 @@ pub(super) async fn follow(
 
 /// Ends only where the session has.
 async fn follow_one(session: &Session, name: &str, tell: &impl Fn(Told)) {
-    let (to, mut come) = watch::channel(None);
-    let (mut trouble, mut asked) = (None, 0);
+    let (mut to, mut come) = watch::channel(None);
+    let (mut followed, mut trouble, mut asked) = (None, None, 0);
     loop {
         let Ok(status) = session.status().await else {
             return;
         };
-        let found = viewer(&status, session.local(), name);
-        let answers = come.borrow().is_some();
-        let why = match found {
+        let why = match viewer(&status, session.local(), name) {
             Ok(viewer) => {
+                if followed.as_ref() != Some(&viewer) {
+                    // What another one of this name has shown is forgotten.
+                    (to, come) = watch::channel(None);
+                    (followed, asked) = (Some(viewer.clone()), 0);
+                }
                 if session.follow(viewer, to.clone()).await.is_err() {
                     return;
                 }
                 asked += 1;
-                let is_silent = !answers && asked > ASKED_MAX;
+                let is_silent = come.borrow().is_none() && asked > ASKED_MAX;
                 is_silent.then(|| format!("{name} shows nothing that could be followed"))
             }
             Err(why) => Some(why),
@@ -99,18 +102,18 @@ async fn follow_one(session: &Session, name: &str, tell: &impl Fn(Told)) {
     }
 }
 
-/// The viewer of this name, beside this one.
+/// The viewer of this name, beside this one; of several one that answers.
 fn viewer(status: &MeshStatus, own: &PeerId, name: &str) -> Result<PeerId, String> {
     let viewers = status.peers.iter();
     let viewers = viewers.filter(|(id, hello)| hello.is_viewer && *id != own);
-    let mut named = viewers.clone().filter(|(_, hello)| hello.name == name);
-    match (named.next(), named.count()) {
-        (Some((id, _)), 0) => Ok(id.clone()),
-        (Some(_), others) => Err(format!(
-            "{} viewers are called {name}; `view --name` gives each a name of its own",
-            others + 1
-        )),
-        (None, _) => {
+    let named = viewers.clone().filter(|(_, hello)| hello.name == name);
+    let (silent, answering): (Vec<&PeerId>, Vec<&PeerId>) = named
+        .map(|(id, _)| id)
+        .partition(|id| status.suspects.contains(id));
+    match answering[..] {
+        [one] => Ok(one.clone()),
+        [] if !silent.is_empty() => Err(format!("{name} does not answer")),
+        [] => {
             let known: Vec<&str> = viewers.map(|(_, hello)| hello.name.as_str()).collect();
             let known = match known.len() {
                 0 => "no other viewer".to_owned(),
@@ -118,6 +121,10 @@ fn viewer(status: &MeshStatus, own: &PeerId, name: &str) -> Result<PeerId, Strin
             };
             Err(format!("no viewer is called {name}; there is {known}"))
         }
+        _ => Err(format!(
+            "{} viewers are called {name}; `view --name` gives each a name of its own",
+            answering.len()
+        )),
     }
 }
 
@@ -138,6 +145,9 @@ mod tests {
         for hello in status.peers.values_mut() {
             hello.is_viewer = true;
         }
+        let why = look(&status, &name).unwrap_err();
+        assert!(why.contains("does not answer"), "{why}");
+        let silent = std::mem::take(&mut status.suspects);
         assert_eq!(look(&status, &name), Ok(PeerId::new("b")));
         let own_name = status.peers[&own].name.clone();
         assert!(look(&status, &own_name).is_err());
@@ -146,5 +156,8 @@ mod tests {
         }
         let why = look(&status, &name).unwrap_err();
         assert!(why.contains("2 viewers are called"), "{why}");
+        // The one that was started again, while the other is not forgotten yet.
+        status.suspects = silent;
+        assert_eq!(look(&status, &name), Ok(PeerId::new("c")));
     }
 }

@@ -1,5 +1,5 @@
-//! The frame worker of a peer: the frames that it works on, who of those who ask is next (`turns`); which jobs its device renders
-//! next; where what was rendered goes; and what is kept of it for a further attempt.
+//! The frame worker of a peer: the frames that it works on, and whose are next (`turns`); which jobs its device
+//! renders next; where what was rendered goes; and what is kept of it for a further attempt.
 //!
 //! A pure state machine, which the scheduler of a peer and the simulator run. Whoever drives it carries out
 //! what it says, in that order, and tells it what the device has rendered.

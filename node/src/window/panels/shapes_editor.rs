@@ -15,8 +15,12 @@ use egui::{
 
 /// What a drag over a point changes a number by, as a part of the function's width.
 const DRAG_SPEED: f64 = 1e-3;
-/// Gradient lengths of a new shape, as a part of the function's width.
-const NEW_GRADIENTS: [f64; 2] = [0.02, 0.2];
+/// Gradient lengths of a new shape, as parts of those that are shown.
+const NEW_GRADIENTS: [f64; 2] = [0.1, 0.6];
+/// Gradient lengths that are shown where none are known, as a part of the function's width.
+const GRADIENTS: f64 = 0.4;
+/// Sizes of numbers that are written without a power of ten.
+const PLAIN: std::ops::Range<f64> = 1e-3..1e7;
 
 /// Height of the picture of the histogram, points.
 const HEIGHT: f32 = 130.0;
@@ -55,7 +59,7 @@ impl Axes {
     fn new(rect: Rect, settings: &RenderSettings, manifest: &Manifest) -> Self {
         let volume = manifest.volume();
         let [low, high] = settings.transfer.ends();
-        let of_function = ([low, high], NEW_GRADIENTS[1] * 2.0 * (high - low).abs());
+        let of_function = ([low, high], GRADIENTS * (high - low).abs());
         let of = |g: &GradientHistogram| {
             let mut values = g.values.map(|stored| volume.value(stored));
             values.sort_by(f64::total_cmp);
@@ -99,22 +103,23 @@ impl ShapesEditor {
     /// Shows the shapes of a scene; adds, changes and removes them.
     pub(super) fn show(&mut self, ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         let mut shapes = settings.transfer_2d.clone();
-        self.canvas(ui, settings, &mut shapes, manifest);
-        table(ui, settings, &mut shapes);
+        let gradient_max = self.canvas(ui, settings, &mut shapes, manifest);
+        table(ui, settings, gradient_max, &mut shapes);
         // Ends that cross stay where they were.
         if validate(&shapes).is_ok() {
             settings.transfer_2d = shapes;
         }
     }
 
-    /// The histogram, with the shapes over it, which can be moved and made larger.
+    /// The histogram, with the shapes over it, which can be moved and made larger; the largest gradient length that
+    /// is shown.
     fn canvas(
         &mut self,
         ui: &mut Ui,
         settings: &RenderSettings,
         shapes: &mut [TransferShape],
         manifest: &Manifest,
-    ) {
+    ) -> f64 {
         let size = Vec2::new(ui.available_width(), HEIGHT);
         let (rect, over) = ui.allocate_exact_size(size, Sense::hover());
         let axes = Axes::new(rect, settings, manifest);
@@ -130,7 +135,7 @@ impl ShapesEditor {
             let whole = Rect::from_min_max(Pos2::ZERO, Pos2::new(1.0, 1.0));
             painter.image(picture.id(), rect, whole, Color32::WHITE);
         } else {
-            let text = "no histogram: an older program has imported this volume";
+            let text = "no histogram: nothing changes, or an older program imported it";
             let font = egui::FontId::proportional(10.0);
             let at = rect.center_top();
             painter.text(at, egui::Align2::CENTER_TOP, text, font, Color32::GRAY);
@@ -140,6 +145,7 @@ impl ShapesEditor {
             edit(ui, &axes, at, shape, &mut self.held);
             draw(&painter, axes.rect_of(shape), shape);
         }
+        axes.gradient_max
     }
 }
 
@@ -265,7 +271,12 @@ fn with(mut pair: [f64; 2], at: usize, value: f64) -> [f64; 2] {
 
 /// A line of numbers for each shape.
 #[expect(clippy::cast_possible_truncation, reason = "colours")]
-fn table(ui: &mut Ui, settings: &RenderSettings, shapes: &mut Vec<TransferShape>) {
+fn table(
+    ui: &mut Ui,
+    settings: &RenderSettings,
+    gradient_max: f64,
+    shapes: &mut Vec<TransferShape>,
+) {
     let [low, high] = settings.transfer.ends();
     let width = (high - low).abs().max(f64::MIN_POSITIVE);
     ui.horizontal(|ui| {
@@ -277,7 +288,7 @@ fn table(ui: &mut Ui, settings: &RenderSettings, shapes: &mut Vec<TransferShape>
                 shapes.push(TransferShape {
                     kind,
                     value: [low + 0.25 * width, low + 0.75 * width],
-                    gradient: NEW_GRADIENTS.map(|part| part * width),
+                    gradient: NEW_GRADIENTS.map(|part| part * gradient_max),
                     color: [0.9, 0.7, 0.5],
                     opacity: 0.2,
                 });
@@ -307,7 +318,10 @@ fn table(ui: &mut Ui, settings: &RenderSettings, shapes: &mut Vec<TransferShape>
                         .range(0.0..=1.0),
                 );
                 let speed = DRAG_SPEED * width;
-                let number = |value| DragValue::new(value).speed(speed);
+                let number = |value| {
+                    let number = DragValue::new(value).speed(speed);
+                    number.custom_formatter(in_words)
+                };
                 let pairs = [&mut shape.value, &mut shape.gradient];
                 for number in pairs.into_iter().flatten().map(number) {
                     ui.add(number);
@@ -320,6 +334,15 @@ fn table(ui: &mut Ui, settings: &RenderSettings, shapes: &mut Vec<TransferShape>
     ScrollArea::horizontal().id_salt("shapes").show(ui, rows);
     if let Some(shape) = removed {
         shapes.remove(shape);
+    }
+}
+
+/// A number with as many decimals as fit, or with a power of ten.
+fn in_words(value: f64, decimals: std::ops::RangeInclusive<usize>) -> String {
+    if value.abs() <= 0.0 || PLAIN.contains(&value.abs()) {
+        egui::emath::format_with_decimals_in_range(value, decimals)
+    } else {
+        format!("{value:.4e}")
     }
 }
 
