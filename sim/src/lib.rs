@@ -6,6 +6,7 @@
 mod jobs;
 mod mesh;
 mod paper;
+mod partition;
 mod placement;
 mod schedule;
 
@@ -16,7 +17,9 @@ pub use paper::{PaperAnswer, PaperOptions, Plot, paper, paper_parameters};
 #[non_exhaustive]
 pub enum SimError {
     /// An unknown experiment.
-    #[error("there is no simulation {found:?}; there are: placement, schedule, jobs, mesh, paper")]
+    #[error(
+        "there is no simulation {found:?}; there are: placement, partition, schedule, jobs, mesh, paper"
+    )]
     What {
         /// Name found.
         found: String,
@@ -62,6 +65,7 @@ pub enum SimError {
 pub fn example(what: &str) -> Result<&'static str, SimError> {
     match what {
         "placement" => Ok(include_str!("examples/placement.json")),
+        "partition" => Ok(include_str!("examples/partition.json")),
         "schedule" => Ok(include_str!("examples/schedule.json")),
         "jobs" => Ok(include_str!("examples/jobs.json")),
         "mesh" => Ok(include_str!("examples/mesh.json")),
@@ -79,6 +83,7 @@ pub fn example(what: &str) -> Result<&'static str, SimError> {
 pub fn run(what: &str, input: &str) -> Result<String, SimError> {
     match what {
         "placement" => answer("placement", input, placement::run),
+        "partition" => answer("partition", input, partition::run),
         "schedule" => answer("schedule", input, schedule::run),
         "jobs" => answer("jobs", input, jobs::run),
         "mesh" => answer("mesh", input, |parsed| mesh::run(parsed, input)),
@@ -140,13 +145,13 @@ mod tests {
 
     #[test]
     fn the_examples_work() {
-        for what in ["placement", "schedule", "jobs", "mesh"] {
+        for what in ["placement", "partition", "schedule", "jobs", "mesh"] {
             let answer = run(what, example(what).unwrap());
             assert!(answer.is_ok(), "{what}: {answer:?}");
         }
         let unknown = example("frob").unwrap_err().to_string();
         assert!(
-            unknown.contains("placement, schedule, jobs, mesh, paper"),
+            unknown.contains("placement, partition, schedule, jobs, mesh, paper"),
             "{unknown}"
         );
     }

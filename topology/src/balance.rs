@@ -1,4 +1,4 @@
-//! Who holds and who renders what: placement, job trees, costs, the schedule, the plan of a frame, stealing.
+//! Who holds and who renders what: placement, partitions, job trees, costs, the schedule, the plan of a frame, stealing.
 //!
 //! May use `base`, `data` and `picture`; `.ci/arrows` checks it.
 
@@ -6,6 +6,7 @@ pub mod cost_table;
 pub mod decompose;
 pub mod frame_plan;
 pub mod job_tree;
+pub mod partition;
 pub mod placement;
 pub mod plan_rules;
 pub mod prediction;

@@ -66,7 +66,18 @@ fn changes(before: &MeshReport, now: &MeshReport) -> Vec<Line> {
     let mut lines = Vec::new();
     for peer in &now.peers {
         let name = &peer.name;
-        match before.peers.iter().find(|p| p.id == peer.id) {
+        let then = before.peers.iter().find(|p| p.id == peer.id);
+        // A device that is lost says why in place of its name.
+        if let Some(then) = then.filter(|then| then.device != peer.device) {
+            let line = format!("{name}: {}", peer.device);
+            let is_lost = peer.bricks < then.bricks;
+            lines.push(if is_lost {
+                Line::bad(&line)
+            } else {
+                Line::good(line)
+            });
+        }
+        match then {
             None if !before.peers.is_empty() => lines.push(Line::good(format!("{name} is here"))),
             Some(then) if peer.is_silent && !then.is_silent => {
                 lines.push(Line::bad(&format!("{name} does not answer")));
@@ -940,7 +951,9 @@ impl App {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PeerRow;
     use super::*;
+    use brickmesh_topology::PeerId;
 
     #[test]
     fn whatever_a_peer_says_makes_a_title_without_control_characters() {
@@ -949,5 +962,34 @@ mod tests {
         assert!(long.starts_with("brickmesh: it said ??[31m?x"), "{long}");
         assert!(!long.chars().any(char::is_control) && long.len() < 300);
         assert_eq!(title(None), TITLE);
+    }
+
+    #[test]
+    fn who_loses_a_device_is_told() {
+        let of = |device: &str, bricks| {
+            let peer = PeerRow {
+                id: PeerId::new("a"),
+                name: "lab-1".to_owned(),
+                device: device.to_owned(),
+                bricks,
+                memory_bytes: 1,
+                speed: None,
+                is_silent: false,
+                is_viewer: false,
+            };
+            MeshReport {
+                peers: vec![peer],
+                ..MeshReport::default()
+            }
+        };
+        let (whole, lost, back) = (of("a GPU", 8), of("device lost: why", 0), of("a CPU", 3));
+        let told = |before, now| {
+            let lines = changes(before, now).into_iter();
+            lines.map(|l| (l.text, l.is_bad)).collect::<Vec<_>>()
+        };
+        let is = |text: &str, is_bad| vec![(text.to_owned(), is_bad)];
+        assert_eq!(told(&whole, &lost), is("lab-1: device lost: why", true));
+        assert_eq!(told(&lost, &back), is("lab-1: a CPU", false));
+        assert!(told(&whole, &whole).is_empty());
     }
 }
