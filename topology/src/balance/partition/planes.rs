@@ -1,0 +1,324 @@
+//! Partitions by planes across the axes: a regular grid, and kd-trees.
+//!
+//! Shapes: non-empty voxels somewhere in a volume, N nodes; out, N regions that tile the volume, with how many
+//! non-empty voxels each has. Boxes that can be parted by planes have an order from any eye.
+//!
+//! Source: Frank, Kaufman 2009, section 4.3 (kd-tree; skd-tree, where the counts are those of slab projections) and
+//! section 6 (grid). Theirs needs a power of two of nodes; here a region for n nodes is cut so that ⌈n/2⌉ and
+//! ⌊n/2⌋ get their shares. The paper leaves the axis of a cut open, but for several cuts across z that come first because its
+//! volume is long: the longest axis of what is not empty does that by itself.
+
+use crate::data::voxel_box::VoxelBox;
+
+/// Bits after the point of a [`Profile`]'s counts: bricks that a plane cuts are shared by volume.
+pub const COUNT_BITS: u32 = 32;
+
+/// Counts along the three axes of a box.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// For each axis, ascending: where a slice ends, in voxels, and how many non-empty voxels it has, in units of
+    /// 2^-[`COUNT_BITS`]. The first begins where the box does, the last ends where it does.
+    pub axes: [Vec<(u32, u128)>; 3],
+}
+
+impl Profile {
+    /// Non-empty voxels of the box.
+    #[must_use]
+    pub fn voxels(&self) -> u64 {
+        let sum: u128 = self.axes[0].iter().map(|slice| slice.1).sum();
+        u64::try_from((sum + (1 << (COUNT_BITS - 1))) >> COUNT_BITS).unwrap_or(u64::MAX)
+    }
+
+    /// Length of what is not empty along an axis, in voxels, of a box that begins at `lo`.
+    fn extent(&self, axis: usize, lo: u32) -> u32 {
+        let slices = &self.axes[axis];
+        let Some(first) = slices.iter().position(|s| s.1 > 0) else {
+            return 0;
+        };
+        let begin = if first == 0 { lo } else { slices[first - 1].0 };
+        let end = slices.iter().rfind(|s| s.1 > 0).map_or(begin, |s| s.0);
+        end - begin
+    }
+}
+
+/// Where the non-empty voxels of a volume are.
+pub trait VoxelCounts {
+    /// The box of all that may be cut.
+    fn extents(&self) -> VoxelBox;
+    /// Counts within a part of it. Planes may lie where slices end.
+    fn profile(&mut self, part: &VoxelBox) -> Profile;
+}
+
+/// A node's region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its box.
+    pub part: VoxelBox,
+    /// Its non-empty voxels.
+    pub load: u64,
+}
+
+/// Regions of a kd-tree for `nodes` nodes, in the order of the tree; fewer where nothing is left to cut.
+#[must_use]
+pub fn kd_tree(counts: &mut impl VoxelCounts, nodes: usize) -> Vec<Region> {
+    let mut regions = Vec::new();
+    cut(counts, counts.extents(), nodes, &mut regions);
+    regions
+}
+
+fn cut(counts: &mut impl VoxelCounts, part: VoxelBox, nodes: usize, regions: &mut Vec<Region>) {
+    let profile = counts.profile(&part);
+    let first = nodes.div_ceil(2);
+    let plane = if nodes > 1 {
+        plane(&profile, &part, [first, nodes - first])
+    } else {
+        None
+    };
+    let Some((axis, at)) = plane else {
+        let load = profile.voxels();
+        regions.push(Region { part, load });
+        return;
+    };
+    let (mut low, mut high) = (part, part);
+    low.hi[axis] = at;
+    high.lo[axis] = at;
+    cut(counts, low, first, regions);
+    cut(counts, high, nodes - first, regions);
+}
+
+/// The axis and the place of the plane that shares the voxels as nearly as it can. Longest axis first, the higher of
+/// equal ones: slabs of slices lie across z. Of equal planes the lowest.
+fn plane(profile: &Profile, part: &VoxelBox, nodes: [usize; 2]) -> Option<(usize, u32)> {
+    let mut axes = [0, 1, 2];
+    axes.sort_by_key(|&a| std::cmp::Reverse((profile.extent(a, part.lo[a]), a)));
+    let [low_nodes, high_nodes] = nodes.map(|n| n as u128);
+    axes.into_iter().find_map(|axis| {
+        let slices = &profile.axes[axis];
+        let all: u128 = slices.iter().map(|s| s.1).sum();
+        let inner = &slices[..slices.len().saturating_sub(1)];
+        let mut low = 0;
+        let planes = inner.iter().map(|&(end, count)| {
+            low += count;
+            ((low * high_nodes).abs_diff((all - low) * low_nodes), end)
+        });
+        planes.min().map(|(_, end)| (axis, end))
+    })
+}
+
+/// Regions of a regular grid of `nodes` cells: of two axes, of three from 64 nodes on (section 6). As many cells along each axis as
+/// make the longest edge of a cell shortest.
+#[must_use]
+pub fn grid(counts: &mut impl VoxelCounts, nodes: usize) -> Vec<Region> {
+    let whole = counts.extents();
+    let cells = grid_counts(whole.size(), nodes);
+    let plane = |axis: usize, i: usize| {
+        let length = u64::from(whole.size()[axis]);
+        let at = length * i as u64 / cells[axis] as u64;
+        whole.lo[axis] + u32::try_from(at).unwrap_or(u32::MAX)
+    };
+    let mut regions = Vec::with_capacity(nodes);
+    for z in 0..cells[2] {
+        for y in 0..cells[1] {
+            for x in 0..cells[0] {
+                let at = [x, y, z];
+                let part = VoxelBox {
+                    lo: std::array::from_fn(|a| plane(a, at[a])),
+                    hi: std::array::from_fn(|a| plane(a, at[a] + 1)),
+                };
+                let load = if part.is_empty() {
+                    0
+                } else {
+                    counts.profile(&part).voxels()
+                };
+                regions.push(Region { part, load });
+            }
+        }
+    }
+    regions
+}
+
+/// Nodes from which on a grid has three axes (section 6).
+const GRID_3D_NODES: usize = 64;
+
+fn grid_counts(size: [u32; 3], nodes: usize) -> [usize; 3] {
+    let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
+    let triples = divisors(nodes).flat_map(|x| {
+        let rest = nodes / x;
+        divisors(rest).map(move |y| [x, y, rest / y])
+    });
+    let is_allowed = |cells: &[usize; 3]| nodes >= GRID_3D_NODES || cells.contains(&1);
+    // Edges as fractions with the common denominator N: size / cells = size · N / cells / N.
+    let edges = |cells: [usize; 3]| {
+        let edge = |a: usize| u64::from(size[a]) * (nodes / cells[a]) as u64;
+        let mut edges = [edge(0), edge(1), edge(2)];
+        edges.sort_unstable_by(|a, b| b.cmp(a));
+        edges
+    };
+    triples
+        .filter(is_allowed)
+        .min_by_key(|&c| (edges(c), c))
+        .unwrap_or([1; 3])
+}
+
+/// Boxes with non-empty voxels, spread evenly in each.
+#[derive(Clone, Debug)]
+pub struct BoxCounts {
+    extents: VoxelBox,
+    /// Boxes, and non-empty voxels in each of their voxels, in units of 2^-[`COUNT_BITS`].
+    boxes: Vec<(VoxelBox, u128)>,
+}
+
+impl BoxCounts {
+    /// Boxes and how many of their voxels are not empty.
+    #[must_use]
+    pub fn new(boxes: &[(VoxelBox, u64)]) -> Self {
+        let mut extents = VoxelBox::new([u32::MAX; 3], [0; 3]);
+        for (b, _) in boxes {
+            extents.lo = std::array::from_fn(|a| extents.lo[a].min(b.lo[a]));
+            extents.hi = std::array::from_fn(|a| extents.hi[a].max(b.hi[a]));
+        }
+        let density = |(b, voxels): &(VoxelBox, u64)| {
+            (
+                *b,
+                (u128::from(*voxels) << COUNT_BITS) / u128::from(b.voxel_count().max(1)),
+            )
+        };
+        Self {
+            extents,
+            boxes: boxes.iter().map(density).collect(),
+        }
+    }
+}
+
+impl VoxelCounts for BoxCounts {
+    fn extents(&self) -> VoxelBox {
+        self.extents
+    }
+
+    fn profile(&mut self, part: &VoxelBox) -> Profile {
+        let mut axes: [Vec<(u32, u128)>; 3] =
+            std::array::from_fn(|a| (part.lo[a]..part.hi[a]).map(|v| (v + 1, 0)).collect());
+        for (b, density) in &self.boxes {
+            let inside = b.intersection(part);
+            if inside.is_empty() {
+                continue;
+            }
+            let voxels = u128::from(inside.voxel_count()) * density;
+            for (a, slices) in axes.iter_mut().enumerate() {
+                let of_slice = voxels / u128::from(inside.size()[a]);
+                for v in inside.lo[a]..inside.hi[a] {
+                    slices[(v - part.lo[a]) as usize].1 += of_slice;
+                }
+            }
+        }
+        Profile { axes }
+    }
+}
+
+/// Counts of which planes across z may lie only where slabs end, as those of slab projections.
+#[derive(Clone, Debug)]
+pub struct SlabbedCounts<C> {
+    counts: C,
+    ends: Vec<u32>,
+}
+
+impl<C: VoxelCounts> SlabbedCounts<C> {
+    /// The counts, with the ends of the slabs, in voxels.
+    #[must_use]
+    pub fn new(counts: C, mut ends: Vec<u32>) -> Self {
+        ends.sort_unstable();
+        Self { counts, ends }
+    }
+}
+
+impl<C: VoxelCounts> VoxelCounts for SlabbedCounts<C> {
+    fn extents(&self) -> VoxelBox {
+        self.counts.extents()
+    }
+
+    fn profile(&mut self, part: &VoxelBox) -> Profile {
+        let mut profile = self.counts.profile(part);
+        let mut slabs: Vec<(u32, u128)> = Vec::new();
+        let mut is_open = false;
+        for (end, count) in profile.axes[2].drain(..) {
+            match slabs.last_mut() {
+                Some(slab) if is_open => *slab = (end, slab.1 + count),
+                _ => slabs.push((end, count)),
+            }
+            is_open = self.ends.binary_search(&end).is_err();
+        }
+        profile.axes[2] = slabs;
+        profile
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cube(lo: [u32; 3], edge: u32) -> VoxelBox {
+        VoxelBox::new(lo, lo.map(|v| v + edge))
+    }
+
+    #[test]
+    fn planes_halve_what_is_not_empty() {
+        // All at low x: the plane lies there.
+        let boxes = [(cube([0; 3], 8), 400), (cube([8, 0, 0], 8), 100)];
+        let regions = kd_tree(&mut BoxCounts::new(&boxes), 2);
+        assert_eq!(regions[0].part, VoxelBox::new([0; 3], [5, 8, 8]));
+        assert_eq!((regions[0].load, regions[1].load), (250, 250));
+        // Three nodes: two thirds and one third.
+        let loads = kd_tree(&mut BoxCounts::new(&boxes), 3)
+            .into_iter()
+            .map(|r| r.load);
+        let loads: Vec<u64> = loads.collect();
+        assert_eq!(loads.iter().sum::<u64>(), 500);
+        assert!(loads.iter().all(|&l| l.abs_diff(167) < 40), "{loads:?}");
+    }
+
+    #[test]
+    fn long_volumes_are_cut_across_z_first() {
+        let long = [(VoxelBox::new([0; 3], [10, 10, 40]), 4000)];
+        let regions = kd_tree(&mut BoxCounts::new(&long), 4);
+        let ends: Vec<u32> = regions.iter().map(|r| r.part.hi[2]).collect();
+        assert_eq!(ends, [10, 20, 30, 40]);
+        assert!(regions.iter().all(|r| r.load == 1000));
+        // Where slabs are single slices, planes from slab projections are the same.
+        let of = |ends| kd_tree(&mut SlabbedCounts::new(BoxCounts::new(&long), ends), 4);
+        assert_eq!(of((1..=40).collect()), regions);
+        let ends: Vec<u32> = of(vec![16, 40]).iter().map(|r| r.part.hi[2]).collect();
+        assert_eq!(ends, [16, 16, 40, 40]);
+    }
+
+    #[test]
+    fn grids_have_two_axes_below_64_nodes() {
+        let size = [2468, 1407, 8590];
+        assert_eq!(grid_counts(size, 8), [2, 1, 4]);
+        assert_eq!(grid_counts(size, 64), [4, 2, 8]);
+        assert_eq!(grid_counts([64; 3], 64), [4, 4, 4]);
+        assert_eq!(grid_counts([64; 3], 7), [1, 1, 7]);
+    }
+
+    proptest! {
+        #[test]
+        fn regions_tile_the_volume_and_have_all_voxels(
+            cells in prop::collection::btree_map(0u32..27, 0u64..64, 1..27), nodes in 1usize..20
+        ) {
+            let boxes: Vec<(VoxelBox, u64)> = cells
+                .iter()
+                .map(|(c, n)| (cube([c % 3 * 4, c / 3 % 3 * 4, c / 9 * 4], 4), *n))
+                .collect();
+            let mut counts = BoxCounts::new(&boxes);
+            for regions in [kd_tree(&mut counts, nodes), grid(&mut counts, nodes)] {
+                prop_assert!(regions.len() <= nodes);
+                let volume: u64 = regions.iter().map(|r| r.part.voxel_count()).sum();
+                prop_assert_eq!(volume, counts.extents().voxel_count());
+                // Each region's own number is rounded.
+                let load: u64 = regions.iter().map(|r| r.load).sum();
+                let voxels: u64 = cells.values().sum();
+                prop_assert!(load.abs_diff(voxels) <= nodes as u64);
+            }
+        }
+    }
+}
