@@ -4,10 +4,12 @@
 //! Shapes: bricks with their boxes and non-empty voxels, N nodes; out, a part a node, or the cells of each.
 //! Sources: Silva 1995 (`slabs`); Frank, Kaufman 2009 (`planes`, `grouping`, `precedence`).
 
+pub mod bricking;
 pub mod grouping;
 pub mod planes;
 pub mod precedence;
 pub mod slabs;
+pub mod volume_partition;
 
 use crate::data::voxel_box::VoxelBox;
 use planes::Region;

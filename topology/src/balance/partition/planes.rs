@@ -8,7 +8,10 @@
 //! ⌊n/2⌋ get their shares. The paper leaves the axis of a cut open, but for several cuts across z that come first because its
 //! volume is long: the longest axis of what is not empty does that by itself.
 
-use crate::data::voxel_box::VoxelBox;
+use crate::data::{
+    slab_projections::{Slab, SlabProjections},
+    voxel_box::VoxelBox,
+};
 
 /// Bits after the point of a [`Profile`]'s counts: bricks that a plane cuts are shared by volume.
 pub const COUNT_BITS: u32 = 32;
@@ -252,9 +255,106 @@ impl<C: VoxelCounts> VoxelCounts for SlabbedCounts<C> {
     }
 }
 
+/// From slab projections alone: across z planes lie between slabs only (section 4.3, skd-tree).
+impl VoxelCounts for &SlabProjections {
+    fn extents(&self) -> VoxelBox {
+        VoxelBox::new([0; 3], self.dims)
+    }
+
+    fn profile(&mut self, part: &VoxelBox) -> Profile {
+        let empty = |axis: usize| (part.lo[axis]..part.hi[axis]).map(|v| (v + 1, 0)).collect();
+        let mut axes: [Vec<(u32, u128)>; 3] = [empty(0), empty(1), Vec::new()];
+        let width = self.dims[0] as usize;
+        let inside = |slab: &&Slab| part.lo[2] < slab.end && slab.first < part.hi[2];
+        for slab in self.slabs.iter().filter(inside) {
+            let mut of_slab = 0;
+            for y in part.lo[1]..part.hi[1] {
+                let row = y as usize * width;
+                let xs = part.lo[0] as usize..part.hi[0] as usize;
+                let mut of_row = 0;
+                for (x, &count) in slab.counts[row + xs.start..row + xs.end].iter().enumerate() {
+                    let count = u128::from(count) << COUNT_BITS;
+                    axes[0][x].1 += count;
+                    of_row += count;
+                }
+                axes[1][(y - part.lo[1]) as usize].1 += of_row;
+                of_slab += of_row;
+            }
+            axes[2].push((slab.end.min(part.hi[2]), of_slab));
+        }
+        Profile { axes }
+    }
+}
+
+/// Which voxels of a volume are not empty, slice by slice; counts how many slices are looked at, as a tree from the
+/// slices themselves reads them again for each cut (section 4.3, kd-tree).
+#[derive(Clone, Debug)]
+pub struct SliceCounts {
+    dims: [u32; 3],
+    /// A bit a voxel, rows of whole words.
+    bits: Vec<u64>,
+    /// Slices that were looked at.
+    pub slices_read: u64,
+}
+
+impl SliceCounts {
+    /// All voxels are empty.
+    #[must_use]
+    pub fn new(dims: [u32; 3]) -> Self {
+        let rows = dims[1] as usize * dims[2] as usize;
+        Self {
+            dims,
+            bits: vec![0; dims[0].div_ceil(u64::BITS) as usize * rows],
+            slices_read: 0,
+        }
+    }
+
+    /// Sets slice `z`: which of its voxels are not empty, x fastest.
+    pub fn set_slice(&mut self, z: u32, kept: &[bool]) {
+        for (y, row) in kept.chunks(self.dims[0] as usize).enumerate() {
+            let words = self.row(y, z);
+            for (x, _) in row.iter().enumerate().filter(|(_, kept)| **kept) {
+                self.bits[words.start + x / 64] |= 1 << (x % 64);
+            }
+        }
+    }
+
+    fn row(&self, y: usize, z: u32) -> std::ops::Range<usize> {
+        let words = self.dims[0].div_ceil(u64::BITS) as usize;
+        let row = y + self.dims[1] as usize * z as usize;
+        row * words..(row + 1) * words
+    }
+}
+
+impl VoxelCounts for SliceCounts {
+    fn extents(&self) -> VoxelBox {
+        VoxelBox::new([0; 3], self.dims)
+    }
+
+    fn profile(&mut self, part: &VoxelBox) -> Profile {
+        self.slices_read += u64::from(part.hi[2] - part.lo[2]);
+        let mut axes: [Vec<(u32, u128)>; 3] =
+            std::array::from_fn(|a| (part.lo[a]..part.hi[a]).map(|v| (v + 1, 0)).collect());
+        for z in part.lo[2]..part.hi[2] {
+            for y in part.lo[1]..part.hi[1] {
+                let words = &self.bits[self.row(y as usize, z)];
+                for x in part.lo[0]..part.hi[0] {
+                    if words[x as usize / 64] >> (x % 64) & 1 == 1 {
+                        for (axis, at) in [x, y, z].into_iter().enumerate() {
+                            axes[axis][(at - part.lo[axis]) as usize].1 += 1 << COUNT_BITS;
+                        }
+                    }
+                }
+            }
+        }
+        Profile { axes }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::slab_projections::SlabGathering;
     use proptest::prelude::*;
 
     fn cube(lo: [u32; 3], edge: u32) -> VoxelBox {
@@ -301,6 +401,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn planes_from_slab_projections_are_those_from_slices_where_slabs_are_single_slices(
+            bits in prop::collection::vec(any::<bool>(), 7 * 6 * 9), nodes in 1usize..9
+        ) {
+            let dims = [7, 6, 9];
+            let mut slices = SliceCounts::new(dims);
+            let mut gathering = SlabGathering::new(dims, 1..=1);
+            for (z, slice) in bits.chunks(42).enumerate() {
+                slices.set_slice(u32::try_from(z).unwrap(), slice);
+                gathering.slice(slice);
+            }
+            let projections = gathering.finish();
+            prop_assert_eq!(kd_tree(&mut slices, nodes), kd_tree(&mut &projections, nodes));
+            prop_assert!(slices.slices_read >= 9);
+        }
+
         #[test]
         fn regions_tile_the_volume_and_have_all_voxels(
             cells in prop::collection::btree_map(0u32..27, 0u64..64, 1..27), nodes in 1usize..20

@@ -1,0 +1,128 @@
+//! Bricks for brick grouping, cut from slab projections alone.
+//!
+//! Source: Frank, Kaufman 2009, section 4.4 (candidate blocks, then bricks of a given size) and section 5.5 (bricks are
+//! enlarged until a node has fewer than M of them on average, which bounds the dynamic programming).
+
+use crate::data::{
+    slab_projections::{Slab, SlabProjections},
+    voxel_box::VoxelBox,
+};
+
+/// Bricks and their non-empty voxels.
+pub type WeightedBricks = Vec<(VoxelBox, u64)>;
+
+/// Cuts the candidate blocks into bricks of `edge` voxels along x and y, as thick as their slab; those without a
+/// non-empty voxel are left out.
+///
+/// # Panics
+/// Where the edge is 0.
+#[must_use]
+pub fn bricks(projections: &SlabProjections, edge: u32) -> WeightedBricks {
+    assert!(edge > 0, "an edge of 0");
+    let mut bricks = Vec::new();
+    for block in projections.candidate_blocks() {
+        let [nx, ny, _] = block.size().map(|n| n.div_ceil(edge));
+        for y in 0..ny {
+            for x in 0..nx {
+                let lo = [block.lo[0] + x * edge, block.lo[1] + y * edge, block.lo[2]];
+                let hi = [
+                    (lo[0] + edge).min(block.hi[0]),
+                    (lo[1] + edge).min(block.hi[1]),
+                    block.hi[2],
+                ];
+                let brick = VoxelBox::new(lo, hi);
+                let voxels = projections.voxels_in(&brick);
+                if voxels > 0 {
+                    bricks.push((brick, voxels));
+                }
+            }
+        }
+    }
+    bricks
+}
+
+/// Bricks of multiples of `unit` voxels, as small as makes fewer than `bricks_max` a node. Where slabs alone are too many, they are
+/// joined, too.
+///
+/// # Panics
+/// Where the unit is 0.
+#[must_use]
+pub fn enlarged(
+    projections: &SlabProjections,
+    unit: u32,
+    nodes: usize,
+    bricks_max: usize,
+) -> WeightedBricks {
+    let most = nodes.saturating_mul(bricks_max);
+    let whole = projections.dims[0].max(projections.dims[1]);
+    let mut projections = projections.clone();
+    loop {
+        let mut edge = unit;
+        loop {
+            let bricks = bricks(&projections, edge);
+            if bricks.len() < most || edge >= whole && projections.slabs.len() <= 1 {
+                return bricks;
+            }
+            if edge >= whole {
+                break;
+            }
+            edge = edge.saturating_add(unit);
+        }
+        projections = joined(&projections);
+    }
+}
+
+/// Each two slabs as one.
+fn joined(projections: &SlabProjections) -> SlabProjections {
+    let pair = |pair: &[Slab]| {
+        let mut slab = pair[0].clone();
+        for other in &pair[1..] {
+            slab.end = other.end;
+            for (count, &more) in slab.counts.iter_mut().zip(&other.counts) {
+                *count = count.saturating_add(more);
+            }
+        }
+        slab
+    };
+    SlabProjections {
+        dims: projections.dims,
+        slabs: projections.slabs.chunks(2).map(pair).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::slab_projections::SlabGathering;
+
+    /// Two bars along z, 16 slices.
+    fn bars() -> SlabProjections {
+        let mut gathering = SlabGathering::new([20, 8, 16], 4..=4);
+        for _ in 0..16 {
+            let kept: Vec<bool> = (0..160).map(|i| matches!(i % 20, 1..6 | 12..18)).collect();
+            gathering.slice(&kept);
+        }
+        gathering.finish()
+    }
+
+    #[test]
+    fn bricks_cover_what_is_not_empty_once() {
+        let projections = bars();
+        for edge in [1, 3, 4, 100] {
+            let bricks = bricks(&projections, edge);
+            let voxels: u64 = bricks.iter().map(|b| b.1).sum();
+            assert_eq!(voxels, projections.voxels(), "edge {edge}");
+            assert!(bricks.iter().all(|(b, n)| b.voxel_count() == *n));
+        }
+        assert_eq!(bricks(&projections, 100).len(), 8);
+    }
+
+    #[test]
+    fn bricks_grow_until_a_node_has_few() {
+        let projections = bars();
+        // Four slabs of two bars: eight bricks are the fewest without joining slabs.
+        assert_eq!(enlarged(&projections, 4, 3, 3).len(), 8);
+        assert_eq!(enlarged(&projections, 4, 2, 3).len(), 4);
+        assert_eq!(enlarged(&projections, 4, 1, 1).len(), 2, "no fewer regions");
+    }
+}
