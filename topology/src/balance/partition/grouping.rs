@@ -77,7 +77,8 @@ impl Prices {
 pub struct GroupingLimits {
     /// M: most bricks of a cell.
     pub bricks_max: usize,
-    /// Most states of a stage; beyond them the cheapest so far go on, and the answer is not proven.
+    /// Most states of a stage, of few bricks; of many so many as [`STAGE_WORK`] allows. Beyond them the cheapest so far go
+    /// on, and the answer is not proven.
     pub states_max: usize,
     /// Whether every feasible partition is to be counted: then no state is dropped that another one betters.
     pub count: bool,
@@ -99,7 +100,7 @@ pub struct Grouping {
 }
 
 /// A state, as far as later bricks can tell it from others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     /// Group of each open brick: those with unplaced bricks before them, in stage order. Groups are numbered by their
     /// first brick.
@@ -112,6 +113,13 @@ struct Key {
     largest: u16,
     /// Groups so far, closed ones counted.
     cells: u16,
+}
+
+impl Key {
+    /// What it takes to keep it and to go on from it, about.
+    fn size(&self) -> usize {
+        1 + self.groups.len() + self.sizes.len() + self.reach.len()
+    }
 }
 
 /// How a state was reached.
@@ -128,6 +136,11 @@ struct Reached {
 /// Most bricks: counts of a state are 16 bits wide.
 pub const GROUPED_BRICKS_MAX: usize = 4096;
 
+/// Sizes of all states that are gone on from in all stages, together; some seconds.
+pub const STAGE_WORK: usize = 1 << 30;
+/// Sizes of the states that follow those of a stage; some hundred MiB.
+const NEXT_SIZE_MAX: usize = 1 << 27;
+
 /// Groups bricks so that the cost is least. Exponential in how many bricks lie side by side, bounded by the limits.
 ///
 /// # Panics
@@ -136,62 +149,102 @@ pub const GROUPED_BRICKS_MAX: usize = 4096;
 pub fn group(precedence: &Precedence, prices: &Prices, limits: &GroupingLimits) -> Grouping {
     assert!(precedence.len() <= GROUPED_BRICKS_MAX && limits.bricks_max > 0);
     let stages = Stages::new(precedence);
-    let mut reached: Vec<Vec<(Key, Reached)>> = Vec::with_capacity(precedence.len());
-    let mut now = vec![Key {
-        groups: Vec::new(),
-        sizes: Vec::new(),
-        reach: Vec::new(),
-        largest: 0,
-        cells: 0,
-    }];
-    let mut ways = vec![1_u128];
-    let (mut states, mut is_optimal) = (1, true);
+    let mut search = Search {
+        stages: &stages,
+        prices,
+        limits,
+        is_complete: true,
+    };
+    let mut reached: Vec<Vec<(Vec<u16>, Reached)>> = Vec::with_capacity(precedence.len());
+    let (mut now, mut ways, mut states) = (vec![Key::default()], vec![1], 1);
     for stage in 0..stages.bricks.len() {
-        let mut next: BTreeMap<Key, Reached> = BTreeMap::new();
-        for (from, key) in now.iter().enumerate() {
-            stages.successors(stage, key, limits.bricks_max, |key, joined| {
-                let entry = next.entry(key).or_insert_with(|| Reached {
-                    from,
-                    joined,
-                    ways: 0,
-                });
-                entry.ways = entry.ways.saturating_add(ways[from]);
-            });
-        }
-        let mut kept: Vec<(Key, Reached)> = next.into_iter().collect();
-        if !limits.count && prices.rises_with_cells() {
-            kept = without_bettered(kept);
-        }
-        if kept.len() > limits.states_max {
-            is_optimal = false;
-            let placed = stage + 1;
-            let cost = |k: &Key| prices.cost(placed, k.cells.into(), k.largest.into());
-            kept.sort_by(|a, b| {
-                cost(&a.0)
-                    .total_cmp(&cost(&b.0))
-                    .then_with(|| a.0.cmp(&b.0))
-            });
-            kept.truncate(limits.states_max);
-        }
+        let next = search.next(stage, &now, &ways);
+        let kept = search.limited(stage, next);
         states += kept.len();
-        now = kept.iter().map(|(key, _)| key.clone()).collect();
         ways = kept.iter().map(|(_, r)| r.ways).collect();
-        reached.push(kept);
+        let groups = kept.iter().map(|(key, r)| (key.groups.clone(), r.clone()));
+        reached.push(groups.collect());
+        now = kept.into_iter().map(|(key, _)| key).collect();
     }
-    let cost = |key: &Key| prices.cost(precedence.len(), key.cells.into(), key.largest.into());
+    let cost = |key: &Key| search.cost(precedence.len(), key);
     let best = now
         .iter()
         .enumerate()
         .min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
     let (best, cost) = best.map_or((0, 0.0), |(i, key)| (i, cost(key)));
+    let all_ways = || ways.iter().fold(0, |a: u128, &w| a.saturating_add(w));
     Grouping {
         cells: stages.cells(precedence, &reached, best),
         cost,
-        is_optimal,
-        feasible: limits
-            .count
-            .then(|| ways.iter().fold(0, |a: u128, &w| a.saturating_add(w))),
+        is_optimal: search.is_complete,
+        feasible: limits.count.then(all_ways),
         states,
+    }
+}
+
+struct Search<'a> {
+    stages: &'a Stages,
+    prices: &'a Prices,
+    limits: &'a GroupingLimits,
+    /// No state was left out that could be the best one's.
+    is_complete: bool,
+}
+
+impl Search<'_> {
+    fn cost(&self, bricks: usize, key: &Key) -> f64 {
+        self.prices
+            .cost(bricks, key.cells.into(), key.largest.into())
+    }
+
+    /// The states after the brick of a stage is placed, from those before it and the ways to each.
+    fn next(&mut self, stage: usize, now: &[Key], ways: &[u128]) -> BTreeMap<Key, Reached> {
+        let mut next: BTreeMap<Key, Reached> = BTreeMap::new();
+        let most = if self.limits.count {
+            usize::MAX
+        } else {
+            NEXT_SIZE_MAX
+        };
+        let mut size = 0;
+        for (from, key) in now.iter().enumerate() {
+            let is_whole =
+                self.stages
+                    .successors(stage, key, self.limits.bricks_max, |key, joined| {
+                        size += key.size();
+                        let entry = next.entry(key).or_insert_with(|| Reached {
+                            from,
+                            joined,
+                            ways: 0,
+                        });
+                        entry.ways = entry.ways.saturating_add(ways[from]);
+                        size < most
+                    });
+            if !is_whole {
+                self.is_complete = false;
+                break;
+            }
+        }
+        next
+    }
+
+    /// The states of a stage from which it goes on.
+    fn limited(&mut self, stage: usize, next: BTreeMap<Key, Reached>) -> Vec<(Key, Reached)> {
+        let mut kept: Vec<(Key, Reached)> = next.into_iter().collect();
+        if self.limits.count {
+            return kept;
+        }
+        if self.prices.rises_with_cells() {
+            kept = without_bettered(kept);
+        }
+        let largest = kept.iter().map(|(key, _)| key.size()).max().unwrap_or(1);
+        let work = STAGE_WORK / self.stages.bricks.len() / largest;
+        let most = self.limits.states_max.min(work).max(1);
+        if kept.len() > most {
+            self.is_complete = false;
+            let cost = |state: &(Key, Reached)| self.cost(stage + 1, &state.0);
+            kept.sort_by(|a, b| cost(a).total_cmp(&cost(b)).then_with(|| a.0.cmp(&b.0)));
+            kept.truncate(most);
+        }
+        kept
     }
 }
 
@@ -230,6 +283,7 @@ struct Stages {
 impl Stages {
     fn new(precedence: &Precedence) -> Self {
         let bricks: Vec<usize> = precedence.front_to_back().iter().rev().copied().collect();
+        let after = precedence.without_shortcuts();
         let mut stage_of = vec![0; bricks.len()];
         for (stage, &brick) in bricks.iter().enumerate() {
             stage_of[brick] = stage;
@@ -237,7 +291,7 @@ impl Stages {
         // The last stage in which a brick is behind the new one.
         let mut open_until = vec![0; bricks.len()];
         for &brick in &bricks {
-            for &behind in precedence.after(brick) {
+            for &behind in &after[brick] {
                 open_until[behind] = open_until[behind].max(stage_of[brick]);
             }
         }
@@ -249,7 +303,7 @@ impl Stages {
         };
         let mut open: Vec<usize> = Vec::new();
         for (stage, &brick) in bricks.iter().enumerate() {
-            let is_behind = |b: &usize| precedence.after(brick).binary_search(b).is_ok();
+            let is_behind = |b: &usize| after[brick].binary_search(b).is_ok();
             let behind = open.iter().enumerate().filter(|(_, b)| is_behind(b));
             stages.behind.push(behind.map(|(i, _)| i).collect());
             let with_new: Vec<usize> = open.iter().copied().chain([brick]).collect();
@@ -263,14 +317,14 @@ impl Stages {
     }
 
     /// Calls `of` with each state that may follow `key` when the brick of `stage` is placed, and the open groups that
-    /// the brick joins.
+    /// the brick joins, as long as it says true; whether it always did. A group of its own comes first.
     fn successors(
         &self,
         stage: usize,
         key: &Key,
         bricks_max: usize,
-        mut of: impl FnMut(Key, Vec<u16>),
-    ) {
+        mut of: impl FnMut(Key, Vec<u16>) -> bool,
+    ) -> bool {
         let group_count = key.sizes.len();
         let mut behind: Vec<u16> = self.behind[stage].iter().map(|&i| key.groups[i]).collect();
         behind.sort_unstable();
@@ -286,18 +340,21 @@ impl Stages {
         let mut stack: Vec<(usize, usize, Vec<u16>)> = vec![(0, 1, Vec::new())];
         while let Some((next, size, joined)) = stack.pop() {
             if next == joinable.len() {
-                of(self.joined(stage, key, &behind, &joined, size), joined);
+                if !of(self.joined(stage, key, &behind, &joined, size), joined) {
+                    return false;
+                }
                 continue;
             }
             let group = joinable[next];
-            stack.push((next + 1, size, joined.clone()));
             let with = size + usize::from(key.sizes[usize::from(group)]);
             if with <= bricks_max {
-                let mut joined = joined;
-                joined.push(group);
-                stack.push((next + 1, with, joined));
+                let mut more = joined.clone();
+                more.push(group);
+                stack.push((next + 1, with, more));
             }
+            stack.push((next + 1, size, joined));
         }
+        true
     }
 
     /// The state after the brick of `stage` has joined some groups.
@@ -378,7 +435,7 @@ impl Stages {
     fn cells(
         &self,
         precedence: &Precedence,
-        reached: &[Vec<(Key, Reached)>],
+        reached: &[Vec<(Vec<u16>, Reached)>],
         last: usize,
     ) -> Vec<Vec<usize>> {
         // States back to the first one.
@@ -397,7 +454,7 @@ impl Stages {
             let groups = if stage == 0 {
                 &empty
             } else {
-                &reached[stage - 1][step.from].0.groups
+                &reached[stage - 1][step.from].0
             };
             let mut own = vec![brick];
             for (open, group) in self.open_before[stage].iter().zip(groups) {

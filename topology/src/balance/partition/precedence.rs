@@ -119,6 +119,18 @@ impl Precedence {
         &self.after[brick]
     }
 
+    /// The bricks behind each, ascending, without those that are behind another one behind it, which is behind it as
+    /// well. O(links · links of a brick).
+    #[must_use]
+    pub fn without_shortcuts(&self) -> Vec<Vec<usize>> {
+        let is_behind = |a: usize, b: &usize| self.after[a].binary_search(b).is_ok();
+        let direct = |after: &Vec<usize>| {
+            let is_short = |b: &&usize| after.iter().any(|&between| is_behind(between, b));
+            after.iter().filter(|b| !is_short(b)).copied().collect()
+        };
+        self.after.iter().map(direct).collect()
+    }
+
     /// All bricks, front to back.
     #[must_use]
     pub fn front_to_back(&self) -> &[usize] {

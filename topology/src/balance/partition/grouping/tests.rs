@@ -187,18 +187,13 @@ fn figure_5_adds_a_brick_to_a_cell_or_begins_one() {
     let links = [(0, 1), (0, 2), (1, 3), (2, 3)];
     let precedence = Precedence::of_links(4, &links).unwrap();
     let stages = Stages::new(&precedence);
-    let start = Key {
-        groups: Vec::new(),
-        sizes: Vec::new(),
-        reach: Vec::new(),
-        largest: 0,
-        cells: 0,
-    };
+    let start = Key::default();
     let step = |stage: usize, keys: Vec<Key>| {
         let mut next = std::collections::BTreeSet::new();
         for key in &keys {
             stages.successors(stage, key, 2, |key, _| {
                 next.insert(key);
+                true
             });
         }
         next.into_iter().collect::<Vec<Key>>()
@@ -208,7 +203,10 @@ fn figure_5_adds_a_brick_to_a_cell_or_begins_one() {
     assert_eq!(before_d.len(), 3);
     let ways = |key: &Key| {
         let mut joined = Vec::new();
-        stages.successors(3, key, 2, |_, j| joined.push(j.len()));
+        stages.successors(3, key, 2, |_, j| {
+            joined.push(j.len());
+            true
+        });
         joined.sort_unstable();
         joined
     };
