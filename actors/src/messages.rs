@@ -399,6 +399,7 @@ mod tests {
         let hello = Hello {
             name: text.to_owned(),
             device: text.repeat(1000),
+            is_device_lost: false,
             memory_bytes: 1,
             version: text.to_owned(),
             is_viewer: true,

@@ -68,6 +68,7 @@ impl Peer {
         let hello = Hello {
             name: config.name,
             device: info.name.clone(),
+            is_device_lost: false,
             memory_bytes: config.memory_bytes.min(info.memory_bytes),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             is_viewer: config.is_viewer,

@@ -50,7 +50,13 @@ impl Viewpoints {
         u64::try_from(self.clock.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// Tells a follower. Two that follow each other tell each other nothing: their cameras would change places for ever.
     fn tell(&self, to: &PeerId, viewpoint: Viewpoint) {
+        let is_heard = |f: &&FollowViewer| !f.to.is_closed();
+        let followed = self.following.as_ref().filter(is_heard);
+        if followed.is_some_and(|f| f.viewer == *to) {
+            return;
+        }
         let message = Message::Viewpoint(viewpoint);
         self.outbox.send_or_log(to, Lane::Control, message);
     }

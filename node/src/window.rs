@@ -168,6 +168,8 @@ struct PeerRow {
     id: PeerId,
     name: String,
     device: String,
+    /// It has none at present; `device` says why.
+    is_device_lost: bool,
     bricks: u32,
     /// That it gives to bricks.
     memory_bytes: u64,

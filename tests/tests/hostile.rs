@@ -501,6 +501,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
     let hello = |name: &str| Hello {
         name: name.to_owned(),
         device: "cpu".to_owned(),
+        is_device_lost: false,
         memory_bytes: 9 * scene.manifest.largest_brick_bytes(),
         version: String::new(),
         is_viewer: false,

@@ -45,6 +45,7 @@ pub(crate) fn status() -> MeshStatus {
     let hello = |name: &str, memory_bytes| Hello {
         name: name.to_owned(),
         device: "CPU".to_owned(),
+        is_device_lost: false,
         memory_bytes,
         version: "0.1.0".to_owned(),
         is_viewer: false,

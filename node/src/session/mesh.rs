@@ -238,17 +238,18 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
     let memory_bytes = args
         .memory
         .unwrap_or_else(|| device_choice::default_memory_bytes(args.peers));
-    let config = |name| PeerConfig {
+    let config = |name, is_viewer| PeerConfig {
         name,
         memory_bytes,
         keep_copies: !alone || args.is_viewer,
-        is_viewer: args.is_viewer,
+        is_viewer,
     };
     if args.mesh {
         let key = MeshKey::load(&args.network.key_file()?)?;
         let chosen = choose_device(args, memory_bytes)?;
         let name = args.name.clone().unwrap_or_else(machine_name);
-        let (peer, network) = start_network_peer(config(name), chosen, key, &args.network)?;
+        let (peer, network) =
+            start_network_peer(config(name, args.is_viewer), chosen, key, &args.network)?;
         return Ok((vec![peer], Some(network)));
     }
     let hub = LocalHub::new();
@@ -257,7 +258,9 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
         let name = format!("peer-{n:02}");
         let chosen = choose_device(args, memory_bytes)?;
         let (bus, events) = hub.join(&PeerId::new(&name));
-        peers.push(Peer::start(config(name), chosen, bus, events));
+        // The first one is who looks.
+        let config = config(name, args.is_viewer && n == 1);
+        peers.push(Peer::start(config, chosen, bus, events));
     }
     Ok((peers, None))
 }

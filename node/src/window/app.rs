@@ -67,11 +67,10 @@ fn changes(before: &MeshReport, now: &MeshReport) -> Vec<Line> {
     for peer in &now.peers {
         let name = &peer.name;
         let then = before.peers.iter().find(|p| p.id == peer.id);
-        // A device that is lost says why in place of its name.
-        if let Some(then) = then.filter(|then| then.device != peer.device) {
+        // Who has lost its device says why in place of its name.
+        if then.is_some_and(|then| then.device != peer.device) {
             let line = format!("{name}: {}", peer.device);
-            let is_lost = peer.bricks < then.bricks;
-            lines.push(if is_lost {
+            lines.push(if peer.is_device_lost {
                 Line::bad(&line)
             } else {
                 Line::good(line)
@@ -411,7 +410,10 @@ impl App {
                     self.tell_saved(saved.map(|()| to));
                 }
                 Asked::SavePicture(choice) => self.save_picture(choice),
-                Asked::Follow(viewer) => (self.follow, self.followed) = (viewer, None),
+                Asked::Follow(viewer) => {
+                    self.follow = viewer;
+                    self.begin_following();
+                }
                 Asked::CopyCommand(choice) => self.copy_command(&choice),
             }
         }
@@ -420,10 +422,17 @@ impl App {
         drawn
     }
 
+    /// From now on a hand that moves the camera ends it, whether the other one has shown anything or not.
+    fn begin_following(&mut self) {
+        let stage = self.stage.as_ref().filter(|_| self.follow.is_some());
+        self.followed = stage.map(|s| s.history.now().camera);
+    }
+
     /// Looks from where the followed viewer does.
     fn look(&mut self, camera: Camera) {
         self.end_following();
         if let Some(stage) = self.stage.as_mut().filter(|_| self.follow.is_some()) {
+            stage.hands.end_zoom();
             stage.history.look(camera);
             let is_drawn_on = stage.draws_over();
             self.followed = Some(camera);
@@ -521,21 +530,24 @@ impl App {
                 }
             }
             _ => {
+                let is_undo = matches!(command, Command::Undo | Command::Redo);
+                let followed = self.followed.filter(|_| is_undo && self.follow.is_some());
                 if let Some(Stage {
                     opened,
                     hands,
                     history,
                 }) = &mut self.stage
-                    && let Some(told) = hands.command(command, &opened.manifest, history)
                 {
-                    self.tell(Line::good(told));
-                }
-                // What is undone is what was edited here.
-                let is_undo = matches!(command, Command::Undo | Command::Redo);
-                if let Some((stage, camera)) = self.stage.as_mut().zip(self.followed)
-                    && is_undo
-                {
-                    stage.history.look(camera);
+                    if let Some(camera) = followed {
+                        // What is undone is what was edited here, and can be seen.
+                        history.past_cameras(|history| match command {
+                            Command::Undo => history.undo(),
+                            _ => history.redo(),
+                        });
+                        history.look(camera);
+                    } else if let Some(told) = hands.command(command, &opened.manifest, history) {
+                        self.tell(Line::good(told));
+                    }
                 }
             }
         }
@@ -675,7 +687,7 @@ impl App {
                 "{path} was not rendered: another volume is open"
             )));
         }
-        (self.pointed, self.value, self.followed) = (None, None, None);
+        (self.pointed, self.value) = (None, None);
         self.panels.opened();
         if let Some(path) = opened.path.as_deref().filter(|p| p.exists()) {
             self.recent = recent::remember(path);
@@ -686,6 +698,7 @@ impl App {
             history: History::new(opened.scene.clone()),
             opened,
         });
+        self.begin_following();
         self.fit_hands();
         self.redraw(true);
     }
@@ -966,12 +979,13 @@ mod tests {
 
     #[test]
     fn who_loses_a_device_is_told() {
-        let of = |device: &str, bricks| {
+        let of = |device: &str, is_device_lost| {
             let peer = PeerRow {
                 id: PeerId::new("a"),
                 name: "lab-1".to_owned(),
                 device: device.to_owned(),
-                bricks,
+                is_device_lost,
+                bricks: 0,
                 memory_bytes: 1,
                 speed: None,
                 is_silent: false,
@@ -982,7 +996,11 @@ mod tests {
                 ..MeshReport::default()
             }
         };
-        let (whole, lost, back) = (of("a GPU", 8), of("device lost: why", 0), of("a CPU", 3));
+        let (whole, lost, back) = (
+            of("a GPU", false),
+            of("device lost: why", true),
+            of("a CPU", false),
+        );
         let told = |before, now| {
             let lines = changes(before, now).into_iter();
             lines.map(|l| (l.text, l.is_bad)).collect::<Vec<_>>()

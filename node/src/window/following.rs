@@ -1,7 +1,7 @@
 //! Following: this viewer's camera for those who follow it, and that of the viewer that it follows.
 
 use super::{Told, Wanted, panes::Pane};
-use crate::session::Session;
+use crate::session::{Session, SessionError};
 use brickmesh_actors::brick_owner::MeshStatus;
 use brickmesh_topology::{Camera, PeerId, mesh::followers::Viewpoint};
 use std::time::Duration;
@@ -15,7 +15,14 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const ASKED_MAX: u32 = 4;
 
 /// Tells the camera of the picture to who follows this viewer, until the window is gone.
-pub(super) async fn show(session: &Session, opened: u32, mut wanted: watch::Receiver<Wanted>) {
+///
+/// # Errors
+/// The session has ended.
+pub(super) async fn show(
+    session: &Session,
+    opened: u32,
+    mut wanted: watch::Receiver<Wanted>,
+) -> Result<(), SessionError> {
     let camera = |w: &Wanted| -> Option<Camera> {
         let is_it = |p: &&super::Wish| p.pane == Pane::Volume && p.opened == opened;
         Some(w.pictures.iter().find(is_it)?.seen.camera)
@@ -24,12 +31,10 @@ pub(super) async fn show(session: &Session, opened: u32, mut wanted: watch::Rece
     loop {
         let moved = wanted.wait_for(|w| camera(w).is_some_and(|c| shown != Some(c)));
         let Ok(now) = moved.await.map(|w| camera(&w)) else {
-            return;
+            return Ok(());
         };
-        if let Some(camera) = now
-            && session.show_camera(camera).await.is_err()
-        {
-            return;
+        if let Some(camera) = now {
+            session.show_camera(camera).await?;
         }
         shown = now;
         tokio::time::sleep(EVERY).await;
@@ -37,34 +42,39 @@ pub(super) async fn show(session: &Session, opened: u32, mut wanted: watch::Rece
 }
 
 /// Follows the viewers that are asked for, one after the other, until the window is gone; `tell`: the window.
+///
+/// # Errors
+/// The session has ended.
 pub(super) async fn follow(
     session: &Session,
     mut wanted: watch::Receiver<Wanted>,
     tell: impl Fn(Told),
-) {
+) -> Result<(), SessionError> {
     loop {
         let asked = wanted.wait_for(|w| w.follow.is_some()).await;
         let Ok(Some(name)) = asked.map(|w| w.follow.clone()) else {
-            return;
+            return Ok(());
         };
         let ends = wanted.wait_for(|w| w.follow.as_ref() != Some(&name));
         tokio::select! {
             ended = ends => if ended.is_err() {
-                return;
+                return Ok(());
             },
-            () = follow_one(session, &name, &tell) => return,
+            never = follow_one(session, &name, &tell) => return never,
         }
     }
 }
 
 /// Ends only where the session has.
-async fn follow_one(session: &Session, name: &str, tell: &impl Fn(Told)) {
+async fn follow_one(
+    session: &Session,
+    name: &str,
+    tell: &impl Fn(Told),
+) -> Result<(), SessionError> {
     let (mut to, mut come) = watch::channel(None);
     let (mut followed, mut trouble, mut asked) = (None, None, 0);
     loop {
-        let Ok(status) = session.status().await else {
-            return;
-        };
+        let status = session.status().await?;
         let why = match viewer(&status, session.local(), name) {
             Ok(viewer) => {
                 if followed.as_ref() != Some(&viewer) {
@@ -72,9 +82,7 @@ async fn follow_one(session: &Session, name: &str, tell: &impl Fn(Told)) {
                     (to, come) = watch::channel(None);
                     (followed, asked) = (Some(viewer.clone()), 0);
                 }
-                if session.follow(viewer, to.clone()).await.is_err() {
-                    return;
-                }
+                session.follow(viewer, to.clone()).await?;
                 asked += 1;
                 let is_silent = come.borrow().is_none() && asked > ASKED_MAX;
                 is_silent.then(|| format!("{name} shows nothing that could be followed"))

@@ -175,8 +175,8 @@ impl Viewer {
             never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
             () = self.values(session) => Ok(None),
             () = self.picture_files(session, rules, number) => Ok(None),
-            () = following::show(session, number, self.wanted.clone()) => Ok(None),
-            () = following::follow(session, self.wanted.clone(), |told| tell(&self.proxy, told)) => Ok(None),
+            gone = following::show(session, number, self.wanted.clone()) => gone.map(|()| None).map_err(Into::into),
+            gone = following::follow(session, self.wanted.clone(), |told| tell(&self.proxy, told)) => gone.map(|()| None).map_err(Into::into),
             next = self.next_volume(found.asked) => Ok(next),
         }
     }
@@ -320,6 +320,7 @@ async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), S
                     id: id.clone(),
                     name,
                     device: plain_text(&hello.device),
+                    is_device_lost: hello.is_device_lost,
                     bricks,
                     memory_bytes: hello.memory_bytes,
                     speed: speed.map(|millionths| millionths as f64 / 1e6),

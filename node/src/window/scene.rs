@@ -99,9 +99,22 @@ impl History {
         self.set(Scene { camera, ..now })
     }
 
-    /// Looks from elsewhere, as another one does: that is no edit.
+    /// Looks from elsewhere, as another one does: that is no edit, and ends the one that goes on.
     pub(super) fn look(&mut self, from: Camera) {
         self.now.camera = from;
+        self.end_edit();
+    }
+
+    /// Undoes or redoes, as `step` does, up to what is more than another camera.
+    pub(super) fn past_cameras(&mut self, step: impl Fn(&mut Self)) {
+        loop {
+            let (before, steps) = (self.now.clone(), self.past.len());
+            step(self);
+            let camera = self.now.camera;
+            if self.past.len() == steps || self.now != (Scene { camera, ..before }) {
+                return;
+            }
+        }
     }
 
     pub(super) fn set_overlay(&mut self, overlay: Overlay) -> bool {

@@ -92,6 +92,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
             hello: Arc::new(Hello {
                 name: "mallory".to_owned(),
                 device: "cpu".to_owned(),
+                is_device_lost: false,
                 memory_bytes: 1 << 30,
                 version: "0.1.0".to_owned(),
                 is_viewer: false,

@@ -20,8 +20,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the manifest that this program writes.
-pub const MANIFEST_VERSION: u32 = 3;
-/// Oldest version that it reads: without statistics, and no data was refused.
+pub const MANIFEST_VERSION: u32 = 4;
+/// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients.
 const MANIFEST_VERSION_MIN: u32 = 2;
 /// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
 /// bricks store 7³ voxels and own 4³.

@@ -24,6 +24,8 @@ const PLAIN: std::ops::Range<f64> = 1e-3..1e7;
 
 /// Height of the picture of the histogram, points.
 const HEIGHT: f32 = 130.0;
+/// As far beyond the picture shapes are drawn, points: a round one takes a corner for every few of them.
+const BEYOND: f32 = 2_000.0;
 /// Side of a corner that can be dragged, points.
 const CORNER: f32 = 9.0;
 /// Shapes can be seen through.
@@ -95,7 +97,8 @@ impl Axes {
 
     fn rect_of(&self, shape: &TransferShape) -> Rect {
         let [low, high] = [0, 1].map(|end| self.point(shape.value[end], shape.gradient[end]));
-        Rect::from_two_pos(low, high)
+        let drawn = self.rect.expand(BEYOND);
+        Rect::from_two_pos(drawn.clamp(low), drawn.clamp(high))
     }
 }
 
@@ -220,9 +223,14 @@ fn edit(
     let parts = [(rect, None)].into_iter();
     let parts = parts.chain(corners.into_iter().zip((0..4).map(Some)));
     for (part, corner) in parts {
-        let part = part.intersect(axes.rect);
+        let mut part = part.intersect(axes.rect);
         if !part.is_positive() {
-            continue;
+            if corner.is_some() {
+                continue;
+            }
+            // A shape that lies outside can be taken at the border.
+            let nearest = axes.rect.clamp(rect.center());
+            part = Rect::from_center_size(nearest, Vec2::splat(CORNER)).intersect(axes.rect);
         }
         let handle = ui.interact(part, id.with(corner), Sense::drag());
         if handle.drag_started() {

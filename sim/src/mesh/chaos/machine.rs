@@ -62,6 +62,7 @@ impl Machine {
         let hello = Hello {
             name: String::new(),
             device: String::new(),
+            is_device_lost: false,
             memory_bytes: u64::from(recipe.room) * manifest.largest_brick_bytes(),
             version: String::new(),
             is_viewer: false,

@@ -12,7 +12,8 @@ impl Keeper {
         copies: &BTreeSet<(Digest, BrickIndex)>,
         out: &mut Vec<KeeperOutput>,
     ) {
-        Arc::make_mut(&mut self.hello).device = why;
+        let hello = Arc::make_mut(&mut self.hello);
+        (hello.device, hello.is_device_lost) = (why, true);
         // Nothing is left to free on the device; what waited for that is kept nowhere.
         let dropped = self.dropping.drain(..);
         out.extend(dropped.map(|(_, data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
@@ -31,7 +32,7 @@ impl Keeper {
         out: &mut Vec<KeeperOutput>,
     ) {
         let hello = Arc::make_mut(&mut self.hello);
-        hello.device = device;
+        (hello.device, hello.is_device_lost) = (device, false);
         hello.memory_bytes = memory_bytes;
         self.transfers.downloads.device_is_back();
         let sets = self.sets.values_mut();

@@ -17,8 +17,11 @@ use std::{collections::BTreeSet, sync::Arc};
 pub struct Hello {
     /// Name for people.
     pub name: String,
-    /// Its device, for people.
+    /// Its device, for people; where that is lost, why.
     pub device: String,
+    /// Its device is lost, and none is open in its place.
+    #[serde(default)]
+    pub is_device_lost: bool,
     /// Memory that it gives to bricks, in bytes; 0 for one that only looks on.
     pub memory_bytes: u64,
     /// Version of its program, for people.

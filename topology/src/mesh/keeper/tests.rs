@@ -78,6 +78,7 @@ impl Mesh {
         let hello = Hello {
             name: format!("host {new}"),
             device: "cpu".to_owned(),
+            is_device_lost: false,
             memory_bytes: capacity * manifest(1).largest_brick_bytes(),
             version: String::new(),
             is_viewer: false,
