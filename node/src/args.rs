@@ -8,6 +8,7 @@ use crate::network::{MeshKey, MeshKeyError};
 use crate::overlay::{Note, Overlay};
 use brickmesh_topology::{
     balance::{
+        partition::PartitionMethod,
         plan_rules::{PlanRules, Strategy},
         prediction::Prediction,
         schedule::Assignment,
@@ -22,9 +23,10 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
-    parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_light, parse_light_direction,
-    parse_listen_address, parse_milliseconds, parse_name, parse_note, parse_overlay, parse_rate,
-    parse_size, parse_slab, parse_slice, parse_socket, parse_step, parse_transfer_range, switch,
+    parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_keep,
+    parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
+    parse_note, parse_overlay, parse_prices, parse_rate, parse_size, parse_slab, parse_slab_slices,
+    parse_slice, parse_socket, parse_step, parse_transfer_range, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -54,6 +56,8 @@ pub enum Command {
     Import(ImportArgs),
     /// Say what a file or .brickmesh folder holds
     Info(InfoArgs),
+    /// Say which of so many machines would get which part of a volume, by each way to cut it
+    Partition(PartitionArgs),
     /// Say what this machine can render on, and which device is taken
     Devices(JsonArgs),
     /// List the transfer functions that have names, and the values that they mean
@@ -76,6 +80,7 @@ impl Command {
             Self::Demo(_)
             | Self::Import(_)
             | Self::Info(_)
+            | Self::Partition(_)
             | Self::Devices(_)
             | Self::Presets(_)
             | Self::Sim(_) => None,
@@ -198,6 +203,19 @@ impl PictureArgs {
         let default = if has_slice { Mode::Slice } else { Mode::Dvr };
         self.mode.unwrap_or(default)
     }
+}
+
+/// Prices of brick grouping, all in the same unit of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostArg {
+    /// Rendering a brick.
+    pub render: f64,
+    /// Blending two images of a machine.
+    pub local: f64,
+    /// Sending an image, or the first of a machine.
+    pub send: f64,
+    /// Sending a further one, where that is another price.
+    pub further: Option<f64>,
 }
 
 /// A plane of `--slice`.
@@ -448,6 +466,50 @@ pub struct ImportArgs {
     /// Edge of a brick in voxels
     #[arg(long, default_value_t = 64)]
     pub brick: u32,
+}
+
+/// `partition`
+#[derive(Clone, Debug, Args)]
+pub struct PartitionArgs {
+    #[command(flatten)]
+    /// What is parted.
+    pub source: VolumeArgs,
+    /// How it is cut
+    #[arg(long, value_enum)]
+    pub method: PartitionMethod,
+    /// Machines
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub nodes: u16,
+    /// Values that are not empty, ends included [default: all but the value that most of the first slice has]
+    #[arg(long, value_name = "LO..HI", value_parser = parse_keep, allow_hyphen_values = true, conflicts_with = "mask")]
+    pub keep: Option<[f64; 2]>,
+    /// Volume of the same size: what is 0 there is empty
+    #[arg(long, value_name = "FILE")]
+    pub mask: Option<PathBuf>,
+    /// Fewest and most slices of a slab of which the projections are kept; between them it ends where regions split or merge
+    #[arg(long, value_name = "MIN..MAX", default_value = "8..32", value_parser = parse_slab_slices)]
+    pub slab: (u32, u32),
+    /// Slabs weigh PARC's cubes, 2^L along each axis, in place of voxels
+    #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..=7))]
+    pub cubes: Option<u32>,
+    /// Empty voxels around the volume that count as part of it where cubes are cut
+    #[arg(long, value_name = "VOXELS", default_value_t = 0, requires = "cubes", value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub cube_border: u32,
+    /// Direction of looking, for brick-grouping; its octant counts
+    #[arg(long, value_name = "X,Y,Z", default_value = "1,1,1", value_parser = parse_direction, allow_hyphen_values = true)]
+    pub view: [f64; 3],
+    /// Most bricks of a cell, for brick-grouping; bricks are enlarged until a machine has fewer
+    #[arg(long, value_name = "M", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
+    pub max_bricks: u16,
+    /// Prices of brick-grouping: rendering a brick, blending two images of a machine, sending an image (or the first of a machine, and each further one)
+    #[arg(long, value_name = "R,L,X|R,L,X1,X2", default_value = "10,0.1,25", value_parser = parse_prices)]
+    pub cost: CostArg,
+    /// Picture of the cuts to write, SVG
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `info`

@@ -3,6 +3,7 @@
 mod data;
 mod devices;
 mod invitation;
+mod partition;
 mod peer;
 mod presets;
 pub(crate) mod render;
@@ -54,6 +55,7 @@ pub fn run(command: Command, stop: Stop) -> CommandResult {
         Command::View(args) => window::view(&args, stop),
         Command::Import(args) => data::import(&args, &stop),
         Command::Info(args) => data::info(&args, &stop),
+        Command::Partition(args) => partition::run(&args, &stop),
         Command::Devices(args) => devices::run(&args),
         Command::Presets(args) => presets::run(&args),
         Command::Status(args) => status::run(&args, stop),

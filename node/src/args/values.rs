@@ -1,10 +1,11 @@
 //! Values of options: from their text, or with what is wrong with it.
 
-use super::{CameraArg, DeviceChoice, Orbit, SliceArg, TransferRange};
+use super::{CameraArg, CostArg, DeviceChoice, Orbit, SliceArg, TransferRange};
 use crate::{
     network::address,
     overlay::{Note, Overlay},
 };
+use brickmesh_topology::data::slab_projections::SLAB_SLICES_MAX;
 use brickmesh_topology::picture::{
     clip::Clip,
     render_settings::{EXPOSURES, GAMMAS, Light, STEP_VOXELS_MIN},
@@ -263,6 +264,63 @@ pub(crate) fn parse_light_direction(text: &str) -> Result<[f32; 3], String> {
     };
     light.validate().map_err(|e| e.to_string())?;
     Ok(direction)
+}
+
+/// Two ends, `A..B`.
+fn ends(text: &str) -> Result<(&str, &str), String> {
+    text.split_once("..")
+        .ok_or_else(|| format!("{text:?}: it must be two ends, A..B"))
+}
+
+pub(crate) fn parse_keep(text: &str) -> Result<[f64; 2], String> {
+    let (low, high) = ends(text)?;
+    let [low, high] = numbers(&format!("{low},{high}"))?;
+    if low > high {
+        return Err(format!("{low} is above {high}: the lower end comes first"));
+    }
+    Ok([low, high])
+}
+
+pub(crate) fn parse_slab_slices(text: &str) -> Result<(u32, u32), String> {
+    let (least, most) = ends(text)?;
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u32>()
+            .map_err(|e| format!("{text:?}: {e}"))
+    };
+    let (least, most) = (number(least)?, number(most)?);
+    if !(1..=SLAB_SLICES_MAX).contains(&least) || !(least..=SLAB_SLICES_MAX).contains(&most) {
+        return Err(format!(
+            "{text:?}: it must be 1 to {SLAB_SLICES_MAX} slices, and the fewest first"
+        ));
+    }
+    Ok((least, most))
+}
+
+pub(crate) fn parse_direction(text: &str) -> Result<[f64; 3], String> {
+    let direction = numbers(text)?;
+    if direction.iter().all(|d| d.abs() <= 0.0) {
+        return Err(format!("{text:?}: one of them must not be 0"));
+    }
+    Ok(direction)
+}
+
+pub(crate) fn parse_prices(text: &str) -> Result<CostArg, String> {
+    let four = numbers::<4>(text);
+    let (prices, further) = match four {
+        Ok([render, local, send, further]) => ([render, local, send], Some(further)),
+        Err(_) => (numbers::<3>(text)?, None),
+    };
+    if prices.into_iter().chain(further).any(|p| p < 0.0) {
+        return Err(format!("{text:?}: no price may be below 0"));
+    }
+    let [render, local, send] = prices;
+    Ok(CostArg {
+        render,
+        local,
+        send,
+        further,
+    })
 }
 
 pub(crate) fn parse_clip(text: &str) -> Result<[[f64; 3]; 2], String> {

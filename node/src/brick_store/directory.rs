@@ -81,7 +81,11 @@ impl DirectoryStore {
         Ok(damaged)
     }
 
-    fn read_checked(&self, brick: BrickIndex) -> Result<Bytes, BrickStoreError> {
+    /// The bytes of a brick, checked.
+    ///
+    /// # Errors
+    /// [`BrickStoreError`] where it is damaged or cannot be read.
+    pub(crate) fn read_checked(&self, brick: BrickIndex) -> Result<Bytes, BrickStoreError> {
         let digest = self.manifest.brick_digest(brick);
         let path = brick_path(&self.path, digest);
         let expected = self.manifest.brick_bytes(brick);

@@ -41,24 +41,32 @@ impl SlabProjections {
         all.map(|&count| u64::from(count)).sum()
     }
 
-    /// The cropped, non-empty boxes of each slab that share no voxel: the boxes of its regions, joined where they overlap (section
-    /// 4.4: candidate blocks).
+    /// A part of a slab cut down to the columns that have non-empty voxels; `None`: there is none.
     #[must_use]
-    pub fn candidate_blocks(&self) -> Vec<VoxelBox> {
-        let mut blocks = Vec::new();
-        for slab in &self.slabs {
-            let kept: Vec<bool> = slab.counts.iter().map(|&c| c > 0).collect();
-            let regions = Regions::of(&kept, self.width());
-            let mut boxes = regions.boxes(slab.first, slab.end, self.width());
-            while let Some((a, b)) = overlapping(&boxes) {
-                let other = boxes.swap_remove(b);
-                boxes[a].lo = std::array::from_fn(|x| boxes[a].lo[x].min(other.lo[x]));
-                boxes[a].hi = std::array::from_fn(|x| boxes[a].hi[x].max(other.hi[x]));
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "places on axes of a volume"
+    )]
+    pub fn cropped(&self, slab: &Slab, part: &VoxelBox) -> Option<VoxelBox> {
+        let mut found: Option<VoxelBox> = None;
+        for y in part.lo[1]..part.hi[1] {
+            let row = y as usize * self.width();
+            let row = &slab.counts[row + part.lo[0] as usize..row + part.hi[0] as usize];
+            let (first, last) = (
+                row.iter().position(|&c| c > 0),
+                row.iter().rposition(|&c| c > 0),
+            );
+            if let Some((first, last)) = first.zip(last) {
+                let [first, end] = [first, last + 1].map(|x| part.lo[0] + x as u32);
+                let b = found.get_or_insert(VoxelBox::new(
+                    [first, y, slab.first],
+                    [end, y + 1, slab.end],
+                ));
+                b.lo[0] = b.lo[0].min(first);
+                b.hi = [b.hi[0].max(end), y + 1, slab.end];
             }
-            boxes.sort();
-            blocks.extend(boxes);
         }
-        blocks
+        found
     }
 
     /// Non-empty voxels of a part; of a slab that it cuts across z as many as fall to its slices if they lie evenly.
@@ -91,13 +99,6 @@ impl SlabProjections {
     fn width(&self) -> usize {
         self.dims[0] as usize
     }
-}
-
-fn overlapping(boxes: &[VoxelBox]) -> Option<(usize, usize)> {
-    let pairs = (0..boxes.len()).flat_map(|a| (a + 1..boxes.len()).map(move |b| (a, b)));
-    pairs
-        .into_iter()
-        .find(|&(a, b)| !boxes[a].intersection(&boxes[b]).is_empty())
 }
 
 /// Gathers slabs from slices.
@@ -180,7 +181,6 @@ fn splits_or_merges(slab: &Slab, kept: &[bool], width: usize) -> bool {
 struct Regions {
     /// Region of each voxel; `None`: it is empty.
     labels: Vec<Option<u32>>,
-    count: u32,
 }
 
 impl Regions {
@@ -220,28 +220,7 @@ impl Regions {
                 count - 1
             });
         }
-        Self { labels, count }
-    }
-
-    /// The box around each region, of slices from `first` to `end`.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "places on axes of a volume"
-    )]
-    fn boxes(&self, first: u32, end: u32, width: usize) -> Vec<VoxelBox> {
-        let none = VoxelBox::new([u32::MAX, u32::MAX, first], [0, 0, end]);
-        let mut boxes = vec![none; self.count as usize];
-        for (i, label) in self.labels.iter().enumerate() {
-            if let Some(label) = label {
-                let b = &mut boxes[*label as usize];
-                let at = [(i % width) as u32, (i / width) as u32];
-                for (axis, at) in at.into_iter().enumerate() {
-                    b.lo[axis] = b.lo[axis].min(at);
-                    b.hi[axis] = b.hi[axis].max(at + 1);
-                }
-            }
-        }
-        boxes
+        Self { labels }
     }
 }
 
@@ -289,22 +268,20 @@ mod tests {
         let kept: Vec<bool> = "#.#.#.###.#....#.".bytes().map(|b| b == b'#').collect();
         // Rows of 4: "#.#." "#.##" "#.#." "...#": a column, one of three with a neighbour, and a corner.
         let regions = Regions::of(&kept[..16], 4);
-        assert_eq!(regions.count, 3);
+        let regions: std::collections::BTreeSet<u32> =
+            regions.labels.into_iter().flatten().collect();
+        assert_eq!(regions.len(), 3);
     }
 
     #[test]
-    fn candidate_blocks_are_cropped_and_share_no_voxel() {
-        let slices = ["......./.##..#./.##..../......."; 2];
-        let blocks = gathered(&slices, 1..=9).candidate_blocks();
-        let expected = [
-            VoxelBox::new([1, 1, 0], [3, 3, 2]),
-            VoxelBox::new([5, 1, 0], [6, 2, 2]),
-        ];
-        assert_eq!(blocks, expected);
-        // A hook around a voxel: their boxes overlap, so they are one block.
-        let hook = ["####/#..#/#.#./#..."];
-        let block = gathered(&hook, 1..=9).candidate_blocks();
-        assert_eq!(block, [VoxelBox::new([0; 3], [4, 4, 1])]);
+    fn parts_are_cropped_to_what_is_not_empty() {
+        let projections = gathered(&["......./.##..#./.##..../......."; 2], 1..=9);
+        let cropped = |lo, hi| projections.cropped(&projections.slabs[0], &VoxelBox::new(lo, hi));
+        let found = cropped([0; 3], [7, 4, 2]);
+        assert_eq!(found, Some(VoxelBox::new([1, 1, 0], [6, 3, 2])));
+        let found = cropped([4, 0, 0], [7, 4, 2]);
+        assert_eq!(found, Some(VoxelBox::new([5, 1, 0], [6, 2, 2])));
+        assert_eq!(cropped([3, 0, 0], [5, 4, 2]), None);
     }
 
     proptest! {
@@ -318,8 +295,6 @@ mod tests {
             let voxels = bits.iter().filter(|&&b| b).count() as u64;
             prop_assert_eq!(projections.voxels(), voxels);
             prop_assert_eq!(projections.voxels_in(&VoxelBox::new([0; 3], [6, 5, 8])), voxels);
-            let in_blocks: u64 = projections.candidate_blocks().iter().map(|b| projections.voxels_in(b)).sum();
-            prop_assert_eq!(in_blocks, voxels);
             prop_assert!(projections.slabs.windows(2).all(|w| w[0].end == w[1].first));
             let lengths: Vec<u32> = projections.slabs.iter().map(|s| s.end - s.first).collect();
             prop_assert_eq!(lengths.iter().sum::<u32>(), 8);

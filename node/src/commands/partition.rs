@@ -1,0 +1,185 @@
+//! `partition`: which machine would get which part of a volume.
+
+use super::CommandResult;
+use crate::{
+    args::PartitionArgs,
+    brick_store::DirectoryStore,
+    kept_voxels::{Keep, VoxelSource, kept_slices},
+    output_file::OutputFile,
+    partition_picture::svg,
+    progress::Progress,
+    stop::Stop,
+    terminal::say,
+    volume_file,
+};
+use brickmesh_actors::plain_text::counted;
+use brickmesh_topology::{
+    VoxelBox,
+    balance::partition::{
+        grouping::{Prices, Sending},
+        volume_partition::{PartitionGathering, PartitionRequest, VolumePart, VolumePartition},
+    },
+    data::slab_projections::SlabProjections,
+};
+use serde_json::{Value, json};
+
+/// Boxes that a line of text names.
+const BOXES_SHOWN: usize = 3;
+
+pub(super) fn run(args: &PartitionArgs, stop: &Stop) -> CommandResult {
+    let out = args
+        .svg
+        .as_ref()
+        .map(|file| OutputFile::check("picture", file))
+        .transpose()?;
+    let path = &args.source.volume;
+    let source = if path.join("manifest.json").is_file() {
+        if args.source.fill.is_some() {
+            return Err("--fill belongs to a file: a folder says already what is no data".into());
+        }
+        VoxelSource::Folder(Box::new(DirectoryStore::open(path)?))
+    } else {
+        VoxelSource::File(Box::new(volume_file::open_with_fill(
+            path,
+            args.source.fill,
+        )?))
+    };
+    let keep = keep(args, &source)?;
+    let dims = source.volume().dims;
+    let mut gathering = PartitionGathering::new(request(args), dims);
+    let mut progress = Progress::new("reading the voxels");
+    let mut on_progress = |done, total| {
+        progress.show(done, total);
+        !stop.is_said()
+    };
+    kept_slices(&source, &keep, &mut on_progress, &mut |slice| {
+        gathering.slice(slice)
+    })?;
+    progress.end();
+    let (partition, projections) = gathering
+        .finish()
+        .map_err(|e| format!("{}: {e}", path.display()))?;
+    if let Some(out) = out {
+        let picture = svg(&partition.parts, &projections);
+        out.write(|to| to.write_all(picture.as_bytes()))?;
+    }
+    if args.json {
+        say(serde_json::to_string_pretty(&as_json(
+            &partition,
+            &projections,
+        ))?)?;
+        return Ok(());
+    }
+    print(&partition, &projections)?;
+    Ok(())
+}
+
+fn keep(args: &PartitionArgs, source: &VoxelSource) -> Result<Keep, Box<dyn std::error::Error>> {
+    let Some(path) = &args.mask else {
+        return Ok(args.keep.map_or(Keep::NotTheBorder, Keep::Values));
+    };
+    let mask = volume_file::open(path)?;
+    let (found, expected) = (mask.description.dims, source.volume().dims);
+    if found != expected {
+        let [x, y, z] = expected;
+        return Err(format!(
+            "--mask {}: it has {} x {} x {} voxels; the volume has {x} x {y} x {z}",
+            path.display(),
+            found[0],
+            found[1],
+            found[2]
+        )
+        .into());
+    }
+    Ok(Keep::Mask(Box::new(mask)))
+}
+
+fn request(args: &PartitionArgs) -> PartitionRequest {
+    let nodes = usize::from(args.nodes);
+    let cost = args.cost;
+    let send = cost
+        .further
+        .map_or(Sending::Each(cost.send), |further| Sending::TwoTier {
+            first: cost.send,
+            further,
+            nodes,
+        });
+    PartitionRequest {
+        method: args.method,
+        nodes,
+        cube_level: args.cubes,
+        cube_border: args.cube_border,
+        slab_slices: args.slab.0..=args.slab.1,
+        view: args.view,
+        bricks_max: args.max_bricks.into(),
+        prices: Prices {
+            render: cost.render,
+            local: cost.local,
+            send,
+        },
+    }
+}
+
+fn as_json(partition: &VolumePartition, projections: &SlabProjections) -> Value {
+    let part = |part: &VolumePart| {
+        let mut json = json!({"node": part.node, "boxes": part.boxes, "load": part.load});
+        if let Some(slabs) = &part.slabs {
+            json["slabs"] = json!([slabs.start, slabs.end]);
+        }
+        json
+    };
+    json!({
+        "parts": partition.parts.iter().map(part).collect::<Vec<_>>(),
+        "cells": cells(partition),
+        "cost": partition.cost, "optimal": partition.is_optimal, "states": partition.states,
+        "voxels": projections.voxels(),
+        "z_cuts": projections.slabs.iter().map(|s| s.end).collect::<Vec<_>>(),
+        "slices_read": partition.slices_read,
+    })
+}
+
+/// Parts in which there is something.
+fn cells(partition: &VolumePartition) -> usize {
+    partition.parts.iter().filter(|p| p.load > 0).count()
+}
+
+fn print(partition: &VolumePartition, projections: &SlabProjections) -> std::io::Result<()> {
+    say("node          load  boxes, from and to, in voxels")?;
+    for part in &partition.parts {
+        let shown = part.boxes.iter().take(BOXES_SHOWN).map(|b: &VoxelBox| {
+            let [[a, b, c], [d, e, f]] = [b.lo, b.hi];
+            format!("{a},{b},{c} to {d},{e},{f}")
+        });
+        let mut boxes: Vec<String> = shown.collect();
+        if part.boxes.len() > BOXES_SHOWN {
+            boxes.push(format!("{} more", part.boxes.len() - BOXES_SHOWN));
+        }
+        say(format_args!(
+            "{:>4} {:>13}  {}",
+            part.node,
+            part.load,
+            boxes.join("; ")
+        ))?;
+    }
+    let loads = || partition.parts.iter().map(|p| p.load);
+    let (sum, largest) = (loads().sum::<u64>(), loads().max().unwrap_or(0));
+    let nodes = partition
+        .parts
+        .iter()
+        .map(|p| p.node + 1)
+        .max()
+        .unwrap_or(1);
+    let mean = sum as f64 / nodes as f64;
+    let proof = if partition.is_optimal {
+        ", and none costs less"
+    } else {
+        ""
+    };
+    say(format_args!(
+        "{}, {} of the voxels are not empty; largest part {:.3} of the mean; cost {}{proof}",
+        counted(u32::try_from(cells(partition)).unwrap_or(u32::MAX), "part"),
+        projections.voxels(),
+        largest as f64 / mean.max(1.0),
+        partition.cost,
+    ))
+}
