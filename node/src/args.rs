@@ -502,7 +502,7 @@ pub struct PartitionArgs {
     #[arg(long, value_name = "M", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
     pub max_bricks: u16,
     /// Prices of brick-grouping: rendering a brick, blending two images of a machine, sending an image (or the first of a machine, and each further one)
-    #[arg(long, value_name = "R,L,X|R,L,X1,X2", default_value = "10,0.1,25", value_parser = parse_prices)]
+    #[arg(long, value_name = "R,L,X|R,L,X1,X2", default_value = "10,0.1,25", value_parser = parse_prices, allow_hyphen_values = true)]
     pub cost: CostArg,
     /// Picture of the cuts to write, SVG
     #[arg(long, value_name = "FILE")]
@@ -554,9 +554,9 @@ pub struct StatusArgs {
 /// `sim`
 #[derive(Clone, Debug, Args)]
 pub struct SimArgs {
-    /// placement, schedule, jobs, mesh or paper
+    /// placement, partition, schedule, jobs, mesh or paper
     pub what: String,
-    /// JSON input; - for standard input; for paper its name, frey-ertl-2011
+    /// JSON input; - for standard input; for paper its name, frey-ertl-2011 or silva-1995
     pub file: Option<PathBuf>,
     /// Print an input that works
     #[arg(long)]
@@ -567,6 +567,9 @@ pub struct SimArgs {
     /// paper: seed of path, placement and noise [default: 1]
     #[arg(long)]
     pub seed: Option<u64>,
+    /// paper silva-1995: volume that it is evaluated on
+    #[arg(long, value_name = "VOLUME")]
+    pub volume: Option<PathBuf>,
     /// paper: folder to write the figures to, as SVG
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,

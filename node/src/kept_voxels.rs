@@ -141,6 +141,30 @@ impl<'a> SliceReader<'a> {
     }
 }
 
+/// The values of a file's voxels, x fastest; NaN is no data.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(crate) fn values(file: &VolumeFile) -> Result<Vec<f32>, BrickStoreError> {
+    let volume = &file.description;
+    let mut reader = SliceReader::new(file)?;
+    let mut values = Vec::new();
+    for _ in 0..volume.dims[2] {
+        let slice = reader.next()?.iter();
+        #[expect(clippy::cast_possible_truncation, reason = "a value of a picture")]
+        let value = |&v: &f32| {
+            if volume.is_no_data(v) {
+                f32::NAN
+            } else {
+                volume.value(v.into()) as f32
+            }
+        };
+        values.extend(slice.map(value));
+    }
+    reader.finish()?;
+    Ok(values)
+}
+
 /// Calls `of` with which voxels of each slice are kept, x fastest; what is no data never is.
 ///
 /// # Errors

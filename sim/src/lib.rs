@@ -10,7 +10,9 @@ mod partition;
 mod placement;
 mod schedule;
 
-pub use paper::{PaperAnswer, PaperOptions, Plot, paper, paper_parameters};
+pub use paper::{
+    PAPER_VOXELS_MAX, PaperAnswer, PaperOptions, PaperVolume, Plot, paper, paper_parameters,
+};
 
 /// What cannot be simulated.
 #[derive(Debug, thiserror::Error)]

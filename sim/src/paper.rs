@@ -1,4 +1,5 @@
-//! `sim paper frey-ertl-2011`: the paper's evaluation on a virtual cluster.
+//! `sim paper`: the evaluations of papers, theirs beside ours. `silva-1995` is in a module of its own; all others here are
+//! `frey-ertl-2011`, on a virtual cluster.
 //!
 //! Source: Frey, Ertl 2011, section 6: a volume of 1024³ voxels in 27 bricks of 352³, ten of them
 //! on a device, pictures of 1024² pixels, a random walk of 5000 frames, 3 to 8 devices, the
@@ -12,10 +13,12 @@ mod evaluation;
 mod parameters;
 mod plots;
 mod ray_counts;
+mod silva_1995;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod variants;
+mod vary;
 mod virtual_cluster;
 
 pub use plots::Plot;
@@ -29,8 +32,22 @@ const EDGE: u32 = 1024;
 /// The paper whose evaluation there is.
 pub(crate) const FREY_ERTL: &str = "frey-ertl-2011";
 
+/// A volume that an evaluation looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaperVolume {
+    /// Its name, for people.
+    pub name: String,
+    /// Voxels on each axis.
+    pub dims: [u32; 3],
+    /// Values, x fastest; NaN is no data.
+    pub values: Vec<f32>,
+}
+
+/// Most voxels of such a volume: half a GiB.
+pub const PAPER_VOXELS_MAX: u64 = 1 << 27;
+
 /// What to evaluate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PaperOptions {
     /// Name of the paper.
     pub paper: String,
@@ -42,6 +59,8 @@ pub struct PaperOptions {
     pub vary: Vec<String>,
     /// Whether the figures are drawn.
     pub plots: bool,
+    /// The volume, of `silva-1995`.
+    pub volume: Option<PaperVolume>,
 }
 
 /// What came out.
@@ -61,14 +80,26 @@ impl Default for PaperOptions {
             seed: 1,
             vary: Vec::new(),
             plots: false,
+            volume: None,
         }
     }
 }
 
-/// Names and defaults of the parameters that [`PaperOptions::vary`] changes, a line each.
-#[must_use]
-pub fn paper_parameters() -> String {
-    Parameters::listed()
+/// Names and defaults of a paper's parameters that [`PaperOptions::vary`] changes, a line each.
+///
+/// # Errors
+/// [`SimError`] where there is no such paper.
+pub fn paper_parameters(paper: &str) -> Result<String, SimError> {
+    match paper {
+        FREY_ERTL => Ok(Parameters::listed()),
+        silva_1995::NAME => Ok(silva_1995::listed()),
+        _ => Err(unknown(paper)),
+    }
+}
+
+fn unknown(paper: &str) -> SimError {
+    let expected = format!("there are {FREY_ERTL:?} and {:?}", silva_1995::NAME);
+    vary::field("paper", &format!("{paper:?}"), &expected)
 }
 
 /// Runs a paper's evaluation. With 5000 frames it takes minutes.
@@ -76,13 +107,15 @@ pub fn paper_parameters() -> String {
 /// # Errors
 /// [`SimError`] where there is no such paper, or an option is out of bounds.
 pub fn paper(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
+    if options.paper == silva_1995::NAME {
+        return silva_1995::evaluate(options);
+    }
     if options.paper != FREY_ERTL {
-        return Err(SimError::Field {
-            what: "paper",
-            field: "paper".to_owned(),
-            found: format!("{:?}", options.paper),
-            expected: format!("there is {FREY_ERTL:?}"),
-        });
+        return Err(unknown(&options.paper));
+    }
+    if options.volume.is_some() {
+        let expected = "this paper's volumes are given by formulas";
+        return Err(vary::field("volume", "given", expected));
     }
     let parameters = Parameters::new(options.frames, options.seed, &options.vary)?;
     let series = evaluation::evaluate(&parameters, evaluation::DEVICES)?;

@@ -1,8 +1,8 @@
 //! `brickmesh sim`: reads the input, runs the simulation, prints its answer.
 
 use super::CommandResult;
-use crate::{args::SimArgs, output_file::OutputFile, terminal::say};
-use brickmesh_sim::PaperOptions;
+use crate::{args::SimArgs, kept_voxels, output_file::OutputFile, terminal::say, volume_file};
+use brickmesh_sim::{PAPER_VOXELS_MAX, PaperOptions, PaperVolume};
 use std::{io::Read as _, path::Path};
 
 /// Most bytes of a simulation's input.
@@ -15,8 +15,10 @@ pub(super) fn run(args: &SimArgs) -> CommandResult {
         say(example.trim_end())?;
         return Ok(());
     }
-    if args.vary.iter().any(String::is_empty) {
-        say(brickmesh_sim::paper_parameters().trim_end())?;
+    if args.what == "paper" && args.vary.iter().any(String::is_empty) {
+        let name = args.file.as_ref().map(|f| f.to_string_lossy());
+        let name = name.as_deref().unwrap_or(example);
+        say(brickmesh_sim::paper_parameters(name)?.trim_end())?;
         return Ok(());
     }
     let Some(file) = &args.file else {
@@ -30,8 +32,10 @@ pub(super) fn run(args: &SimArgs) -> CommandResult {
         return paper(args, file);
     }
     let of_paper = args.frames.is_some() || args.seed.is_some() || args.plots.is_some();
-    if of_paper || !args.vary.is_empty() {
-        return Err("--frames, --seed, --plots and --vary belong to sim paper alone".into());
+    if of_paper || args.volume.is_some() || !args.vary.is_empty() {
+        return Err(
+            "--frames, --seed, --volume, --plots and --vary belong to sim paper alone".into(),
+        );
     }
     say(format_args!(
         "{}",
@@ -58,6 +62,28 @@ fn read(file: &Path) -> Result<String, Box<dyn std::error::Error>> {
     Ok(input)
 }
 
+fn volume(path: &Path) -> Result<PaperVolume, Box<dyn std::error::Error>> {
+    let file = volume_file::open(path)?;
+    let dims = file.description.dims;
+    let voxels: u64 = dims.iter().map(|&n| u64::from(n)).product();
+    if voxels > PAPER_VOXELS_MAX {
+        return Err(format!(
+            "--volume {}: it has {voxels} voxels; {PAPER_VOXELS_MAX} at most are evaluated",
+            path.display()
+        )
+        .into());
+    }
+    Ok(PaperVolume {
+        name: path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        dims,
+        values: kept_voxels::values(&file)?,
+    })
+}
+
 fn paper(args: &SimArgs, name: &Path) -> CommandResult {
     let defaults = PaperOptions::default();
     let answer = brickmesh_sim::paper(&PaperOptions {
@@ -66,6 +92,7 @@ fn paper(args: &SimArgs, name: &Path) -> CommandResult {
         seed: args.seed.unwrap_or(defaults.seed),
         vary: args.vary.clone(),
         plots: args.plots.is_some(),
+        volume: args.volume.as_deref().map(volume).transpose()?,
     })?;
     if let Some(folder) = &args.plots {
         let error = |e: std::io::Error| format!("{}: {e}", folder.display());

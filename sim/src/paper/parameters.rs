@@ -1,6 +1,9 @@
 //! What the evaluation depends on: given by the paper, or assumed where it is silent.
 
-use super::cost_model::CostModel;
+use super::{
+    cost_model::CostModel,
+    vary::{self, field},
+};
 use crate::SimError;
 use serde::{Deserialize, Serialize};
 
@@ -85,63 +88,20 @@ impl Parameters {
 
     /// Names and defaults of all that can be varied, a line each.
     pub(super) fn listed() -> String {
-        let all = serde_json::to_value(Self::default()).unwrap_or_default();
-        let mut lines = String::new();
-        for (name, value) in all.as_object().into_iter().flatten() {
-            match value.as_object() {
-                Some(inner) => {
-                    for (of, value) in inner {
-                        lines += &format!("{name}.{of} = {value}\n");
-                    }
-                }
-                None => lines += &format!("{name} = {value}\n"),
-            }
-        }
-        lines + "cost = gtx-285 or cpu: all of its prices\n"
+        vary::listed(&Self::default()) + "cost = gtx-285 or cpu: all of its prices\n"
     }
 
     fn varied(self, change: &str) -> Result<Self, SimError> {
-        let wrong = |expected: String| field("vary", change, &expected);
-        let (name, value) = change
-            .split_once('=')
-            .ok_or_else(|| wrong("it must be name=value".to_owned()))?;
-        match (name, value) {
-            ("cost", "cpu") => {
-                return Ok(Self {
-                    cost: CostModel::CPU,
-                    ..self
-                });
-            }
-            ("cost", "gtx-285") => {
-                return Ok(Self {
-                    cost: CostModel::GTX_285,
-                    ..self
-                });
-            }
-            _ => {}
-        }
-        let number: serde_json::Value = serde_json::from_str(value)
-            .map_err(|e| wrong(format!("the value is no number: {e}")))?;
-        let mut json = serde_json::to_value(&self).map_err(|e| wrong(e.to_string()))?;
-        let slot = match name.split_once('.') {
-            Some((outer, inner)) => json.get_mut(outer).and_then(|o| o.get_mut(inner)),
-            None => json.get_mut(name),
+        let cost = match change {
+            "cost=cpu" => CostModel::CPU,
+            "cost=gtx-285" => CostModel::GTX_285,
+            _ => return vary::varied(&self, change),
         };
-        *slot.ok_or_else(|| {
-            wrong("there is no such parameter; --vary without a value lists them".to_owned())
-        })? = number;
-        serde_json::from_value(json).map_err(|e| wrong(e.to_string()))
+        Ok(Self { cost, ..self })
     }
 
     fn check(&self) -> Result<(), SimError> {
-        let within = |name: &str, value: f64, low: f64, high: f64| {
-            if value >= low && value <= high {
-                Ok(())
-            } else {
-                let expected = format!("it must be {low} to {high}");
-                Err(field(name, &value.to_string(), &expected))
-            }
-        };
+        let within = vary::check;
         if !(1..=FRAMES_MAX).contains(&self.frames) {
             let found = self.frames.to_string();
             return Err(field("frames", &found, "it must be 1 to 50000"));
@@ -169,15 +129,6 @@ impl Parameters {
             within(name, price, 0.0, 1e9)?;
         }
         Ok(())
-    }
-}
-
-fn field(name: &str, found: &str, expected: &str) -> SimError {
-    SimError::Field {
-        what: "paper",
-        field: name.to_owned(),
-        found: found.to_owned(),
-        expected: expected.to_owned(),
     }
 }
 

@@ -17,9 +17,9 @@ pub struct Plot {
 }
 
 /// A line of a figure.
-struct Line {
-    name: String,
-    points: Vec<(f64, f64)>,
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
 }
 
 /// Width and height in pixels.
@@ -61,11 +61,8 @@ pub(super) fn plots(all: &[Series]) -> Vec<Plot> {
             ];
             for (number, x, y, lines) in figures {
                 let title = format!("Figure {number}: {volume}, {path}");
-                out.push(Plot {
-                    name: format!("figure-{number}-{volume}-{path}.svg"),
-                    svg: draw(&title, [x, y], &lines)
-                        .unwrap_or_else(|e| format!("<!-- {title}: {e} -->")),
-                });
+                let name = format!("figure-{number}-{volume}-{path}.svg");
+                out.push(plot(name, &title, [x, y], &lines));
             }
         }
     }
@@ -155,6 +152,13 @@ fn figure_10(here: &[&Series]) -> Vec<Line> {
         points: by_devices(here, name, Series::mean_max_ms),
     };
     VARIANTS.iter().map(|v| line(v.name)).collect()
+}
+
+/// A figure of lines; one that cannot be drawn says so in its text.
+pub(super) fn plot(name: String, title: &str, axes: [&str; 2], lines: &[Line]) -> Plot {
+    let svg = draw(title, axes, lines);
+    let svg = svg.unwrap_or_else(|e| format!("<!-- {title}: {e} -->"));
+    Plot { name, svg }
 }
 
 fn draw(
