@@ -26,7 +26,7 @@ use values::{
     parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_keep,
     parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
     parse_note, parse_overlay, parse_prices, parse_rate, parse_size, parse_slab, parse_slab_slices,
-    parse_slice, parse_socket, parse_step, parse_transfer_range, switch,
+    parse_slice, parse_socket, parse_step, parse_transfer_range, placement, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -205,6 +205,10 @@ impl PictureArgs {
     }
 }
 
+/// How bricks are placed at first; `None`: scattered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacementArg(pub Option<PartitionMethod>);
+
 /// Prices of brick grouping, all in the same unit of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostArg {
@@ -248,6 +252,9 @@ pub struct MeshArgs {
     /// Edge of a brick in voxels [default: 256 with one peer, else 64]
     #[arg(long)]
     pub brick: Option<u32>,
+    /// Which peers hold which bricks at first: redundant, scattered; or parted by grid, slabs-equal, slabs-min-max, slabs-least-squares or kd-tree, where there is memory for few copies [default: what the .brickmesh folder says, else redundant]
+    #[arg(long, value_name = "METHOD", value_parser = placement())]
+    pub placement: Option<PlacementArg>,
     /// Memory that the bricks of each peer of this process may take: bytes, or 512M, 4G [default: half of what is free]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     pub memory: Option<u64>,
@@ -466,6 +473,9 @@ pub struct ImportArgs {
     /// Edge of a brick in voxels
     #[arg(long, default_value_t = 64)]
     pub brick: u32,
+    /// Which peers are to hold which bricks at first, as for `render`
+    #[arg(long, value_name = "METHOD", default_value = "redundant", value_parser = placement())]
+    pub placement: PlacementArg,
 }
 
 /// `partition`
@@ -554,7 +564,7 @@ pub struct StatusArgs {
 /// `sim`
 #[derive(Clone, Debug, Args)]
 pub struct SimArgs {
-    /// placement, partition, schedule, jobs, mesh or paper
+    /// partition, placement, schedule, jobs, mesh or paper
     pub what: String,
     /// JSON input; - for standard input; for paper its name, frey-ertl-2011 or silva-1995
     pub file: Option<PathBuf>,

@@ -11,9 +11,11 @@ mod importing;
 mod layers;
 mod manifest_file;
 mod memory;
+mod placed;
 
 pub use directory::DirectoryStore;
 pub use memory::MemoryStore;
+pub(crate) use placed::Placed;
 
 use crate::volume_file::{self, VolumeFile, VolumeFileError};
 use brickmesh_actors::{data_set::BrickSource, manifest_message::bricks_max};
@@ -22,6 +24,7 @@ use brickmesh_topology::{
     data::{
         brick_grid::{BrickGridError, EDGE_MAX},
         manifest::ManifestError,
+        partition_method::PartitionMethod,
     },
 };
 use std::{
@@ -179,7 +182,21 @@ pub fn import(
     out: &Path,
     progress: OnProgress<'_>,
 ) -> Result<DirectoryStore, BrickStoreError> {
-    importing::import(file, edge, out, LAYER_BYTES_MAX, progress)
+    import_placed(file, edge, None, out, progress)
+}
+
+/// The same, its bricks to be placed like that.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_placed(
+    file: &VolumeFile,
+    edge: u32,
+    placement: Option<PartitionMethod>,
+    out: &Path,
+    progress: OnProgress<'_>,
+) -> Result<DirectoryStore, BrickStoreError> {
+    importing::import(file, edge, placement, out, LAYER_BYTES_MAX, progress)
 }
 
 /// Cuts a volume into bricks in memory, of which they may take `bytes_max`.

@@ -283,7 +283,7 @@ mod tests {
         let mask = Keep::Mask(Box::new(volume_file::open(&mask).unwrap()));
         let cases = [
             (Keep::NotTheBorder, 75),
-            (Keep::Values([9.0, 9.0]), 37),
+            (Keep::Values([9.0, 9.0]), 45),
             (Keep::Values([0.0, 0.0]), 1725),
             (mask, 9 * 10 * 6),
         ];

@@ -1,14 +1,14 @@
 //! A volume for a session, from what the command line says.
 
 use crate::{
-    args::{MeshArgs, VolumeArgs},
-    brick_store,
+    args::{MeshArgs, PlacementArg, VolumeArgs},
+    brick_store::{self, Placed},
     free_memory::free_memory_bytes,
     network::MeshKey,
     progress::Progress,
     session::DataSource,
 };
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 /// Edge of a brick where one peer renders alone: few jobs, little overhead.
 pub(crate) const BRICK_ALONE: u32 = 256;
@@ -27,6 +27,11 @@ pub(crate) fn open_source(
     if let Some(name) = volume.to_str().filter(|_| !volume.exists())
         && (mesh.mesh || DataSource::is_digest(name))
     {
+        if mesh.placement.is_some() {
+            return Err(
+                "--placement belongs to a volume that is opened here: who opened the data set has placed it".into(),
+            );
+        }
         if args.fill.is_some() {
             return Err(
                 "--fill belongs to a file: who opened the data set has said what is no data".into(),
@@ -51,7 +56,10 @@ pub(crate) fn open_source(
             progress.show(done, total);
             goes_on()
         })?;
-    Ok(DataSource::Own(source))
+    Ok(DataSource::Own(match mesh.placement {
+        Some(PlacementArg(placement)) => Arc::new(Placed::new(source, placement)),
+        None => source,
+    }))
 }
 
 /// Looks whether what is said of other peers fits together, and the mesh key is there where it is needed.

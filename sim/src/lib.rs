@@ -20,7 +20,7 @@ pub use paper::{
 pub enum SimError {
     /// An unknown experiment.
     #[error(
-        "there is no simulation {found:?}; there are: placement, partition, schedule, jobs, mesh, paper"
+        "there is no simulation {found:?}; there are: partition, placement, schedule, jobs, mesh, paper"
     )]
     What {
         /// Name found.
@@ -153,7 +153,7 @@ mod tests {
         }
         let unknown = example("frob").unwrap_err().to_string();
         assert!(
-            unknown.contains("placement, partition, schedule, jobs, mesh, paper"),
+            unknown.contains("partition, placement, schedule, jobs, mesh, paper"),
             "{unknown}"
         );
     }

@@ -162,7 +162,7 @@ mod tests {
             crate::run("other", "{}")
                 .unwrap_err()
                 .to_string()
-                .contains("placement, partition")
+                .contains("placement, schedule")
         );
     }
 }

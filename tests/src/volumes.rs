@@ -6,6 +6,7 @@ use brickmesh_topology::{
     BrickGrid, BrickIndex, Manifest, VolumeDescription, VoxelBox, VoxelType,
     data::{
         manifest::{BrickRecord, ManifestParts},
+        partition_method::PartitionMethod,
         value_gathering::ValueGathering,
     },
 };
@@ -86,6 +87,13 @@ impl Bricks {
     #[must_use]
     pub fn without_ghosts(field: &Field, edge: u32) -> Self {
         Self::cut_stored(field, edge, |grid, brick| grid.owned_box(brick))
+    }
+
+    /// The same, placed like that.
+    #[must_use]
+    pub fn placed(mut self, placement: Option<PartitionMethod>) -> Self {
+        self.manifest = self.manifest.with_placement(placement);
+        self
     }
 
     fn cut_stored(field: &Field, edge: u32, real: fn(&BrickGrid, BrickIndex) -> VoxelBox) -> Self {

@@ -526,7 +526,7 @@ fn commands_say_what_they_would_take() {
     assert_refused(&frob, &["placement, schedule, jobs, mesh, paper"]);
     let none = brickmesh_says(&["sim", "mesh"]);
     assert_refused(&none, &["--example"]);
-    for what in ["placement", "schedule", "jobs", "mesh"] {
+    for what in ["partition", "placement", "schedule", "jobs", "mesh"] {
         let example = brickmesh_says(&["sim", what, "--example"]);
         let json: serde_json::Value = serde_json::from_str(&example.output).unwrap();
         assert!(example.is_well && json.is_object(), "{}", example.output);

@@ -16,8 +16,10 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    Camera, Digest, PeerId, RenderSettings, TransferFunction, VoxelType,
-    balance::prediction::Prediction, mesh::followers::Viewpoint,
+    BrickGrid, Camera, Digest, PeerId, RenderSettings, TransferFunction, VoxelType,
+    balance::prediction::Prediction,
+    data::{brick_set::BrickSet, partition_method::PartitionMethod},
+    mesh::followers::Viewpoint,
 };
 use bytes::Bytes;
 use std::{
@@ -105,6 +107,58 @@ fn a_peer_that_dies_leaves_no_hole_and_frames_go_on() {
         mesh.settle(3).await;
         assert!(compare(&before, &mesh.picture(view, &settings).await).max <= 1);
     });
+}
+
+#[test]
+fn every_placement_gives_the_same_picture_and_no_hole_where_a_copy_is_left() {
+    let (field, settings) = field_and_settings();
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    let methods = [
+        PartitionMethod::Grid,
+        PartitionMethod::SlabsEqual,
+        PartitionMethod::SlabsMinMax,
+        PartitionMethod::SlabsLeastSquares,
+        PartitionMethod::KdTree,
+    ];
+    actix::System::new().block_on(async {
+        let alone = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 64)), &cpu).await;
+        let expected = alone.picture(view, &settings).await;
+        for method in methods {
+            let bricks = || Arc::new(Bricks::cut(&field, 16).placed(Some(method)));
+            let once = Mesh::start(3, 1, bricks(), &cpu).await;
+            let status = once.peers[0].owner.send(AskStatus).await.unwrap();
+            let set = &status.data_sets[0];
+            let held: Vec<_> = set.residency.values().map(|r| r.held.clone()).collect();
+            let copies: u32 = held.iter().map(BrickSet::len).sum();
+            assert_eq!(copies, set.manifest.grid().brick_count(), "{method:?}");
+            for held in &held {
+                assert!(is_box(set.manifest.grid(), held), "{method:?}: {held:?}");
+            }
+            let picture = once.picture(view, &settings).await;
+            assert!(compare(&expected, &picture).max <= 1, "{method:?}");
+            let twice = Mesh::start(3, 2, bricks(), &cpu).await;
+            twice.hub.cut(&peer_id(2));
+            let picture = twice.picture(view, &settings).await;
+            assert!(
+                compare(&expected, &picture).max <= 1,
+                "{method:?}, one dead"
+            );
+        }
+    });
+}
+
+/// Whether bricks are all of a box.
+fn is_box(grid: &BrickGrid, held: &BrickSet) -> bool {
+    let at: Vec<[u32; 3]> = held.iter().map(|b| grid.coordinates(b)).collect();
+    let edge = |axis: usize| {
+        let along = at.iter().map(|at| at[axis]);
+        along
+            .clone()
+            .max()
+            .zip(along.min())
+            .map_or(0, |(high, low)| high - low + 1)
+    };
+    edge(0) * edge(1) * edge(2) == held.len()
 }
 
 /// A bus that loses the times of jobs.

@@ -9,6 +9,7 @@ pub mod column_values;
 pub mod default_transfer;
 pub mod gradient_histogram;
 pub mod manifest;
+pub mod partition_method;
 pub mod presence_cubes;
 pub mod presets;
 pub mod slab_projections;

@@ -1,11 +1,13 @@
 //! Values of options: from their text, or with what is wrong with it.
 
-use super::{CameraArg, CostArg, DeviceChoice, Orbit, SliceArg, TransferRange};
+use super::{CameraArg, CostArg, DeviceChoice, Orbit, PlacementArg, SliceArg, TransferRange};
 use crate::{
     network::address,
     overlay::{Note, Overlay},
 };
-use brickmesh_topology::data::slab_projections::SLAB_SLICES_MAX;
+use brickmesh_topology::data::{
+    partition_method::PartitionMethod, slab_projections::SLAB_SLICES_MAX,
+};
 use brickmesh_topology::picture::{
     clip::Clip,
     render_settings::{EXPOSURES, GAMMAS, Light, STEP_VOXELS_MIN},
@@ -17,6 +19,26 @@ use std::{net::SocketAddr, ops::RangeInclusive};
 /// Reads `on` or `off`.
 pub(crate) fn switch() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|value| value == "on")
+}
+
+/// Reads the name of a placement.
+pub(crate) fn placement() -> impl TypedValueParser<Value = PlacementArg> {
+    const METHODS: [(&str, Option<PartitionMethod>); 6] = [
+        ("redundant", None),
+        ("grid", Some(PartitionMethod::Grid)),
+        ("slabs-equal", Some(PartitionMethod::SlabsEqual)),
+        ("slabs-min-max", Some(PartitionMethod::SlabsMinMax)),
+        (
+            "slabs-least-squares",
+            Some(PartitionMethod::SlabsLeastSquares),
+        ),
+        ("kd-tree", Some(PartitionMethod::KdTree)),
+    ];
+    let names = PossibleValuesParser::new(METHODS.map(|(name, _)| name));
+    names.map(|name| {
+        let method = METHODS.iter().find(|(n, _)| *n == name);
+        PlacementArg(method.and_then(|(_, method)| *method))
+    })
 }
 
 pub(crate) fn parse_device(text: &str) -> Result<DeviceChoice, String> {

@@ -220,7 +220,8 @@ mod tests {
         let resealed = |from: &str, to: &str| {
             manifest_file::resealed(&good, |text| text.replacen(from, to, 1))
         };
-        refused(&resealed("\"version\":3", "\"version\":9"), "version is 9");
+        let version = format!("\"version\":{MANIFEST_VERSION}");
+        refused(&resealed(&version, "\"version\":9"), "version is 9");
         refused(&resealed("[20,10,9]", "[20,10,90]"), "bricks has");
         refused(&resealed("{", ""), "expected");
         let absent = DirectoryStore::open(dir.path()).unwrap_err().to_string();

@@ -14,7 +14,7 @@ use super::{
     manifest_file,
 };
 use crate::volume_file::VolumeFile;
-use brickmesh_topology::{Digest, Manifest};
+use brickmesh_topology::{Digest, Manifest, data::partition_method::PartitionMethod};
 use std::{
     fs::{self, File},
     io::{self, Write as _},
@@ -29,6 +29,7 @@ const SYNC_THREADS: usize = 8;
 pub(super) fn import(
     file: &VolumeFile,
     edge: u32,
+    placement: Option<PartitionMethod>,
     out: &Path,
     layer_bytes_max: u64,
     progress: OnProgress<'_>,
@@ -63,6 +64,7 @@ pub(super) fn import(
         }
         fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
     })?;
+    let manifest = manifest.with_placement(placement);
     sync_files(&bricks)?;
     write_manifest(&made.path().join(MANIFEST), &manifest)?;
     readable_by_all(made.path());
@@ -218,7 +220,7 @@ pub(super) mod tests {
     fn an_import_through_scratch_files_leaves_only_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let (file, out) = (volume(dir.path()), dir.path().join("out"));
-        let store = import(&file, 6, &out, 0, &mut |_, _| true).unwrap();
+        let store = import(&file, 6, None, &out, 0, &mut |_, _| true).unwrap();
         for brick in store.manifest().grid().bricks() {
             assert_eq!(store.read(brick).unwrap().len() as u64, {
                 store.manifest().brick_bytes(brick)
@@ -241,11 +243,11 @@ pub(super) mod tests {
         let other = dir.path().join("another");
         let (killed, working, elsewhere) = (left(&out, "a"), left(&out, "b"), left(&other, "c"));
         let held = lock(&working).unwrap();
-        import(&file, 6, &out, u64::MAX, &mut |_, _| true).unwrap();
+        import(&file, 6, None, &out, u64::MAX, &mut |_, _| true).unwrap();
         assert!(!killed.exists() && working.exists() && elsewhere.exists());
         drop(held);
         fs::remove_dir_all(&out).unwrap();
-        import(&file, 6, &out, u64::MAX, &mut |_, _| true).unwrap();
+        import(&file, 6, None, &out, u64::MAX, &mut |_, _| true).unwrap();
         assert!(!working.exists() && elsewhere.exists());
     }
 
@@ -258,7 +260,7 @@ pub(super) mod tests {
         let out = dir.path().join("out");
         let read = &mut |_, _| panic!("it is read");
         for error in [
-            import(&file, 8, &out, u64::MAX, read).unwrap_err(),
+            import(&file, 8, None, &out, u64::MAX, read).unwrap_err(),
             load(&file, 8, u64::MAX, read).unwrap_err(),
         ] {
             let text = error.to_string();

@@ -28,10 +28,17 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     }
     let file = volume_file::open_with_fill(&args.source.volume, args.source.fill)?;
     let mut progress = Progress::new("importing");
-    let store = brick_store::import(&file, args.brick, &args.out, &mut |done, total| {
-        progress.show(done, total);
-        !stop.is_said()
-    })?;
+    let placement = args.placement.0;
+    let store = brick_store::import_placed(
+        &file,
+        args.brick,
+        placement,
+        &args.out,
+        &mut |done, total| {
+            progress.show(done, total);
+            !stop.is_said()
+        },
+    )?;
     progress.end();
     let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
     say(format_args!(

@@ -64,6 +64,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         wait_peers: 0,
         redundancy: None,
         brick: None,
+        placement: None,
         memory: None,
         whole: true,
         is_viewer: false,

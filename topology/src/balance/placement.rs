@@ -10,6 +10,7 @@
 //! Rendering", EGPGV 2011, section 4: listing 1 (dealing), listing 2 (swapping, in `swap`),
 //! equation (1) (quality). Addition: copies are levelled between the two steps (`level`).
 
+pub mod partitioned;
 mod swap;
 
 use crate::{

@@ -8,8 +8,9 @@ use crate::{
     base::digest::Digest,
     data::{
         brick_grid::{BrickGrid, BrickGridError, BrickIndex},
-        cell_ranges::CellRanges,
+        cell_ranges::{CellRanges, cell_box},
         gradient_histogram::GradientHistogram,
+        partition_method::PartitionMethod,
         subject::Subject,
         value_statistics::{HISTOGRAM_BINS, ValueStatistics},
         volume::{VolumeDescription, VolumeError},
@@ -85,6 +86,10 @@ pub struct ManifestParts {
     /// What the default transfer function shows; `None`: nothing, or it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
+    /// How its bricks are parted among peers at first; `None`: scattered, as many copies as are wanted. Advice: it is
+    /// in no name, and peers that disagree cost spare copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PartitionMethod>,
     /// Name of the file that it came from, for people.
     pub source: String,
     /// One record a brick, in index order.
@@ -133,6 +138,7 @@ impl ManifestParts {
             statistics: None,
             gradients: None,
             subject: None,
+            placement: None,
             source: source.to_owned(),
             bricks,
         }
@@ -278,6 +284,49 @@ impl Manifest {
     pub fn with_subject(mut self, subject: Option<Subject>) -> Self {
         self.parts.subject = subject;
         self
+    }
+
+    /// The same, its bricks placed like that.
+    #[must_use]
+    pub fn with_placement(mut self, placement: Option<PartitionMethod>) -> Self {
+        self.parts.placement = placement;
+        self
+    }
+
+    /// How its bricks are parted among peers at first; `None`: scattered.
+    #[must_use]
+    pub fn placement(&self) -> Option<PartitionMethod> {
+        self.parts.placement
+    }
+
+    /// Voxels of each brick that are not known to be background or no data, by its cells: what it weighs.
+    #[must_use]
+    pub fn occupied_voxels(&self) -> Vec<u64> {
+        let background = self.parts.statistics.as_ref().and_then(|s| s.background);
+        let is_empty = |range: Option<[f64; 2]>| {
+            range.is_none_or(|[low, high]| {
+                background
+                    .is_some_and(|b| low.to_bits() == b.to_bits() && high.to_bits() == b.to_bits())
+            })
+        };
+        let of_brick = |brick: BrickIndex| {
+            let owned = self.grid.owned_box(brick);
+            let Some(range) = self.brick_range(brick) else {
+                return 0;
+            };
+            let Some(cells) = self.brick_cells(brick) else {
+                return if is_empty(Some(range)) {
+                    0
+                } else {
+                    owned.voxel_count()
+                };
+            };
+            let ranges = cells.ranges(range).enumerate();
+            let kept = ranges.filter(|(_, range)| !is_empty(*range));
+            kept.map(|(cell, _)| cell_box(&owned, cell).voxel_count())
+                .sum()
+        };
+        self.grid.bricks().map(of_brick).collect()
     }
 
     /// Name of the data set.
@@ -574,6 +623,45 @@ mod tests {
         assert!(refused(|p| p.histogram[3] = u64::MAX).contains("3456 at most"));
         assert!(refused(|p| p.volume.dims = [0, 8, 9]).contains("dims"));
         assert!(refused(|p| p.brick_edge = 1).contains("edge"));
+    }
+
+    #[test]
+    fn what_is_background_weighs_nothing() {
+        let mut values = vec![0_u8; 16 * 16 * 8];
+        // One voxel in the corner of the second brick: its cell has it, and those that interpolate it.
+        values[15] = 9;
+        let volume = VolumeDescription::new([16, 16, 8], VoxelType::U8);
+        let bytes_of = |b: &VoxelBox| {
+            let mut bytes = Vec::new();
+            for z in b.lo[2]..b.hi[2] {
+                for y in b.lo[1]..b.hi[1] {
+                    let row = (16 * (y + 16 * z)) as usize;
+                    bytes.extend(&values[row + b.lo[0] as usize..row + b.hi[0] as usize]);
+                }
+            }
+            bytes
+        };
+        let mut parts = ManifestParts::cut(volume, 8, "test", bytes_of).unwrap();
+        parts.statistics = Some(ValueStatistics::of(
+            NoDataCounts::default(),
+            &[(0.0, 2047), (9.0, 1)],
+            &[(0.0, 999), (9.0, 1)],
+        ));
+        let manifest = Manifest::try_from(parts.clone()).unwrap();
+        assert_eq!(manifest.statistics().unwrap().background, Some(0.0));
+        let weights = manifest.occupied_voxels();
+        assert_eq!([weights[0], weights[2], weights[3]], [0; 3]);
+        assert!((1..=8).contains(&weights[1]), "{weights:?}");
+        let parted = manifest
+            .clone()
+            .with_placement(Some(PartitionMethod::KdTree));
+        assert_eq!(
+            (parted.digest(), parted.placement()),
+            (manifest.digest(), Some(PartitionMethod::KdTree))
+        );
+        parts.statistics = None;
+        let unknown = Manifest::try_from(parts).unwrap().occupied_voxels();
+        assert_eq!(unknown, [512; 4]);
     }
 
     #[test]

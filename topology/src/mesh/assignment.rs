@@ -15,7 +15,10 @@
 //! rendezvous hashing), so the choice stays while others change.
 
 use crate::{
-    balance::placement::{PlacementMethod, deal, place, shares},
+    balance::{
+        partition::PartitionMethod,
+        placement::{PlacementMethod, deal, partitioned::place_partition, place, shares},
+    },
     base::{digest::Digest, peer::PeerId, seeded::mixed},
     data::{
         brick_grid::{BrickGrid, BrickIndex},
@@ -43,29 +46,67 @@ pub struct Member<'a> {
     pub leaving: bool,
 }
 
+/// How the bricks of a data set are parted at first, each peer's close together.
+#[derive(Clone, Debug)]
+pub struct Parting {
+    /// How.
+    pub method: PartitionMethod,
+    /// How much of each brick is not empty.
+    pub weights: Vec<u64>,
+}
+
 /// The first placement of a data set, remembered for the capacities that it was made for: placing is
 /// dear, and is asked for again whenever somebody says what is assigned to it.
 #[derive(Clone, Debug)]
 pub struct FirstPlacement {
     grid: BrickGrid,
     seed: u64,
+    /// `None`: scattered.
+    parting: Option<Parting>,
+    parted: Option<Parted>,
     capacities: Vec<u32>,
     held: Vec<BrickSet>,
+}
+
+/// The parts for capacities and copies; `None`: it does not fit like that.
+#[derive(Clone, Debug)]
+struct Parted {
+    capacities: Vec<u32>,
+    copies: u32,
+    held: Option<Vec<BrickSet>>,
 }
 
 impl FirstPlacement {
     /// Nothing is placed yet; `seed` belongs to the data set.
     #[must_use]
-    pub const fn new(grid: BrickGrid, seed: u64) -> Self {
+    pub fn new(grid: BrickGrid, seed: u64, parting: Option<Parting>) -> Self {
         Self {
             grid,
             seed,
+            parting,
+            parted: None,
             capacities: Vec::new(),
             held: Vec::new(),
         }
     }
 
-    /// What each peer holds.
+    /// What each peer holds where the data set is parted, `redundancy` copies of it; `None`: it is not, or does not fit
+    /// like that.
+    fn parted(&mut self, capacities: &[u32], redundancy: u32) -> Option<&[BrickSet]> {
+        let parting = self.parting.as_ref()?;
+        let is_it = |p: &Parted| p.capacities == capacities && p.copies == redundancy;
+        if !self.parted.as_ref().is_some_and(is_it) {
+            let (method, weights) = (parting.method, &parting.weights);
+            self.parted = Some(Parted {
+                capacities: capacities.to_vec(),
+                copies: redundancy,
+                held: place_partition(&self.grid, weights, capacities, method, redundancy),
+            });
+        }
+        self.parted.as_ref()?.held.as_deref()
+    }
+
+    /// What each peer holds, scattered.
     fn of(&mut self, capacities: Vec<u32>) -> &[BrickSet] {
         if self.capacities != capacities {
             let (grid, seed) = (&self.grid, self.seed);
@@ -131,6 +172,11 @@ fn first_assignment(
     me: usize,
     redundancy: u32,
 ) -> Option<BrickSet> {
+    let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.assigned.is_empty() || m.assigned == part;
+    if let Some(parted) = first.parted(&capacities(members), redundancy) {
+        let all_agree = members.iter().zip(parted).all(agrees);
+        return all_agree.then(|| parted[me].clone());
+    }
     let capacities = shares(first.grid.brick_count(), &capacities(members), redundancy);
     let is_part =
         |(m, &share): (&Member<'_>, &u32)| m.assigned.is_empty() || m.assigned.len() == share;
@@ -139,7 +185,6 @@ fn first_assignment(
         return None;
     }
     let placed = first.of(capacities);
-    let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.assigned.is_empty() || m.assigned == part;
     members
         .iter()
         .zip(placed)

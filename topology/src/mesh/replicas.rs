@@ -19,7 +19,7 @@ use crate::{
         brick_set::BrickSet,
     },
     mesh::{
-        assignment::{FirstPlacement, Safety, name_hash},
+        assignment::{FirstPlacement, Parting, Safety, name_hash},
         membership::MEMBERS_MAX,
     },
 };
@@ -120,7 +120,8 @@ pub enum Origin {
 }
 
 impl Replicas {
-    /// Nothing is held yet; `capacity` is in bricks, `name` the data set's.
+    /// Nothing is held yet; `capacity` is in bricks, `name` the data set's; `parting`: how it is placed at first, where that
+    /// is not scattered.
     #[must_use]
     pub fn new(
         local: PeerId,
@@ -128,13 +129,14 @@ impl Replicas {
         redundancy: u32,
         capacity: u32,
         name: Digest,
+        parting: Option<Parting>,
     ) -> Self {
         let bytes = name.as_bytes().iter().take(8);
         Self {
             local_hash: name_hash(&local),
             local,
             redundancy: redundancy.clamp(1, REDUNDANCY_MAX),
-            first: FirstPlacement::new(grid, bytes.fold(0, |s, &b| s << 8 | u64::from(b))),
+            first: FirstPlacement::new(grid, bytes.fold(0, |s, &b| s << 8 | u64::from(b)), parting),
             own: Announcement::expected(grid.brick_count(), capacity),
             copies: BrickSet::new(grid.brick_count()),
             grid,

@@ -64,18 +64,24 @@ pub struct Region {
 /// Regions of a kd-tree for `nodes` nodes, in the order of the tree; fewer where nothing is left to cut.
 #[must_use]
 pub fn kd_tree(counts: &mut impl VoxelCounts, nodes: usize) -> Vec<Region> {
+    kd_tree_of(counts, &vec![1; nodes])
+}
+
+/// The same for unlike nodes: the share of each, of what is not empty.
+#[must_use]
+pub fn kd_tree_of(counts: &mut impl VoxelCounts, shares: &[u64]) -> Vec<Region> {
     let mut regions = Vec::new();
-    cut(counts, counts.extents(), nodes, &mut regions);
+    cut(counts, counts.extents(), shares, &mut regions);
     regions
 }
 
-fn cut(counts: &mut impl VoxelCounts, part: VoxelBox, nodes: usize, regions: &mut Vec<Region>) {
+fn cut(counts: &mut impl VoxelCounts, part: VoxelBox, shares: &[u64], regions: &mut Vec<Region>) {
     let profile = counts.profile(&part);
-    let first = nodes.div_ceil(2);
-    let plane = if nodes > 1 {
-        plane(&profile, &part, [first, nodes - first])
-    } else {
+    let (first, second) = shares.split_at(shares.len().div_ceil(2));
+    let plane = if second.is_empty() {
         None
+    } else {
+        plane(&profile, &part, [first, second])
     };
     let Some((axis, at)) = plane else {
         let load = profile.voxels();
@@ -86,15 +92,15 @@ fn cut(counts: &mut impl VoxelCounts, part: VoxelBox, nodes: usize, regions: &mu
     low.hi[axis] = at;
     high.lo[axis] = at;
     cut(counts, low, first, regions);
-    cut(counts, high, nodes - first, regions);
+    cut(counts, high, second, regions);
 }
 
 /// The axis and the place of the plane that shares the voxels as nearly as it can. Longest axis first, the higher of
 /// equal ones: slabs of slices lie across z. Of equal planes the lowest.
-fn plane(profile: &Profile, part: &VoxelBox, nodes: [usize; 2]) -> Option<(usize, u32)> {
+fn plane(profile: &Profile, part: &VoxelBox, shares: [&[u64]; 2]) -> Option<(usize, u32)> {
     let mut axes = [0, 1, 2];
     axes.sort_by_key(|&a| std::cmp::Reverse((profile.extent(a, part.lo[a]), a)));
-    let [low_nodes, high_nodes] = nodes.map(|n| n as u128);
+    let [low_share, high_share] = shares.map(|of| of.iter().map(|&s| u128::from(s)).sum::<u128>());
     axes.into_iter().find_map(|axis| {
         let slices = &profile.axes[axis];
         let all: u128 = slices.iter().map(|s| s.1).sum();
@@ -102,7 +108,7 @@ fn plane(profile: &Profile, part: &VoxelBox, nodes: [usize; 2]) -> Option<(usize
         let mut low = 0;
         let planes = inner.iter().map(|&(end, count)| {
             low += count;
-            ((low * high_nodes).abs_diff((all - low) * low_nodes), end)
+            ((low * high_share).abs_diff((all - low) * low_share), end)
         });
         planes.min().map(|(_, end)| (axis, end))
     })

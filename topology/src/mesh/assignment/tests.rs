@@ -21,7 +21,7 @@ impl Mesh {
         let grid = BrickGrid::new([8 * edge; 3], 8).unwrap();
         let mut mesh = Self {
             grid,
-            first: RefCell::new(FirstPlacement::new(grid, 7)),
+            first: RefCell::new(FirstPlacement::new(grid, 7, None)),
             redundancy,
             pressed: false,
             peers: Vec::new(),
@@ -198,7 +198,7 @@ fn spare_copies_give_way_to_bricks_that_have_too_few() {
 /// holds.
 fn assignments(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
     let grid = BrickGrid::new([16; 3], 8).unwrap();
-    let mut first = FirstPlacement::new(grid, 7);
+    let mut first = FirstPlacement::new(grid, 7, None);
     let set = |bricks: &[u32]| {
         let mut set = BrickSet::new(8);
         for &b in bricks {
@@ -317,10 +317,53 @@ proptest! {
 #[test]
 fn a_placement_is_remembered_for_its_capacities_only() {
     let mesh = Mesh::new(4, 2, &[40, 40, 40, 40]);
-    let mut first = FirstPlacement::new(mesh.grid, 7);
+    let mut first = FirstPlacement::new(mesh.grid, 7, None);
     let twice = [vec![32; 4], vec![64, 32, 16, 16], vec![64, 32, 16, 16]];
     for capacities in twice {
         let fresh = place(&mesh.grid, &capacities, PlacementMethod::Redundant, 7).held;
         assert_eq!(first.of(capacities), fresh);
     }
+}
+
+#[test]
+fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
+    let grid = BrickGrid::new([64, 16, 16], 8).unwrap();
+    let parting = Parting {
+        method: PartitionMethod::KdTree,
+        weights: vec![1; 32],
+    };
+    let peers: Vec<PeerId> = ["a", "b", "c", "d"].map(PeerId::new).to_vec();
+    let none = BrickSet::new(32);
+    let assigned = |held: &[BrickSet], capacity: u32, redundancy: u32| {
+        let member = |(peer, assigned)| Member {
+            peer,
+            capacity,
+            assigned,
+            held: &none,
+            leaving: false,
+        };
+        let members: Vec<Member<'_>> = peers.iter().zip(held).map(member).collect();
+        let mut first = FirstPlacement::new(grid, 7, Some(parting.clone()));
+        let next = |me| next_assignment(&mut first, &members, me, redundancy, false);
+        (0..members.len()).map(next).collect::<Vec<BrickSet>>()
+    };
+    let silent = vec![none.clone(); 4];
+    let one = assigned(&silent, 32, 1);
+    for held in &one {
+        assert_eq!(held.len(), 8);
+        // A block of 2 x 2 x 2 bricks.
+        let xs: std::collections::BTreeSet<u32> =
+            held.iter().map(|b| grid.coordinates(b)[0]).collect();
+        assert_eq!(xs.len(), 2);
+    }
+    // Nothing moves once all have said what is theirs; two copies are two such partitions.
+    assert_eq!(assigned(&one, 32, 1), one);
+    let two = assigned(&silent, 32, 2);
+    assert!(two.iter().all(|held| held.len() == 16));
+    for brick in grid.bricks() {
+        assert_eq!(two.iter().filter(|held| held.contains(brick)).count(), 2);
+    }
+    // Where the parts do not fit, bricks are scattered as without them.
+    let small = assigned(&silent, 7, 1);
+    assert!(small.iter().all(|held| held.len() == 7));
 }

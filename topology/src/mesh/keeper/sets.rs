@@ -10,6 +10,7 @@ use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_grid::BrickIndex, brick_set::BrickSet, manifest::Manifest},
     mesh::{
+        assignment::Parting,
         membership::Health,
         replicas::{Announcement, Origin, Replicas},
     },
@@ -23,8 +24,12 @@ const EARLY_WORDS_MAX: usize = 1024;
 impl DataSet {
     fn new(local: &PeerId, manifest: Arc<Manifest>, redundancy: u32) -> Self {
         let (grid, name) = (*manifest.grid(), manifest.digest());
+        let parting = manifest.placement().map(|method| Parting {
+            method,
+            weights: manifest.occupied_voxels(),
+        });
         Self {
-            replicas: Replicas::new(local.clone(), grid, redundancy, 0, name),
+            replicas: Replicas::new(local.clone(), grid, redundancy, 0, name, parting),
             manifest,
             new_until: 0,
         }

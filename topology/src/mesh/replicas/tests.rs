@@ -119,7 +119,7 @@ impl Peer {
 
 fn holding(n: usize, capacity: u32) -> Peer {
     Peer {
-        replicas: Replicas::new(peer(n), grid(), 2, capacity, Digest::of(b"data")),
+        replicas: Replicas::new(peer(n), grid(), 2, capacity, Digest::of(b"data"), None),
         downloads: Downloads::new(&peer(n)),
     }
 }

@@ -1,0 +1,35 @@
+//! A data set whose bricks are placed otherwise than it says itself.
+
+use brickmesh_actors::data_set::{BrickSource, SourceError};
+use brickmesh_topology::{BrickIndex, Manifest, data::partition_method::PartitionMethod};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    source: Arc<dyn BrickSource>,
+    manifest: Manifest,
+}
+
+impl Placed {
+    /// The bricks of a source, placed like that.
+    pub(crate) fn new(source: Arc<dyn BrickSource>, placement: Option<PartitionMethod>) -> Self {
+        let manifest = source.manifest().clone().with_placement(placement);
+        Self { source, manifest }
+    }
+}
+
+impl BrickSource for Placed {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
+        self.source.read(brick)
+    }
+
+    fn release(&self, brick: BrickIndex) {
+        self.source.release(brick);
+    }
+}
