@@ -148,6 +148,7 @@ mod tests {
         brick_store::{import, importing::tests::volume},
         volume_file,
     };
+    use brickmesh_topology::data::manifest::MANIFEST_VERSION;
     use std::fs;
 
     #[test]

@@ -91,9 +91,13 @@ impl Mesh {
         args: &MeshArgs,
         alone: bool,
     ) -> Result<Arc<Manifest>, SessionError> {
-        if args.mesh {
-            self.wait_for_peers(args.wait_peers).await?;
-        }
+        // Who is not known when a data set is opened gets no part of its first placement.
+        let wanted = if args.mesh {
+            args.wait_peers
+        } else {
+            args.peers - 1
+        };
+        self.wait_for_peers(wanted).await?;
         match source {
             DataSource::Own(source) => {
                 let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
