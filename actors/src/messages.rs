@@ -30,7 +30,7 @@ use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Pixels of a rectangle, row by row, eight bytes each: where a mode combines colours, premultiplied
+/// Pixels of a rectangle, row by row, eight bytes each; those that are wholly 0 are left out. Where a mode combines colours, premultiplied
 /// linear RGBA in half precision; where it combines values, the value's place in the transfer table and
 /// its weight in single precision. Little-endian.
 ///
@@ -41,7 +41,10 @@ use std::sync::Arc;
 pub struct Pixels {
     /// Where they lie in the picture.
     pub rect: PixelRect,
-    /// 8 bytes a pixel.
+    /// Which of them are there: a bit each, the lowest of a byte first; empty: all.
+    #[serde(default, skip_serializing_if = "Bytes::is_empty")]
+    pub seen: Bytes,
+    /// 8 bytes a pixel that is there.
     pub bytes: Bytes,
 }
 
@@ -224,7 +227,7 @@ impl Message {
     #[must_use]
     pub fn partial_bytes(&self) -> usize {
         match self {
-            Self::Partial(partial) => partial.parts.iter().map(|t| t.pixels.bytes.len()).sum(),
+            Self::Partial(partial) => partial.parts.iter().map(|t| t.pixels.memory_bytes()).sum(),
             _ => 0,
         }
     }
@@ -234,12 +237,26 @@ impl Pixels {
     /// The bytes of a sub-image.
     #[must_use]
     pub fn of(image: &SubImage, mode: Mode) -> Self {
+        // What is no number is not 0: whoever blends it must see it.
+        let is_seen = |p: &[f32; 4]| p.iter().any(|c| c.abs() > 0.0 || c.is_nan());
+        let pixels = image.pixels();
+        let mut seen = vec![0_u8; pixels.len().div_ceil(8)];
+        let mut there = Vec::with_capacity(pixels.len());
+        for (bits, pixels) in seen.iter_mut().zip(pixels.chunks(8)) {
+            for (bit, pixel) in pixels.iter().enumerate().filter(|(_, p)| is_seen(p)) {
+                *bits |= 1 << bit;
+                there.push(*pixel);
+            }
+        }
+        if there.len() == pixels.len() {
+            seen = Vec::new();
+        }
         let bytes = if mode.combines_values() {
-            let values = image.pixels().iter().flat_map(|p| [p[0], p[1]]);
+            let values = there.iter().flat_map(|p| [p[0], p[1]]);
             values.flat_map(f32::to_le_bytes).collect()
         } else {
-            let mut halves = vec![f16::ZERO; 4 * image.pixels().len()];
-            halves.convert_from_f32_slice(bytemuck::cast_slice(image.pixels()));
+            let mut halves = vec![f16::ZERO; 4 * there.len()];
+            halves.convert_from_f32_slice(bytemuck::cast_slice(&there));
             if cfg!(target_endian = "big") {
                 halves.iter_mut().for_each(swap_bytes);
             }
@@ -247,16 +264,22 @@ impl Pixels {
         };
         Self {
             rect: image.rect(),
+            seen: seen.into(),
             bytes,
         }
     }
 
-    /// The sub-image of these bytes; `None` where their length is not the rectangle's, or a number
+    /// The sub-image of these bytes; `None` where their length is not that of the pixels that are there, or a number
     /// is not finite.
     #[must_use]
     pub fn image(&self, mode: Mode) -> Option<SubImage> {
-        let count = self.rect.pixel_count();
-        if !self.bytes.len().is_multiple_of(PIXEL_BYTES) || self.bytes.len() / PIXEL_BYTES != count
+        let all = self.rect.pixel_count();
+        let bits = self.seen.iter().map(|b| b.count_ones() as usize).sum();
+        let count = if self.seen.is_empty() { all } else { bits };
+        let is_all = self.seen.is_empty() || self.seen.len() == all.div_ceil(8) && count <= all;
+        if !is_all
+            || !self.bytes.len().is_multiple_of(PIXEL_BYTES)
+            || self.bytes.len() / PIXEL_BYTES != count
         {
             return None;
         }
@@ -270,7 +293,24 @@ impl Pixels {
         // Without a way out in the middle it is done eight at a time.
         let numbers = pixels.as_flattened().iter();
         let finite = numbers.fold(true, |all, v| all & v.is_finite());
-        finite.then(|| SubImage::new(self.rect, pixels)).flatten()
+        let pixels = finite.then_some(pixels)?;
+        if self.seen.is_empty() {
+            return SubImage::new(self.rect, pixels);
+        }
+        let mut whole = vec![[0.0; 4]; all];
+        let mut next = pixels.into_iter();
+        for (bits, eight) in self.seen.iter().zip(whole.chunks_mut(8)) {
+            for (bit, pixel) in eight.iter_mut().enumerate() {
+                if bits >> bit & 1 == 1 {
+                    *pixel = next.next()?;
+                }
+            }
+        }
+        // A bit beyond the last pixel would leave one over.
+        next.next()
+            .is_none()
+            .then(|| SubImage::new(self.rect, whole))
+            .flatten()
     }
 
     fn colors(&self, count: usize) -> Vec<[f32; 4]> {
@@ -301,7 +341,7 @@ impl Packed for Pixels {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.seen.len()
     }
 }
 
@@ -345,6 +385,7 @@ mod tests {
                 width: 1,
                 height: 1,
             },
+            seen: Bytes::new(),
             bytes: vec![0; 8].into(),
         };
         assert_eq!(
@@ -371,9 +412,47 @@ mod tests {
         let mut short = good.clone();
         short.bytes.truncate(15);
         assert!(short.image(Mode::Dvr).is_none());
-        let mut nan = good;
+        let mut nan = good.clone();
         nan.bytes = [&f16::NAN.to_le_bytes(), &nan.bytes[2..]].concat().into();
         assert!(nan.image(Mode::Dvr).is_none());
+    }
+
+    #[test]
+    fn pixels_of_nothing_do_not_travel() {
+        let rect = PixelRect {
+            x: 3,
+            y: 1,
+            width: 5,
+            height: 3,
+        };
+        let mut pixels = vec![[0.0; 4]; 15];
+        (pixels[2], pixels[9], pixels[14]) = ([0.5; 4], [0.0, 0.0, 0.25, 0.0], [0.125; 4]);
+        let image = SubImage::new(rect, pixels.clone()).unwrap();
+        for mode in [Mode::Dvr, Mode::Additive] {
+            let sent = Pixels::of(&image, mode);
+            assert_eq!((sent.seen.len(), sent.bytes.len()), (2, 3 * PIXEL_BYTES));
+            assert_eq!(sent.image(mode).unwrap(), image);
+            let refused = |change: fn(&mut Pixels)| {
+                let mut sent = sent.clone();
+                change(&mut sent);
+                sent.image(mode).is_none()
+            };
+            assert!(refused(|p| p.seen = vec![0xff].into()));
+            assert!(refused(|p| p.seen = vec![0b100, 0b0100_0010, 0].into()));
+            assert!(refused(|p| p.seen = vec![0b101, 0b0100_0010].into()));
+            // As many bits, one of them beyond the last pixel.
+            assert!(refused(|p| p.seen = vec![0b100, 0b1000_0010].into()));
+            assert!(refused(|p| p.seen = Bytes::new()));
+        }
+        let values: Vec<[f32; 4]> = pixels.iter().map(|p| [p[0], p[1], 0.0, 0.0]).collect();
+        let image = SubImage::new(rect, values).unwrap();
+        assert_eq!(
+            Pixels::of(&image, Mode::Mip).image(Mode::Mip).unwrap(),
+            image
+        );
+        // What is no number is not left out.
+        let nan = SubImage::new(rect, vec![[f32::NAN; 4]; 15]).unwrap();
+        assert!(Pixels::of(&nan, Mode::Dvr).image(Mode::Dvr).is_none());
     }
 
     #[test]

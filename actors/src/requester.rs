@@ -269,8 +269,15 @@ impl Requester {
                 composite_micros,
                 received_bytes,
             } => {
-                let mode = self.pending.get(&frame.number).map(|p| p.ask.settings.mode);
-                let image = pixels.image(mode.unwrap_or_default());
+                let ask = self.pending.get(&frame.number).map(|p| &p.ask);
+                // Pixels of nothing take no bytes: what lies outside of the picture is not unpacked.
+                let whole = ask.map(|ask| ask.view.rect());
+                let is_inside = whole.is_some_and(|w| {
+                    pixels.rect.pixel_count() == 0
+                        || w.intersection(&pixels.rect) == Some(pixels.rect)
+                });
+                let mode = ask.map(|ask| ask.settings.mode).filter(|_| is_inside);
+                let image = mode.and_then(|mode| pixels.image(mode));
                 arrived = image.map(|image| ArrivedTile {
                     tile,
                     image,

@@ -133,11 +133,12 @@ fn slab_parts(input: &Input) -> Result<Output, SimError> {
         let expected = "slabs need the non-empty units of each slice along the axis";
         return Err(field("counts", &"missing", expected));
     };
-    if let Some(count) = counts.iter().find(|&&c| c > NUMBER_MAX) {
+    let sum = counts.iter().fold(0, |a: u64, &c| a.saturating_add(c));
+    if sum > NUMBER_MAX {
         return Err(field(
             "counts",
-            count,
-            "each must be at most 9007199254740992",
+            &sum,
+            "their sum must be at most 9007199254740992",
         ));
     }
     let (nodes, slices) = (input.nodes, counts.len());

@@ -77,6 +77,30 @@ impl Mesh {
         Self::start_through(count, redundancy, source, device, &|bus| bus).await
     }
 
+    /// The same; the data set is opened once all know each other, so that its first placement is for all of them.
+    ///
+    /// # Panics
+    /// Where that takes too long.
+    pub async fn start_met(
+        count: usize,
+        redundancy: u32,
+        source: Arc<dyn BrickSource>,
+        device: MakeDevice<'_>,
+    ) -> Self {
+        let mesh = Self::peers(count, source, &|_| device().into(), &|bus| bus);
+        let start = Instant::now();
+        loop {
+            let status = mesh.peers[0].owner.send(AskStatus).await;
+            if status.expect("the opener lives").peers.len() == count {
+                break;
+            }
+            assert!(start.elapsed() < SETTLE, "peers did not meet");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        mesh.open(redundancy).await;
+        mesh
+    }
+
     /// The same, with what `wire` makes of each peer's bus between it and the others.
     ///
     /// # Panics
@@ -102,6 +126,17 @@ impl Mesh {
         supply: &dyn Fn(usize) -> DeviceSupply,
         wire: &dyn Fn(Arc<dyn Bus>) -> Arc<dyn Bus>,
     ) -> Self {
+        let mesh = Self::peers(count, source, supply, wire);
+        mesh.open(redundancy).await;
+        mesh
+    }
+
+    fn peers(
+        count: usize,
+        source: Arc<dyn BrickSource>,
+        supply: &dyn Fn(usize) -> DeviceSupply,
+        wire: &dyn Fn(Arc<dyn Bus>) -> Arc<dyn Bus>,
+    ) -> Self {
         let hub = LocalHub::new();
         let mut peers = Vec::new();
         for n in 0..count {
@@ -114,20 +149,21 @@ impl Mesh {
             };
             peers.push(Peer::start(config, supply(n), wire(bus), events));
         }
-        let mesh = Self {
+        Self {
             peers,
             hub,
             rules: PlanRules::default(),
-            source: Arc::clone(&source),
-        };
+            source,
+        }
+    }
+
+    /// Opens the data set in the first peer, and waits until all hold their share.
+    async fn open(&self, redundancy: u32) {
+        let source = Arc::clone(&self.source);
         let open = OpenSource { source, redundancy };
-        mesh.peers[0]
-            .owner
-            .send(open)
-            .await
-            .expect("the opener lives");
-        mesh.settle(count).await;
-        mesh
+        let opened = self.peers[0].owner.send(open).await;
+        opened.expect("the opener lives");
+        self.settle(self.peers.len()).await;
     }
 
     /// Waits until `count` peers hold their share.

@@ -125,7 +125,7 @@ fn every_placement_gives_the_same_picture_and_no_hole_where_a_copy_is_left() {
         let expected = alone.picture(view, &settings).await;
         for method in methods {
             let bricks = || Arc::new(Bricks::cut(&field, 16).placed(Some(method)));
-            let once = Mesh::start(3, 1, bricks(), &cpu).await;
+            let once = Mesh::start_met(3, 1, bricks(), &cpu).await;
             let status = once.peers[0].owner.send(AskStatus).await.unwrap();
             let set = &status.data_sets[0];
             let held: Vec<_> = set.residency.values().map(|r| r.held.clone()).collect();
@@ -136,7 +136,7 @@ fn every_placement_gives_the_same_picture_and_no_hole_where_a_copy_is_left() {
             }
             let picture = once.picture(view, &settings).await;
             assert!(compare(&expected, &picture).max <= 1, "{method:?}");
-            let twice = Mesh::start(3, 2, bricks(), &cpu).await;
+            let twice = Mesh::start_met(3, 2, bricks(), &cpu).await;
             twice.hub.cut(&peer_id(2));
             let picture = twice.picture(view, &settings).await;
             assert!(

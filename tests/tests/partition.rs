@@ -73,7 +73,7 @@ fn trees_halve_the_voxels_and_slab_projections_spare_the_slices() {
     assert_eq!(tree["parts"], single["parts"]);
     assert!(tree["slices_read"].as_u64().unwrap() >= 64 * 4);
     assert_eq!(single["slices_read"], 0);
-    let voxels = single["voxels"].as_u64().unwrap();
+    let voxels = single["load"].as_u64().unwrap();
     for out in [
         tree,
         of("skd-tree", "4..8"),

@@ -17,7 +17,9 @@ use brickmesh_topology::{
     VoxelBox,
     balance::partition::{
         grouping::{Prices, Sending},
-        volume_partition::{PartitionGathering, PartitionRequest, VolumePart, VolumePartition},
+        volume_partition::{
+            PartitionError, PartitionGathering, PartitionRequest, VolumePart, VolumePartition,
+        },
     },
     data::slab_projections::SlabProjections,
 };
@@ -46,7 +48,8 @@ pub(super) fn run(args: &PartitionArgs, stop: &Stop) -> CommandResult {
     };
     let keep = keep(args, &source)?;
     let dims = source.volume().dims;
-    let mut gathering = PartitionGathering::new(request(args), dims);
+    let of_volume = |e: PartitionError| format!("{}: {e}", path.display());
+    let mut gathering = PartitionGathering::new(request(args), dims).map_err(of_volume)?;
     let mut progress = Progress::new("reading the voxels");
     let mut on_progress = |done, total| {
         progress.show(done, total);
@@ -56,21 +59,19 @@ pub(super) fn run(args: &PartitionArgs, stop: &Stop) -> CommandResult {
         gathering.slice(slice)
     })?;
     progress.end();
-    let (partition, projections) = gathering
-        .finish()
-        .map_err(|e| format!("{}: {e}", path.display()))?;
-    if let Some(out) = out {
-        let picture = svg(&partition.parts, &projections);
+    let (partition, projections) = gathering.finish().map_err(of_volume)?;
+    if let Some((out, projections)) = out.zip(projections.as_ref()) {
+        let picture = svg(&partition.parts, projections);
         out.write(|to| to.write_all(picture.as_bytes()))?;
     }
     if args.json {
         say(serde_json::to_string_pretty(&as_json(
             &partition,
-            &projections,
+            projections.as_ref(),
         ))?)?;
         return Ok(());
     }
-    print(&partition, &projections)?;
+    print(&partition, args.nodes)?;
     Ok(())
 }
 
@@ -117,10 +118,11 @@ fn request(args: &PartitionArgs) -> PartitionRequest {
             local: cost.local,
             send,
         },
+        draws: args.svg.is_some(),
     }
 }
 
-fn as_json(partition: &VolumePartition, projections: &SlabProjections) -> Value {
+fn as_json(partition: &VolumePartition, projections: Option<&SlabProjections>) -> Value {
     let part = |part: &VolumePart| {
         let mut json = json!({"node": part.node, "boxes": part.boxes, "load": part.load});
         if let Some(slabs) = &part.slabs {
@@ -132,8 +134,8 @@ fn as_json(partition: &VolumePartition, projections: &SlabProjections) -> Value 
         "parts": partition.parts.iter().map(part).collect::<Vec<_>>(),
         "cells": cells(partition),
         "cost": partition.cost, "optimal": partition.is_optimal, "states": partition.states,
-        "voxels": projections.voxels(),
-        "z_cuts": projections.slabs.iter().map(|s| s.end).collect::<Vec<_>>(),
+        "load": partition.parts.iter().map(|p| p.load).sum::<u64>(),
+        "z_cuts": projections.map(|p| p.slabs.iter().map(|s| s.end).collect::<Vec<_>>()),
         "slices_read": partition.slices_read,
     })
 }
@@ -143,7 +145,7 @@ fn cells(partition: &VolumePartition) -> usize {
     partition.parts.iter().filter(|p| p.load > 0).count()
 }
 
-fn print(partition: &VolumePartition, projections: &SlabProjections) -> std::io::Result<()> {
+fn print(partition: &VolumePartition, nodes: u16) -> std::io::Result<()> {
     say("node          load  boxes, from and to, in voxels")?;
     for part in &partition.parts {
         let shown = part.boxes.iter().take(BOXES_SHOWN).map(|b: &VoxelBox| {
@@ -161,25 +163,26 @@ fn print(partition: &VolumePartition, projections: &SlabProjections) -> std::io:
             boxes.join("; ")
         ))?;
     }
-    let loads = || partition.parts.iter().map(|p| p.load);
-    let (sum, largest) = (loads().sum::<u64>(), loads().max().unwrap_or(0));
-    let nodes = partition
-        .parts
-        .iter()
-        .map(|p| p.node + 1)
-        .max()
-        .unwrap_or(1);
-    let mean = sum as f64 / nodes as f64;
+    let mut loads = vec![0_u64; nodes.into()];
+    for part in &partition.parts {
+        if let Some(load) = loads.get_mut(part.node) {
+            *load += part.load;
+        }
+    }
+    let (sum, largest) = (
+        loads.iter().sum::<u64>(),
+        loads.iter().copied().max().unwrap_or(0),
+    );
+    let mean = sum as f64 / f64::from(nodes);
     let proof = if partition.is_optimal {
         ", and none costs less"
     } else {
         ""
     };
     say(format_args!(
-        "{}, {} of the voxels are not empty; largest part {:.3} of the mean; cost {}{proof}",
+        "{}, {sum} in all; the busiest machine has {:.3} of the mean; cost {}{proof}",
         counted(u32::try_from(cells(partition)).unwrap_or(u32::MAX), "part"),
-        projections.voxels(),
-        largest as f64 / mean.max(1.0),
+        largest as f64 / mean.max(f64::MIN_POSITIVE),
         partition.cost,
     ))
 }

@@ -12,16 +12,17 @@ use crate::{
     network::{MeshKey, Network, Refusal},
     progress::Progress,
     stop::Stop,
+    terminal::note,
 };
 use actix::Addr;
 use brickmesh_actors::{
     Peer, PeerConfig,
-    brick_owner::{AskStatus, BrickOwner, MeshStatus, OpenSource, UseDataSet},
+    brick_owner::{AskStatus, BrickOwner, DataSetStatus, MeshStatus, OpenSource, UseDataSet},
     data_set::BrickSource,
     local_bus::LocalHub,
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Digest, Manifest, PeerId};
+use brickmesh_topology::{Digest, Manifest, PeerId, mesh::keeper::Hello};
 use futures::future::join_all;
 use std::{
     sync::Arc,
@@ -102,6 +103,14 @@ impl Mesh {
             DataSource::Own(source) => {
                 let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
                 let manifest = Arc::new(source.manifest().clone());
+                let status = self.status().await?;
+                let is_it = |set: &&DataSetStatus| set.manifest.digest() == manifest.digest();
+                let known = status.data_sets.iter().find(is_it);
+                if known.is_some_and(|set| set.manifest.placement() != manifest.placement()) {
+                    note(
+                        "brickmesh: the data set is open in the mesh with another placement, which stays",
+                    );
+                }
                 let open = OpenSource { source, redundancy };
                 let opened = self.owner().send(open).await;
                 opened.map_err(|_| SessionError::Ended)?;
@@ -178,12 +187,12 @@ impl Mesh {
         let mut progress = Progress::new("looking for peers");
         loop {
             let status = self.status().await?;
-            let others = status
-                .peers
-                .values()
-                .filter(|h| h.memory_bytes > 0)
-                .count()
-                .saturating_sub(1);
+            // In a mesh those that only look on are no help; of this process all count.
+            let counts = |h: &Hello| self.network.is_none() || h.memory_bytes > 0;
+            let others = status.peers.iter();
+            let others = others
+                .filter(|(id, hello)| **id != self.peers[0].id && counts(hello))
+                .count();
             if others >= wanted as usize {
                 return Ok(());
             }

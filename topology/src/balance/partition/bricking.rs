@@ -53,6 +53,13 @@ pub fn enlarged(
     let mut projections = projections.clone();
     loop {
         let mut edge = unit;
+        let has_voxels = |slab: &&Slab| slab.counts.iter().any(|&c| c > 0);
+        if projections.slabs.iter().filter(has_voxels).count() >= most
+            && projections.slabs.len() > 1
+        {
+            projections = joined(&projections);
+            continue;
+        }
         loop {
             let bricks = bricks(&projections, edge);
             if bricks.len() < most || edge >= whole && projections.slabs.len() <= 1 {

@@ -136,10 +136,14 @@ struct Reached {
 /// Most bricks: counts of a state are 16 bits wide.
 pub const GROUPED_BRICKS_MAX: usize = 4096;
 
-/// Sizes of all states that are gone on from in all stages, together; some seconds.
-pub const STAGE_WORK: usize = 1 << 30;
-/// Sizes of the states that follow those of a stage; some hundred MiB.
-const NEXT_SIZE_MAX: usize = 1 << 27;
+/// What all stages together may take, in units of about a nanosecond: some seconds.
+pub const STAGE_WORK: usize = 1 << 31;
+/// Most work of a stage: what follows from it is kept meanwhile.
+const NEXT_WORK_MAX: usize = 1 << 27;
+/// Work of a state, whatever its size.
+const STATE_WORK: usize = 200;
+/// Most states of all stages: they are kept until the end.
+const STATES_KEPT_MAX: usize = 1 << 21;
 
 /// Groups bricks so that the cost is least. Exponential in how many bricks lie side by side, bounded by the limits.
 ///
@@ -199,24 +203,26 @@ impl Search<'_> {
     /// The states after the brick of a stage is placed, from those before it and the ways to each.
     fn next(&mut self, stage: usize, now: &[Key], ways: &[u128]) -> BTreeMap<Key, Reached> {
         let mut next: BTreeMap<Key, Reached> = BTreeMap::new();
+        let stages = self.stages.bricks.len();
         let most = if self.limits.count {
             usize::MAX
         } else {
-            NEXT_SIZE_MAX
+            NEXT_WORK_MAX.min(STAGE_WORK / stages)
         };
-        let mut size = 0;
+        let mut work = 0_usize;
         for (from, key) in now.iter().enumerate() {
+            let width = key.sizes.len() + 1;
             let is_whole =
                 self.stages
                     .successors(stage, key, self.limits.bricks_max, |key, joined| {
-                        size += key.size();
+                        work = work.saturating_add(STATE_WORK + key.size() + width * width);
                         let entry = next.entry(key).or_insert_with(|| Reached {
                             from,
                             joined,
                             ways: 0,
                         });
                         entry.ways = entry.ways.saturating_add(ways[from]);
-                        size < most
+                        work < most
                     });
             if !is_whole {
                 self.is_complete = false;
@@ -236,14 +242,14 @@ impl Search<'_> {
             kept = without_bettered(kept);
         }
         let largest = kept.iter().map(|(key, _)| key.size()).max().unwrap_or(1);
-        let work = STAGE_WORK / self.stages.bricks.len() / largest;
-        let most = self.limits.states_max.min(work).max(1);
-        if kept.len() > most {
-            self.is_complete = false;
-            let cost = |state: &(Key, Reached)| self.cost(stage + 1, &state.0);
-            kept.sort_by(|a, b| cost(a).total_cmp(&cost(b)).then_with(|| a.0.cmp(&b.0)));
-            kept.truncate(most);
-        }
+        let stages = self.stages.bricks.len();
+        let most = (STAGE_WORK / stages / largest).min(STATES_KEPT_MAX / stages);
+        let most = most.min(self.limits.states_max).max(1);
+        // The cheapest first: the work of the next stage may end before all of them.
+        let cost = |state: &(Key, Reached)| self.cost(stage + 1, &state.0);
+        kept.sort_by(|a, b| cost(a).total_cmp(&cost(b)).then_with(|| a.0.cmp(&b.0)));
+        self.is_complete &= kept.len() <= most;
+        kept.truncate(most);
         kept
     }
 }

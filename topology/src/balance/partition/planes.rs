@@ -64,10 +64,12 @@ pub struct Region {
 /// Regions of a kd-tree for `nodes` nodes, in the order of the tree; fewer where nothing is left to cut.
 #[must_use]
 pub fn kd_tree(counts: &mut impl VoxelCounts, nodes: usize) -> Vec<Region> {
-    kd_tree_of(counts, &vec![1; nodes])
+    let regions = kd_tree_of(counts, &vec![1; nodes]);
+    regions.into_iter().filter(|r| !r.part.is_empty()).collect()
 }
 
-/// The same for unlike nodes: the share of each, of what is not empty.
+/// The same for unlike nodes: the share of each, of what is not empty. A region for each, an empty one where nothing was left
+/// to cut.
 #[must_use]
 pub fn kd_tree_of(counts: &mut impl VoxelCounts, shares: &[u64]) -> Vec<Region> {
     let mut regions = Vec::new();
@@ -86,6 +88,11 @@ fn cut(counts: &mut impl VoxelCounts, part: VoxelBox, shares: &[u64], regions: &
     let Some((axis, at)) = plane else {
         let load = profile.voxels();
         regions.push(Region { part, load });
+        let nothing = Region {
+            part: VoxelBox::new(part.lo, part.lo),
+            load: 0,
+        };
+        regions.extend(shares.iter().skip(1).map(|_| nothing));
         return;
     };
     let (mut low, mut high) = (part, part);
@@ -173,8 +180,8 @@ fn grid_counts(size: [u32; 3], nodes: usize) -> [usize; 3] {
 #[derive(Clone, Debug)]
 pub struct BoxCounts {
     extents: VoxelBox,
-    /// Boxes, and non-empty voxels in each of their voxels, in units of 2^-[`COUNT_BITS`].
-    boxes: Vec<(VoxelBox, u128)>,
+    /// Boxes, and their non-empty voxels.
+    boxes: Vec<(VoxelBox, u64)>,
 }
 
 impl BoxCounts {
@@ -186,17 +193,20 @@ impl BoxCounts {
             extents.lo = std::array::from_fn(|a| extents.lo[a].min(b.lo[a]));
             extents.hi = std::array::from_fn(|a| extents.hi[a].max(b.hi[a]));
         }
-        let density = |(b, voxels): &(VoxelBox, u64)| {
-            (
-                *b,
-                (u128::from(*voxels) << COUNT_BITS) / u128::from(b.voxel_count().max(1)),
-            )
-        };
         Self {
             extents,
-            boxes: boxes.iter().map(density).collect(),
+            boxes: boxes.to_vec(),
         }
     }
+}
+
+/// What part of `voxels` falls to `inside` of `all`, in units of 2^-[`COUNT_BITS`].
+fn share(voxels: u64, inside: u64, all: u64) -> u128 {
+    let (product, all) = (
+        u128::from(voxels) * u128::from(inside),
+        u128::from(all.max(1)),
+    );
+    (product / all << COUNT_BITS) + (product % all << COUNT_BITS) / all
 }
 
 impl VoxelCounts for BoxCounts {
@@ -207,12 +217,12 @@ impl VoxelCounts for BoxCounts {
     fn profile(&mut self, part: &VoxelBox) -> Profile {
         let mut axes: [Vec<(u32, u128)>; 3] =
             std::array::from_fn(|a| (part.lo[a]..part.hi[a]).map(|v| (v + 1, 0)).collect());
-        for (b, density) in &self.boxes {
+        for (b, voxels) in &self.boxes {
             let inside = b.intersection(part);
             if inside.is_empty() {
                 continue;
             }
-            let voxels = u128::from(inside.voxel_count()) * density;
+            let voxels = share(*voxels, inside.voxel_count(), b.voxel_count());
             for (a, slices) in axes.iter_mut().enumerate() {
                 let of_slice = voxels / u128::from(inside.size()[a]);
                 for v in inside.lo[a]..inside.hi[a] {
@@ -381,6 +391,29 @@ mod tests {
         let loads: Vec<u64> = loads.collect();
         assert_eq!(loads.iter().sum::<u64>(), 500);
         assert!(loads.iter().all(|&l| l.abs_diff(167) < 40), "{loads:?}");
+    }
+
+    #[test]
+    fn few_voxels_of_a_large_box_are_not_lost() {
+        let large = [
+            (VoxelBox::new([0; 3], [4096; 3]), 15),
+            (VoxelBox::new([4096, 0, 0], [8192, 1, 1]), 15),
+        ];
+        let loads: Vec<u64> = kd_tree(&mut BoxCounts::new(&large), 2)
+            .iter()
+            .map(|r| r.load)
+            .collect();
+        assert_eq!(loads.iter().sum::<u64>(), 30);
+        assert_eq!(share(1 << 48, 1 << 48, 1 << 48), 1 << 80);
+    }
+
+    #[test]
+    fn each_node_has_a_region_where_nothing_is_left_to_cut() {
+        let one = [(cube([3; 3], 1), 7)];
+        let regions = kd_tree_of(&mut BoxCounts::new(&one), &[1, 1, 1]);
+        let loads: Vec<u64> = regions.iter().map(|r| r.load).collect();
+        assert_eq!(loads, [7, 0, 0]);
+        assert!(regions[2].part.is_empty());
     }
 
     #[test]

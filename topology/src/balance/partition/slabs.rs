@@ -101,14 +101,17 @@ fn least_squares_within(counts: &[u64], nodes: usize, most: u128) -> Vec<Range<u
     let mut best: Vec<Option<u128>> = (0..=n).map(|i| table.square(0, i)).collect();
     best[0] = None;
     let mut cuts = Vec::with_capacity(nodes);
-    for _ in 1..nodes {
+    let mut reach = table.reach(0);
+    for runs in 2..=nodes {
+        reach = table.reach(reach);
         let mut next = Round {
             table: &table,
             before: &best,
             best: vec![None; n + 1],
             cut: vec![0; n + 1],
         };
-        next.fill(1..n + 1, 0..n);
+        // So many slices at least, and no more than fit into so many runs: all of these ends can be.
+        next.fill(runs..reach + 1, runs - 1..n);
         let (round_best, cut) = (next.best, next.cut);
         best = round_best;
         cuts.push(cut);
@@ -137,6 +140,12 @@ impl Table {
         let load = self.sums[to] - self.sums[from];
         (load <= self.most).then(|| load.saturating_mul(load))
     }
+
+    /// The furthest end of a run that begins at `from`.
+    fn reach(&self, from: usize) -> usize {
+        let fits = |&sum: &u128| sum - self.sums[from] <= self.most;
+        from + self.sums[from..].partition_point(fits) - 1
+    }
 }
 
 /// One more run at the end. The best cut of i slices never lies before that of fewer (squares of sums of numbers
@@ -160,13 +169,11 @@ impl Round<'_> {
         };
         let tried = cuts.start..cuts.end.min(end);
         let found = tried.filter_map(|cut| Some((with(cut)?, cut))).min();
-        let (low, high) = if let Some((value, cut)) = found {
-            self.best[end] = Some(value);
-            self.cut[end] = cut;
-            (cuts.start..cut + 1, cut..cuts.end)
-        } else {
-            (cuts.clone(), cuts)
+        let Some((value, cut)) = found else {
+            return;
         };
+        (self.best[end], self.cut[end]) = (Some(value), cut);
+        let (low, high) = (cuts.start..cut + 1, cut..cuts.end);
         self.fill(ends.start..end, low);
         self.fill(end + 1..ends.end, high);
     }

@@ -10,7 +10,7 @@ use super::{
     nodes_of_cells,
     planes::{Region, SliceCounts, grid, kd_tree},
     precedence::{Precedence, PrecedenceError},
-    slabs,
+    slabs::{self, SLAB_WORK_MAX},
 };
 use crate::data::{
     presence_cubes::PresenceCubes,
@@ -21,6 +21,8 @@ use std::ops::{Range, RangeInclusive};
 
 /// Edge that bricks for grouping are multiples of, in voxels.
 const BRICK_UNIT: u32 = 8;
+/// Most that is kept of a volume, bytes.
+pub const GATHERED_BYTES_MAX: u64 = 4 << 30;
 /// Most states of a stage of the dynamic programming.
 pub const STATES_MAX: usize = 1 << 12;
 
@@ -43,6 +45,8 @@ pub struct PartitionRequest {
     pub bricks_max: usize,
     /// Prices of brick grouping.
     pub prices: Prices,
+    /// Whether the slab projections are wanted, by whatever method.
+    pub draws: bool,
 }
 
 /// A node's part.
@@ -96,6 +100,26 @@ pub enum PartitionError {
         /// Bricks that there would be.
         bricks: usize,
     },
+    /// Slabs of which too much would have to be kept.
+    #[error(
+        "{nodes} nodes for {slabs} slabs: nodes times slabs must be {SLAB_WORK_MAX} at most; take fewer nodes, or --cubes"
+    )]
+    Work {
+        /// Nodes asked for.
+        nodes: usize,
+        /// Slabs.
+        slabs: usize,
+    },
+    /// A volume of which too much would have to be kept.
+    #[error(
+        "{bytes} bytes would have to be kept of it, at most {GATHERED_BYTES_MAX} are; {advice}"
+    )]
+    Memory {
+        /// Bytes.
+        bytes: u64,
+        /// What to do.
+        advice: &'static str,
+    },
     /// Bricks without an order.
     #[error(transparent)]
     Order(#[from] PrecedenceError),
@@ -106,7 +130,7 @@ pub enum PartitionError {
 pub struct PartitionGathering {
     request: PartitionRequest,
     dims: [u32; 3],
-    projections: SlabGathering,
+    projections: Option<SlabGathering>,
     slices: Option<SliceCounts>,
     cubes: Option<PresenceCubes>,
     counts: Vec<u64>,
@@ -114,28 +138,47 @@ pub struct PartitionGathering {
 
 impl PartitionGathering {
     /// Of a volume of which no slice has come.
-    #[must_use]
-    pub fn new(request: PartitionRequest, dims: [u32; 3]) -> Self {
+    ///
+    /// # Errors
+    /// [`PartitionError::Memory`].
+    pub fn new(request: PartitionRequest, dims: [u32; 3]) -> Result<Self, PartitionError> {
+        let by_projections = matches!(
+            request.method,
+            PartitionMethod::SkdTree | PartitionMethod::BrickGrouping
+        );
+        let needs_projections = by_projections || request.draws;
+        let [x, y, z] = dims.map(u64::from);
+        if needs_projections {
+            let slabs = z.div_ceil(u64::from(*request.slab_slices.start()).max(1));
+            check_bytes(x * y * slabs * 2, "take thicker slabs (--slab)")?;
+        }
         let needs_slices = matches!(
             request.method,
             PartitionMethod::Grid | PartitionMethod::KdTree
         );
+        if needs_slices {
+            let bytes = x.div_ceil(64) * 8 * y * z;
+            check_bytes(bytes, "take skd-tree, which keeps slab projections alone")?;
+        }
         let level = request.cube_level.filter(|_| request.method.is_slabs());
-        Self {
-            projections: SlabGathering::new(dims, request.slab_slices.clone()),
+        let slabs = || SlabGathering::new(dims, request.slab_slices.clone());
+        Ok(Self {
+            projections: needs_projections.then(slabs),
             slices: needs_slices.then(|| SliceCounts::new(dims)),
             cubes: level.map(|level| PresenceCubes::new(dims, level, request.cube_border)),
             counts: Vec::new(),
             dims,
             request,
-        }
+        })
     }
 
     /// Takes the next slice: which of its voxels are not empty, x fastest.
     pub fn slice(&mut self, kept: &[bool]) {
         let z = u32::try_from(self.counts.len()).unwrap_or(u32::MAX);
         self.counts.push(kept.iter().filter(|&&k| k).count() as u64);
-        self.projections.slice(kept);
+        if let Some(projections) = &mut self.projections {
+            projections.slice(kept);
+        }
         if let Some(slices) = &mut self.slices {
             slices.set_slice(z, kept);
         }
@@ -144,15 +187,20 @@ impl PartitionGathering {
         }
     }
 
-    /// The partition, and the slab projections.
+    /// The partition, and the slab projections where they were gathered.
     ///
     /// # Errors
     /// [`PartitionError`].
-    pub fn finish(self) -> Result<(VolumePartition, SlabProjections), PartitionError> {
-        let projections = self.projections.finish();
-        if projections.voxels() == 0 {
+    pub fn finish(self) -> Result<(VolumePartition, Option<SlabProjections>), PartitionError> {
+        if self.counts.iter().all(|&count| count == 0) {
             return Err(PartitionError::Nothing);
         }
+        let kept = self.projections.map(SlabGathering::finish);
+        let no_slabs = SlabProjections {
+            dims: self.dims,
+            slabs: Vec::new(),
+        };
+        let projections = kept.as_ref().unwrap_or(&no_slabs);
         let request = &self.request;
         let partition = match request.method {
             PartitionMethod::Grid | PartitionMethod::KdTree => {
@@ -164,8 +212,8 @@ impl PartitionGathering {
                     of_regions(&regions, slices.slices_read)
                 }
             }
-            PartitionMethod::SkdTree => of_regions(&kd_tree(&mut &projections, request.nodes), 0),
-            PartitionMethod::BrickGrouping => grouped(request, &projections)?,
+            PartitionMethod::SkdTree => of_regions(&kd_tree(&mut &*projections, request.nodes), 0),
+            PartitionMethod::BrickGrouping => grouped(request, projections)?,
             _ => {
                 let (counts, planes) = match &self.cubes {
                     Some(cubes) => (cubes.slab_counts(2), cubes.slab_planes(2)),
@@ -174,8 +222,15 @@ impl PartitionGathering {
                 of_slabs(request, self.dims, &counts, &planes)?
             }
         };
-        Ok((partition, projections))
+        Ok((partition, kept))
     }
+}
+
+fn check_bytes(bytes: u64, advice: &'static str) -> Result<(), PartitionError> {
+    if bytes > GATHERED_BYTES_MAX {
+        return Err(PartitionError::Memory { bytes, advice });
+    }
+    Ok(())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]
@@ -211,6 +266,9 @@ fn of_slabs(
     let (nodes, slabs) = (request.nodes, counts.len());
     if nodes > slabs {
         return Err(PartitionError::Nodes { nodes, slabs });
+    }
+    if nodes as u64 * slabs as u64 > SLAB_WORK_MAX {
+        return Err(PartitionError::Work { nodes, slabs });
     }
     let best = slabs::min_max(counts, nodes);
     let least = slabs::largest(&slabs::loads(counts, &best));
@@ -293,12 +351,13 @@ mod tests {
                 local: 0.1,
                 send: Sending::Each(5.0),
             },
+            draws: false,
         }
     }
 
     /// A ball of 32³ voxels, low in z: its upper half is empty.
     fn part(request: PartitionRequest) -> Result<VolumePartition, PartitionError> {
-        let mut gathering = PartitionGathering::new(request, [32; 3]);
+        let mut gathering = PartitionGathering::new(request, [32; 3])?;
         for z in 0..32_i32 {
             let kept: Vec<bool> = (0..1024_i32)
                 .map(|i| (i % 32 - 16).pow(2) + (i / 32 - 16).pow(2) + (z - 8).pow(2) < 64)
@@ -352,7 +411,11 @@ mod tests {
                 slabs: 16
             }
         );
-        let mut nothing = PartitionGathering::new(request(PartitionMethod::Grid, 2), [4, 4, 1]);
+        let of = |method, dims| PartitionGathering::new(request(method, 2), dims);
+        let large = of(PartitionMethod::SkdTree, [60_000, 60_000, 9]).unwrap_err();
+        assert!(large.to_string().contains("thicker slabs"), "{large}");
+        assert!(of(PartitionMethod::SlabsEqual, [60_000, 60_000, 9]).is_ok());
+        let mut nothing = of(PartitionMethod::Grid, [4, 4, 1]).unwrap();
         nothing.slice(&[false; 16]);
         assert_eq!(nothing.finish().unwrap_err(), PartitionError::Nothing);
     }
