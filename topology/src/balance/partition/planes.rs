@@ -206,7 +206,7 @@ fn share(voxels: u64, inside: u64, all: u64) -> u128 {
         u128::from(voxels) * u128::from(inside),
         u128::from(all.max(1)),
     );
-    (product / all << COUNT_BITS) + (product % all << COUNT_BITS) / all
+    ((product / all) << COUNT_BITS) + ((product % all) << COUNT_BITS) / all
 }
 
 impl VoxelCounts for BoxCounts {

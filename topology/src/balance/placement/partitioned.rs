@@ -249,8 +249,8 @@ mod tests {
         ) {
             let grid = BrickGrid::new(counts.map(|n| n * 8), 8).unwrap();
             let weights: Vec<u64> = grid.bricks().map(|b| (seed >> (b.0 % 60)) % 7).collect();
-            let capacities: Vec<u32> = (0..devices)
-                .map(|d| grid.brick_count() * (1 + (d as u32 + tight) % 3) / 2)
+            let capacities: Vec<u32> = (0..u32::try_from(devices).unwrap())
+                .map(|d| grid.brick_count() * (1 + (d + tight) % 3) / 2)
                 .collect();
             for method in METHODS {
                 let Some(held) = place_partition(&grid, &weights, &capacities, method, copies) else {
