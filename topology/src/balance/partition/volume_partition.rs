@@ -82,7 +82,7 @@ pub struct VolumePartition {
 #[non_exhaustive]
 pub enum PartitionError {
     /// No voxel is kept.
-    #[error("no voxel is kept: all are empty")]
+    #[error("no voxel is kept: all are empty; say with --keep LO..HI which values are not")]
     Nothing,
     /// More nodes than slabs.
     #[error("{nodes} nodes; there are {slabs} slabs: take at most as many")]
