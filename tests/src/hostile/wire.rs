@@ -278,7 +278,10 @@ fn pixels() -> Pixels {
         width: 5,
         height: 3,
     };
-    let image = SubImage::new(rect, vec![[0.25, 0.5, 0.75, 1.0]; 15]);
+    // Some of nothing, which do not travel.
+    let mut pixels = vec![[0.25, 0.5, 0.75, 1.0]; 15];
+    pixels[3..9].fill([0.0; 4]);
+    let image = SubImage::new(rect, pixels);
     let image = image.expect("as many pixels as the rectangle has");
     Pixels::of(&image, Mode::Dvr)
 }
