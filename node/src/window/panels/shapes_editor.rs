@@ -305,7 +305,9 @@ fn table(
     });
     let mut removed = None;
     let rows = |ui: &mut Ui| {
-        Grid::new("shapes").striped(true).show(ui, |ui| {
+        // As narrow as it can be: usual numbers fit into the panel.
+        let grid = Grid::new("shapes").striped(true).min_col_width(0.0);
+        grid.spacing([4.0; 2]).show(ui, |ui| {
             if !shapes.is_empty() {
                 for name in ["", "", "Opacity", "Values", "", "Gradients", ""] {
                     ui.small(name);
