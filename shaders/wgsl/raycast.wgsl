@@ -372,7 +372,7 @@ fn leap(first: f32, end: f32, d: vec3<f32>, per_sample: vec3<f32>) -> f32 {
     var k = first;
     while (k < end) {
         let q = position(k, d) - job.stored_low;
-        // The last sample centre belongs to the last macrocell.
+        // The last sample centre belongs to the last macrocell, which texels beyond repeat.
         let cell = min(vec3<i32>(q * (1.0 / CELL_EDGE)), last);
         let distance = i32(textureLoad(leaps, cell, 0).x);
         if (distance == 0) {

@@ -211,7 +211,9 @@ impl VulkanDevice {
             return Ok(pipeline.clone());
         }
         let (spirv, entry) = kernels::raycast(variant)?;
+        let begun = Instant::now();
         let pipeline = self.gpu.pipeline(spirv, entry)?;
+        tracing::debug!(?variant, elapsed = ?begun.elapsed(), "raycast kernel compiled");
         self.pipelines.insert(variant, pipeline.clone());
         Ok(pipeline)
     }

@@ -134,7 +134,8 @@ impl ResidentBrick {
         let cells = Macrocells::of(voxels);
         let size = voxels.stored().size();
         let image = Gpu::image_in(memory, kind.format, ImageType::Dim3d, size)?;
-        let leaps = Gpu::image_in(memory, LEAPS_FORMAT, ImageType::Dim3d, cells.counts())?;
+        let leaps = leaps_extent(cells.counts());
+        let leaps = Gpu::image_in(memory, LEAPS_FORMAT, ImageType::Dim3d, leaps)?;
         let images = [&image, &leaps];
         let image_bytes: u64 = images.iter().map(|i| bytes(i)).sum();
         if image_bytes > room {
@@ -175,7 +176,12 @@ impl ResidentBrick {
         } else if grid.distances()[..cells].iter().all(|&d| d == 0) {
             Visibility::Everything
         } else {
-            upload_leaps(gpu, self.leaps.image(), grid.distances())?;
+            upload_leaps(
+                gpu,
+                self.leaps.image(),
+                self.cells.counts(),
+                grid.distances(),
+            )?;
             Visibility::Some(self.leaps.clone())
         };
         self.visibility = Some((table_number, found.clone()));
@@ -183,17 +189,39 @@ impl ResidentBrick {
     }
 }
 
-/// Distances to the next visible macrocell as an image of whole numbers, a texel per macrocell.
-fn upload_leaps(gpu: &Gpu, image: &Arc<Image>, distances: &[u8]) -> Result<(), DeviceError> {
+/// Texels on each axis for so many macrocells: never a power of two, of which drivers that compile on
+/// the processor (Mesa's) make a kernel of their own on each axis, while a picture waits.
+fn leaps_extent(counts: [u32; 3]) -> [u32; 3] {
+    counts.map(|n| match n {
+        1 => 3,
+        n => n + u32::from(n.is_power_of_two()),
+    })
+}
+
+/// Distances to the next visible macrocell as an image of whole numbers, a texel per macrocell;
+/// texels beyond `counts` repeat the last ones.
+fn upload_leaps(
+    gpu: &Gpu,
+    image: &Arc<Image>,
+    counts: [u32; 3],
+    distances: &[u8],
+) -> Result<(), DeviceError> {
+    let extent = image.extent().map(|n| n as usize);
+    let last = counts.map(|n| n as usize - 1);
     upload(gpu, image, 1, |first, out| {
-        out.copy_from_slice(&distances[first..first + out.len()]);
+        for (texel, out) in (first..).zip(out) {
+            let row = texel / extent[0];
+            let at = [texel % extent[0], row % extent[1], row / extent[1]];
+            let [x, y, z] = std::array::from_fn(|a| at[a].min(last[a]));
+            *out = distances[(z * (last[1] + 1) + y) * (last[0] + 1) + x];
+        }
     })
 }
 
 /// Leaps of one macrocell, for kernels that have a binding for leaps and do not leap.
 pub(super) fn no_leaps(gpu: &Gpu) -> Result<Arc<ImageView>, DeviceError> {
-    let image = gpu.image(LEAPS_FORMAT, ImageType::Dim3d, [1; 3])?;
-    upload_leaps(gpu, &image, &[0])?;
+    let image = gpu.image(LEAPS_FORMAT, ImageType::Dim3d, leaps_extent([1; 3]))?;
+    upload_leaps(gpu, &image, [1; 3], &[0])?;
     ImageView::new_default(image).explain("viewing macrocells")
 }
 
@@ -212,4 +240,17 @@ fn dedicated_bytes(image: &Image) -> u64 {
         .iter()
         .filter(|m| m.size() == m.device_memory().allocation_size());
     alone.map(|m| m.size()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_of_leaps_have_a_texel_per_macrocell_and_are_never_a_power_of_two() {
+        for n in 1..200 {
+            let [texels, ..] = leaps_extent([n; 3]);
+            assert!(texels >= n && texels <= n.max(2) + 1 && !texels.is_power_of_two());
+        }
+    }
 }
