@@ -8,7 +8,7 @@
 use naga::{
     back::{PipelineConstants, pipeline_constants::process_overrides, spv},
     proc::{BoundsCheckPolicies, BoundsCheckPolicy},
-    valid::{Capabilities, ValidationFlags, Validator},
+    valid::{Capabilities, ModuleInfo, ValidationFlags, Validator},
 };
 use std::{
     env,
@@ -23,12 +23,13 @@ use std::{
 mod constants;
 
 /// The `override` constants of `raycast.wgsl`.
-const RAYCAST_SWITCHES: [&str; 5] = [
+const RAYCAST_SWITCHES: [&str; 6] = [
     "VOXELS_BY_SAMPLER",
     "TABLE_BY_SAMPLER",
     "SHADED",
     "LEAPS",
     "SEGMENTS",
+    "EXTRAS",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -42,6 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for mode in modes()? {
         let name = mode.file_stem().unwrap_or_default().to_string_lossy();
         let text = format!("{kernel}\n{}", fs::read_to_string(&mode)?);
+        let in_file = |e: Box<dyn Error>| format!("raycast.wgsl with {}: {e}", mode.display());
+        let module = Module::parse(&text).map_err(in_file)?;
         write!(table, "({name:?}, [")?;
         for choice in 0..1_u32 << RAYCAST_SWITCHES.len() {
             let mut constants = PipelineConstants::default();
@@ -52,8 +55,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 constants.insert(constant.into(), f64::from(value));
             }
             let target = format!("raycast_{name}_{choice}");
-            compile(&text, "raycast", &constants, &out.join(&target))
-                .map_err(|e| format!("raycast.wgsl with {}: {e}", mode.display()))?;
+            module
+                .compile("raycast", &constants, &out.join(&target))
+                .map_err(in_file)?;
             write!(table, "spirv!({target:?}), ")?;
         }
         table += "]),\n";
@@ -67,8 +71,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("raycast.rs"), table)?;
     let none = PipelineConstants::default();
     let probe = fs::read_to_string("wgsl/probe.wgsl")?;
+    let in_file = |e: Box<dyn Error>| format!("probe.wgsl: {e}");
+    let probe = Module::parse(&probe).map_err(in_file)?;
     for entry in ["probe_voxels", "probe_table"] {
-        compile(&probe, entry, &none, &out.join(entry)).map_err(|e| format!("probe.wgsl: {e}"))?;
+        probe
+            .compile(entry, &none, &out.join(entry))
+            .map_err(in_file)?;
     }
     Ok(())
 }
@@ -81,27 +89,40 @@ fn modes() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(files)
 }
 
-/// Compiles one entry point with its constants to `target` with the ending `.spv`.
-fn compile(
-    text: &str,
-    entry: &str,
-    constants: &PipelineConstants,
-    target: &Path,
-) -> Result<(), Box<dyn Error>> {
-    let module = naga::front::wgsl::parse_str(text).map_err(|e| e.emit_to_string(text))?;
-    let info = Validator::new(ValidationFlags::all(), Capabilities::all())
-        .validate(&module)
-        .map_err(|e| e.emit_to_string(text))?;
-    let stage = naga::ShaderStage::Compute;
-    let (module, info) = process_overrides(&module, &info, Some((stage, entry)), constants)?;
-    let pipeline = spv::PipelineOptions {
-        shader_stage: stage,
-        entry_point: entry.into(),
-    };
-    let words = spv::write_vec(&module, &info, &options(), Some(&pipeline))?;
-    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    fs::write(target.with_extension("spv"), bytes)?;
-    Ok(())
+/// A checked WGSL module.
+struct Module {
+    module: naga::Module,
+    info: ModuleInfo,
+}
+
+impl Module {
+    fn parse(text: &str) -> Result<Self, Box<dyn Error>> {
+        let module = naga::front::wgsl::parse_str(text).map_err(|e| e.emit_to_string(text))?;
+        let info = Validator::new(ValidationFlags::all(), Capabilities::all())
+            .validate(&module)
+            .map_err(|e| e.emit_to_string(text))?;
+        Ok(Self { module, info })
+    }
+
+    /// Compiles one entry point with its constants to `target` with the ending `.spv`.
+    fn compile(
+        &self,
+        entry: &str,
+        constants: &PipelineConstants,
+        target: &Path,
+    ) -> Result<(), Box<dyn Error>> {
+        let stage = naga::ShaderStage::Compute;
+        let (module, info) =
+            process_overrides(&self.module, &self.info, Some((stage, entry)), constants)?;
+        let pipeline = spv::PipelineOptions {
+            shader_stage: stage,
+            entry_point: entry.into(),
+        };
+        let words = spv::write_vec(&module, &info, &options(), Some(&pipeline))?;
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        fs::write(target.with_extension("spv"), bytes)?;
+        Ok(())
+    }
 }
 
 /// The kernels are ours and keep their own bounds: no checks or loop counters are added, which

@@ -20,6 +20,10 @@ override SHADED: bool;
 override SEGMENTS: bool;
 // Whether some macrocells of the brick are transparent.
 override LEAPS: bool;
+// Whether there is what few pictures have: planes that cut, a slab, a light that is not at the eye,
+// another exponent than PLAIN_EXPONENT, opacity by gradient, a 2D function. Drivers on the processor
+// run both sides of a branch, for every sample.
+override EXTRAS: bool;
 
 // `constants.rs`
 override OPAQUE: f32;
@@ -113,6 +117,8 @@ struct JobParams {
 
 // Where this ray begins.
 var<private> eye: vec3<f32>;
+// `scene.light`, read once a ray.
+var<private> light: vec3<f32>;
 var<immediate> job: JobParams;
 @group(0) @binding(0) var voxels: texture_3d<f32>;
 @group(0) @binding(1) var linear: sampler;
@@ -180,6 +186,9 @@ fn interval(d: vec3<f32>, fraction: f32) -> vec2<f32> {
 fn clipped(samples: vec2<f32>, d: vec3<f32>, fraction: f32) -> vec2<f32> {
     var first = samples.x;
     var end = samples.y;
+    if (!EXTRAS) {
+        return samples;
+    }
     for (var i = 0u; i < scene.plane_count; i += 1u) {
         let plane = scene.planes[i];
         let at_eye = dot(plane.xyz, eye) + plane.w;
@@ -249,7 +258,9 @@ fn sample(q: vec3<f32>) -> f32 {
 // Premultiplied colour of a step at a place in the table; clamped.
 fn classify(x: f32) -> vec4<f32> {
     if (TABLE_BY_SAMPLER) {
-        return textureSampleLevel(table, table_linear, vec2<f32>((x + 0.5) * scene.inverse_table_size, scene.first_row), 0.0);
+        // One row, unless there is a 2D function.
+        let row = select(0.5, scene.first_row, EXTRAS);
+        return textureSampleLevel(table, table_linear, vec2<f32>((x + 0.5) * scene.inverse_table_size, row), 0.0);
     }
     return classify_in(x, 0u);
 }
@@ -299,8 +310,10 @@ fn color_of(ends: vec2<f32>) -> vec4<f32> {
     if (!SEGMENTS) {
         return classify(ends.x);
     }
-    if (scene.rows_per_floor > 0.0) {
-        return vec4<f32>(1.0);
+    if (EXTRAS) {
+        if (scene.rows_per_floor > 0.0) {
+            return vec4<f32>(1.0);
+        }
     }
     return through(mean(widened(ends), 0u));
 }
@@ -348,9 +361,23 @@ fn shade(first: vec4<f32>, ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> 
     // Normals fade below the floor.
     let slope = length(g);
     let size = max(slope, 1.0);
-    var nl = abs(dot(g, toward)) / size;
+    let nl = abs(dot(g, toward)) / size;
+    if (!EXTRAS) {
+        // PLAIN_EXPONENT in `params.rs`.
+        let square = nl * nl;
+        let fourth = square * square;
+        return lit(first, nl, square * (fourth * fourth));
+    }
+    return shade_with_extras(first, ends, g, slope, nl, toward);
+}
+
+fn shade_with_extras(
+    first: vec4<f32>, ends: vec2<f32>, g: vec3<f32>, slope: f32, at_eye: f32, toward: vec3<f32>
+) -> vec4<f32> {
+    var nl = at_eye;
     var nh = nl;
     if (scene.aside > 0.0) {
+        let size = max(slope, 1.0);
         let between = scene.to_light - toward;
         nl = abs(dot(g, scene.to_light)) / size;
         nh = abs(dot(g, between)) / (size * sqrt(max(dot(between, between), 1e-6)));
@@ -359,9 +386,13 @@ fn shade(first: vec4<f32>, ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> 
     if (scene.rows_per_floor > 0.0) {
         color = color_2d(ends, slope);
     }
-    let shine = scene.light.z * power(nh, scene.exponent);
-    let lit = vec4<f32>(color.rgb * (scene.light.x + scene.light.y * nl) + color.a * shine, color.a);
-    return lit * clamp(slope * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
+    let fade = clamp(slope * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
+    return lit(color, nl, power(nh, scene.exponent)) * fade;
+}
+
+fn lit(color: vec4<f32>, diffuse: f32, specular: f32) -> vec4<f32> {
+    let shine = light.z * specular;
+    return vec4<f32>(color.rgb * (light.x + light.y * diffuse) + color.a * shine, color.a);
 }
 
 // The first sample from k on, below `end`, that lies in a macrocell that can be seen. From a cell
@@ -396,14 +427,17 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let v = (f32(pixel.y) + 0.5) * scene.pixel_y - 1.0;
     let through = scene.forward_in_world + scene.right_in_world * u + scene.down_in_world * v;
     let inverse_length = 1.0 / length(through);
+    light = scene.light;
     eye = scene.start_in_grid + scene.start_right * u + scene.start_down * v;
     let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
     let toward = through * inverse_length;
 
     let fraction = scene.jitter * jitter(scene.picture_x + pixel.x, scene.picture_y + pixel.y);
     var samples_end = SAMPLES_MAX;
-    if (scene.slice_half >= 0.0) {
-        samples_end = to_slice(d);
+    if (EXTRAS) {
+        if (scene.slice_half >= 0.0) {
+            samples_end = to_slice(d);
+        }
     }
     var samples = clipped(interval(d, fraction), d, fraction);
     samples.y = min(samples.y, samples_end);

@@ -85,6 +85,7 @@ struct CurrentScene {
     mode: Mode,
     is_shaded: bool,
     has_segments: bool,
+    has_extras: bool,
     clip_bounds: Option<[[f64; 3]; 2]>,
     classifier: Classifier,
     /// Changes whenever the classifier does.
@@ -229,6 +230,7 @@ impl VulkanDevice {
     ) -> Result<u64, DeviceError> {
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
         let (mode, shaded, segments) = (scene.mode, scene.is_shaded, scene.has_segments);
+        let extras = scene.has_extras;
         let not_resident = DeviceError::NotResident { brick: job.brick };
         let resident = self.sets.get(&key.data_set);
         let by_sampler = match resident.and_then(|s| s.get(key.brick)) {
@@ -242,6 +244,7 @@ impl VulkanDevice {
             shaded,
             leaps: matches!(visibility, Visibility::Some(_)),
             segments,
+            extras,
         })?;
         let leaps = match visibility {
             Visibility::Some(view) => view.clone(),
@@ -359,14 +362,15 @@ impl RenderDevice for VulkanDevice {
         let params = self
             .gpu
             .buffer(BufferUsage::UNIFORM_BUFFER, Home::Upload, 1)?;
-        params.write().explain("writing a scene's parameters")?[0] =
-            SceneParams::new(scene, &classifier.table);
+        let values = SceneParams::new(scene, &classifier.table);
+        params.write().explain("writing a scene's parameters")?[0] = values;
         self.scene = Some(CurrentScene {
             data_set: scene.data_set,
             dims: scene.volume.dims,
             mode: scene.settings.mode.combination(),
             is_shaded: scene.settings.needs_gradients(),
             has_segments: scene.settings.is_preintegrated(),
+            has_extras: values.has_extras(),
             clip_bounds: scene.settings.clip.bounds,
             classifier,
             table_number,

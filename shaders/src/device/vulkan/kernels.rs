@@ -32,6 +32,8 @@ pub(super) struct RaycastVariant {
     pub(super) leaps: bool,
     /// Samples stand for ranges of values.
     pub(super) segments: bool,
+    /// There is what few pictures have ([`super::params::SceneParams::has_extras`]).
+    pub(super) extras: bool,
 }
 
 include!(concat!(env!("OUT_DIR"), "/raycast.rs"));
@@ -44,6 +46,7 @@ pub(super) fn raycast(variant: RaycastVariant) -> Result<Kernel, DeviceError> {
         variant.shaded,
         variant.leaps,
         variant.segments,
+        variant.extras,
     ];
     let number: usize = bits
         .iter()

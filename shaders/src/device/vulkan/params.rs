@@ -54,6 +54,9 @@ pub(super) struct SceneParams {
     slice_at: f32,
 }
 
+/// Exponent of the highlight in kernels without extras; with it nothing is looked up.
+const PLAIN_EXPONENT: u32 = 10;
+
 const _: () = assert!(
     size_of::<SceneParams>() == 368
         && offset_of!(SceneParams, table_last) == 60
@@ -174,6 +177,20 @@ impl SceneParams {
             slice_across: std::array::from_fn(|a| f32::from(u8::from(across == Some(a)))),
             slice_at: slice_at as f32,
         }
+    }
+}
+
+impl SceneParams {
+    /// Whether kernels need what they leave out where nothing of it is there: planes that cut, a slab, a light that is not at
+    /// the eye, another exponent, opacity by gradient, a 2D function.
+    pub(super) fn has_extras(&self) -> bool {
+        let fades = self.fade_per_floor.abs() > 0.0 || self.fade_at_none < 1.0;
+        self.plane_count > 0
+            || self.slice_half >= 0.0
+            || self.aside > 0.0
+            || self.exponent != PLAIN_EXPONENT
+            || fades
+            || self.rows_per_floor > 0.0
     }
 }
 
