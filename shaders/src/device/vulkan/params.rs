@@ -182,13 +182,13 @@ impl SceneParams {
 
 impl SceneParams {
     /// Whether kernels need what they leave out where nothing of it is there: planes that cut, a slab, a light that is not at
-    /// the eye, another exponent, opacity by gradient, a 2D function.
+    /// the eye, another exponent of a highlight, opacity by gradient, a 2D function.
     pub(super) fn has_extras(&self) -> bool {
         let fades = self.fade_per_floor.abs() > 0.0 || self.fade_at_none < 1.0;
         self.plane_count > 0
             || self.slice_half >= 0.0
             || self.aside > 0.0
-            || self.exponent != PLAIN_EXPONENT
+            || (self.light[2] > 0.0 && self.exponent != PLAIN_EXPONENT)
             || fades
             || self.rows_per_floor > 0.0
     }
