@@ -1,5 +1,5 @@
-//! `sim paper`: the evaluations of papers, theirs beside ours. `silva-1995` is in a module of its own; all others here are
-//! `frey-ertl-2011`, on a virtual cluster.
+//! `sim paper`: the evaluations of papers, theirs beside ours. `silva-1995` and `frank-kaufman-2009` are in modules of their own; all
+//! others here are `frey-ertl-2011`, on a virtual cluster.
 //!
 //! Source: Frey, Ertl 2011, section 6: a volume of 1024³ voxels in 27 bricks of 352³, ten of them
 //! on a device, pictures of 1024² pixels, a random walk of 5000 frames, 3 to 8 devices, the
@@ -10,6 +10,7 @@ mod camera_path;
 mod cell_volume;
 mod cost_model;
 mod evaluation;
+mod frank_kaufman_2009;
 mod parameters;
 mod plots;
 mod ray_counts;
@@ -93,12 +94,14 @@ pub fn paper_parameters(paper: &str) -> Result<String, SimError> {
     match paper {
         FREY_ERTL => Ok(Parameters::listed()),
         silva_1995::NAME => Ok(silva_1995::listed()),
+        frank_kaufman_2009::NAME => Ok(frank_kaufman_2009::listed()),
         _ => Err(unknown(paper)),
     }
 }
 
 fn unknown(paper: &str) -> SimError {
-    let expected = format!("there are {FREY_ERTL:?} and {:?}", silva_1995::NAME);
+    let [silva, frank] = [silva_1995::NAME, frank_kaufman_2009::NAME];
+    let expected = format!("there are {FREY_ERTL:?}, {silva:?} and {frank:?}");
     vary::field("paper", &format!("{paper:?}"), &expected)
 }
 
@@ -109,6 +112,9 @@ fn unknown(paper: &str) -> SimError {
 pub fn paper(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
     if options.paper == silva_1995::NAME {
         return silva_1995::evaluate(options);
+    }
+    if options.paper == frank_kaufman_2009::NAME {
+        return frank_kaufman_2009::evaluate(options);
     }
     if options.paper != FREY_ERTL {
         return Err(unknown(&options.paper));

@@ -24,6 +24,12 @@ pub enum PartitionMethod {
 }
 
 impl PartitionMethod {
+    /// Whether slab projections are all that it needs to know of a volume.
+    #[must_use]
+    pub fn needs_projections_only(self) -> bool {
+        matches!(self, Self::SkdTree | Self::BrickGrouping)
+    }
+
     /// Whether it cuts one axis only.
     #[must_use]
     pub fn is_slabs(self) -> bool {

@@ -142,11 +142,7 @@ impl PartitionGathering {
     /// # Errors
     /// [`PartitionError::Memory`].
     pub fn new(request: PartitionRequest, dims: [u32; 3]) -> Result<Self, PartitionError> {
-        let by_projections = matches!(
-            request.method,
-            PartitionMethod::SkdTree | PartitionMethod::BrickGrouping
-        );
-        let needs_projections = by_projections || request.draws;
+        let needs_projections = request.method.needs_projections_only() || request.draws;
         let [x, y, z] = dims.map(u64::from);
         if needs_projections {
             let slabs = z.div_ceil(u64::from(*request.slab_slices.start()).max(1));
@@ -212,8 +208,9 @@ impl PartitionGathering {
                     of_regions(&regions, slices.slices_read)
                 }
             }
-            PartitionMethod::SkdTree => of_regions(&kd_tree(&mut &*projections, request.nodes), 0),
-            PartitionMethod::BrickGrouping => grouped(request, projections)?,
+            PartitionMethod::SkdTree | PartitionMethod::BrickGrouping => {
+                of_projections(request, projections)?
+            }
             _ => {
                 let (counts, planes) = match &self.cubes {
                     Some(cubes) => (cubes.slab_counts(2), cubes.slab_planes(2)),
@@ -224,6 +221,23 @@ impl PartitionGathering {
         };
         Ok((partition, kept))
     }
+}
+
+/// The partition by a method that needs slab projections only (skd-tree; else brick grouping).
+///
+/// # Errors
+/// [`PartitionError`].
+pub fn of_projections(
+    request: &PartitionRequest,
+    mut projections: &SlabProjections,
+) -> Result<VolumePartition, PartitionError> {
+    if projections.voxels() == 0 {
+        return Err(PartitionError::Nothing);
+    }
+    if request.method == PartitionMethod::SkdTree {
+        return Ok(of_regions(&kd_tree(&mut projections, request.nodes), 0));
+    }
+    grouped(request, projections)
 }
 
 fn check_bytes(bytes: u64, advice: &'static str) -> Result<(), PartitionError> {
@@ -303,7 +317,7 @@ fn grouped(
     request: &PartitionRequest,
     projections: &SlabProjections,
 ) -> Result<VolumePartition, PartitionError> {
-    let bricks = enlarged(projections, BRICK_UNIT, request.nodes, request.bricks_max);
+    let (bricks, _) = enlarged(projections, BRICK_UNIT, request.nodes, request.bricks_max);
     if bricks.len() > GROUPED_BRICKS_MAX {
         let bricks = bricks.len();
         return Err(PartitionError::Bricks { bricks });
