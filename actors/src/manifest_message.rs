@@ -31,7 +31,10 @@ pub fn bricks_max() -> u32 {
     u32::try_from(records / record_bytes()).unwrap_or(u32::MAX)
 }
 
-/// Bytes of a brick's record in the message: numbers and digests are as long in each.
+/// Bytes of a brick's number of kept voxels in the message, at most.
+const KEPT_BYTES: usize = 5;
+
+/// Bytes of a brick in the message: numbers and digests are as long in each record.
 fn record_bytes() -> usize {
     let grid = BrickGrid::new([EDGE_MIN; 3], EDGE_MIN).expect("a grid of one brick");
     let brick = BrickIndex(0);
@@ -39,7 +42,7 @@ fn record_bytes() -> usize {
     let voxels = vec![0; usize::try_from(grid.stored_box(brick).voxel_count()).unwrap_or(0)];
     let record = BrickRecord::of(&grid, brick, &volume, &voxels);
     let bytes = rmp_serde::to_vec_named(&record);
-    bytes.expect("plain data types always encode").len()
+    bytes.expect("plain data types always encode").len() + KEPT_BYTES
 }
 
 #[cfg(test)]
@@ -69,6 +72,8 @@ mod tests {
         let values: Vec<(f32, u64)> = (0..100).map(|i| (i as f32 / 7.0, 10)).collect();
         let statistics = ValueStatistics::of(NoDataCounts::default(), &values, &values[..1]);
         parts.statistics = Some(statistics);
+        // All of them.
+        parts.kept_voxels = Some(vec![512; parts.bricks.len()]);
         let count = parts.bricks.len();
         let manifest = Manifest::try_from(parts);
         let open = Message::Keeper(KeeperMessage::Open {

@@ -2,6 +2,8 @@
 
 pub(crate) mod values;
 
+pub(crate) use values::placement_name;
+
 pub use values::{parse_camera, parse_orbit};
 
 use crate::network::{MeshKey, MeshKeyError};
@@ -20,13 +22,14 @@ use brickmesh_topology::{
 };
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand};
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
     parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_keep,
     parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
     parse_note, parse_overlay, parse_prices, parse_rate, parse_size, parse_slab, parse_slab_slices,
-    parse_slice, parse_socket, parse_step, parse_transfer_range, placement, switch,
+    parse_slice, parse_socket, parse_speed, parse_step, parse_transfer_range, placement,
+    placement_or_auto, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -58,6 +61,8 @@ pub enum Command {
     Info(InfoArgs),
     /// Say which of so many machines would get which part of a volume, by each way to cut it
     Partition(PartitionArgs),
+    /// Tell what a frame would take by each placement of a volume's bricks on machines, and by how many copies
+    Placements(PlacementsArgs),
     /// Say what this machine can render on, and which device is taken
     Devices(JsonArgs),
     /// List the transfer functions that have names, and the values that they mean
@@ -81,6 +86,7 @@ impl Command {
             | Self::Import(_)
             | Self::Info(_)
             | Self::Partition(_)
+            | Self::Placements(_)
             | Self::Devices(_)
             | Self::Presets(_)
             | Self::Sim(_) => None,
@@ -205,9 +211,14 @@ impl PictureArgs {
     }
 }
 
-/// How bricks are placed at first; `None`: scattered.
+/// How bricks are placed at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlacementArg(pub Option<PartitionMethod>);
+pub enum PlacementArg {
+    /// By this method; `None`: scattered.
+    Method(Option<PartitionMethod>),
+    /// By the one that frames are expected to take least by on this mesh.
+    Auto,
+}
 
 /// Prices of brick grouping, all in the same unit of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -252,8 +263,8 @@ pub struct MeshArgs {
     /// Edge of a brick in voxels [default: 256 with one peer, else 64]
     #[arg(long)]
     pub brick: Option<u32>,
-    /// Which peers hold which bricks at first: redundant, scattered; or parted by grid, slabs-equal, slabs-min-max, slabs-least-squares or kd-tree, where there is memory for few copies [default: what the .brickmesh folder says, else redundant]
-    #[arg(long, value_name = "METHOD", value_parser = placement())]
+    /// Which peers hold which bricks at first: redundant, scattered; or parted by grid, slabs-equal, slabs-min-max, slabs-least-squares or kd-tree, where there is memory for few copies; auto: whichever frames are expected to take least by [default: what the .brickmesh folder says, else redundant]
+    #[arg(long, value_name = "METHOD", value_parser = placement_or_auto())]
     pub placement: Option<PlacementArg>,
     /// Memory that the bricks of each peer of this process may take: bytes, or 512M, 4G [default: half of what is free]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
@@ -461,6 +472,9 @@ pub struct PeerArgs {
     pub metrics: Option<SocketAddr>,
 }
 
+/// A method, or none; as a name, so that an argument of it is not an optional one.
+pub type Placement = Option<PartitionMethod>;
+
 /// `import`
 #[derive(Clone, Debug, Args)]
 pub struct ImportArgs {
@@ -475,7 +489,42 @@ pub struct ImportArgs {
     pub brick: u32,
     /// Which peers are to hold which bricks at first, as for `render`
     #[arg(long, value_name = "METHOD", default_value = "redundant", value_parser = placement())]
-    pub placement: PlacementArg,
+    pub placement: Placement,
+    #[command(flatten)]
+    /// What is empty; where one of these is given, slab projections and what each brick weighs are kept, and empty bricks are one.
+    pub empty: EmptySpaceArgs,
+}
+
+/// What is empty in a volume.
+#[derive(Clone, Debug, Args)]
+pub struct EmptySpaceArgs {
+    /// Values that are not empty, ends included [default: all but the value that most of the first slice has]
+    #[arg(long, value_name = "LO..HI", value_parser = parse_keep, allow_hyphen_values = true, conflicts_with = "mask")]
+    pub keep: Option<[f64; 2]>,
+    /// Volume of the same size: what is 0 there is empty
+    #[arg(long, value_name = "FILE")]
+    pub mask: Option<PathBuf>,
+    /// Fewest and most slices of a slab of which the projections are kept; between them it ends where regions split or merge [default: 8..32]
+    #[arg(long, value_name = "MIN..MAX", value_parser = parse_slab_slices)]
+    pub slab: Option<(u32, u32)>,
+}
+
+impl EmptySpaceArgs {
+    /// Whether nothing is said.
+    pub(crate) fn is_default(&self) -> bool {
+        self.keep.is_none() && self.mask.is_none() && self.slab.is_none()
+    }
+
+    /// Whether nothing is said of which voxels are empty.
+    pub(crate) fn says_nothing_of_values(&self) -> bool {
+        self.keep.is_none() && self.mask.is_none()
+    }
+
+    /// Fewest and most slices of a slab.
+    pub(crate) fn slab_slices(&self) -> RangeInclusive<u32> {
+        let (least, most) = self.slab.unwrap_or((8, 32));
+        least..=most
+    }
 }
 
 /// `partition`
@@ -490,15 +539,9 @@ pub struct PartitionArgs {
     /// Machines
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub nodes: u16,
-    /// Values that are not empty, ends included [default: all but the value that most of the first slice has]
-    #[arg(long, value_name = "LO..HI", value_parser = parse_keep, allow_hyphen_values = true, conflicts_with = "mask")]
-    pub keep: Option<[f64; 2]>,
-    /// Volume of the same size: what is 0 there is empty
-    #[arg(long, value_name = "FILE")]
-    pub mask: Option<PathBuf>,
-    /// Fewest and most slices of a slab of which the projections are kept; between them it ends where regions split or merge
-    #[arg(long, value_name = "MIN..MAX", default_value = "8..32", value_parser = parse_slab_slices)]
-    pub slab: (u32, u32),
+    #[command(flatten)]
+    /// What is empty.
+    pub empty: EmptySpaceArgs,
     /// Slabs weigh PARC's cubes, 2^L along each axis, in place of voxels
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..=7))]
     pub cubes: Option<u32>,
@@ -517,6 +560,38 @@ pub struct PartitionArgs {
     /// Picture of the cuts to write, SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `placements`
+#[derive(Clone, Debug, Args)]
+pub struct PlacementsArgs {
+    #[command(flatten)]
+    /// What is placed.
+    pub source: VolumeArgs,
+    /// Machines
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub nodes: u16,
+    /// Most copies of a brick
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub copies: u32,
+    /// Memory that bricks may take on each machine: bytes, or 512M, 4G [default: as much as they need]
+    #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
+    pub memory: Option<u64>,
+    /// Speeds of the machines, one each, such as 1,1,0.5 [default: all alike]
+    #[arg(long, value_name = "S,S,...", value_delimiter = ',', value_parser = parse_speed, allow_hyphen_values = true)]
+    pub speeds: Vec<f64>,
+    /// Each machine's link, Mbit/s
+    #[arg(long, value_name = "MBIT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub link: u32,
+    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder
+    #[arg(long, default_value_t = 64)]
+    pub brick: u32,
+    /// Width and height of the pictures
+    #[arg(long, default_value = "512x512", value_parser = parse_size)]
+    pub size: (u32, u32),
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -566,7 +641,7 @@ pub struct StatusArgs {
 pub struct SimArgs {
     /// partition, placement, schedule, jobs, mesh or paper
     pub what: String,
-    /// JSON input; - for standard input; for paper its name, frey-ertl-2011 or silva-1995
+    /// JSON input; - for standard input; for paper its name, frey-ertl-2011, silva-1995 or frank-kaufman-2009
     pub file: Option<PathBuf>,
     /// Print an input that works
     #[arg(long)]

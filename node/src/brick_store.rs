@@ -1,12 +1,14 @@
 //! Data sets on disk and in memory: volumes cut into bricks with ghost voxels.
 //!
 //! A `.brickmesh` folder holds `manifest.json` and `bricks/<digest>`, one file a brick, named by
-//! the BLAKE3 digest of its bytes; equal bricks are one file.
+//! the BLAKE3 digest of its bytes; equal bricks are one file. `slab-projections.gz` is there where the import was told what is
+//! empty (`empty_space`).
 //! Invariants: a folder is made whole or not at all; what is read is checked against its digest, the
 //! manifest against its checksum; importing needs bounded memory, whatever the volume's size.
 
 mod bricker;
 mod directory;
+mod empty_space;
 mod importing;
 mod layers;
 mod manifest_file;
@@ -14,6 +16,7 @@ mod memory;
 mod placed;
 
 pub use directory::DirectoryStore;
+pub(crate) use empty_space::EmptySpace;
 pub use memory::MemoryStore;
 pub(crate) use placed::Placed;
 
@@ -93,6 +96,12 @@ pub enum BrickStoreError {
     Fill {
         /// The folder.
         path: PathBuf,
+    },
+    /// What is empty cannot be worked out.
+    #[error("--keep, --mask, --slab: {why}; import without them")]
+    EmptySpace {
+        /// Why.
+        why: String,
     },
     /// There is something where the folder is to be made.
     #[error("{}: it exists already; remove it or choose another --out", path.display())]
@@ -182,21 +191,30 @@ pub fn import(
     out: &Path,
     progress: OnProgress<'_>,
 ) -> Result<DirectoryStore, BrickStoreError> {
-    import_placed(file, edge, None, out, progress)
+    import_as(file, edge, &ImportOptions::default(), out, progress)
 }
 
-/// The same, its bricks to be placed like that.
+/// How a volume is imported.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ImportOptions {
+    /// How its bricks are to be placed.
+    pub(crate) placement: Option<PartitionMethod>,
+    /// What is empty in it, if that is to be known.
+    pub(crate) empty: Option<EmptySpace>,
+}
+
+/// As [`import`], in another way.
 ///
 /// # Errors
 /// As [`import`].
-pub fn import_placed(
+pub(crate) fn import_as(
     file: &VolumeFile,
     edge: u32,
-    placement: Option<PartitionMethod>,
+    how: &ImportOptions,
     out: &Path,
     progress: OnProgress<'_>,
 ) -> Result<DirectoryStore, BrickStoreError> {
-    importing::import(file, edge, placement, out, LAYER_BYTES_MAX, progress)
+    importing::import(file, edge, how, out, LAYER_BYTES_MAX, progress)
 }
 
 /// Cuts a volume into bricks in memory, of which they may take `bytes_max`.

@@ -5,6 +5,7 @@ mod devices;
 mod invitation;
 mod partition;
 mod peer;
+mod placements;
 mod presets;
 pub(crate) mod render;
 mod sim;
@@ -56,6 +57,7 @@ pub fn run(command: Command, stop: Stop) -> CommandResult {
         Command::Import(args) => data::import(&args, &stop),
         Command::Info(args) => data::info(&args, &stop),
         Command::Partition(args) => partition::run(&args, &stop),
+        Command::Placements(args) => placements::run(&args, &stop),
         Command::Devices(args) => devices::run(&args),
         Command::Presets(args) => presets::run(&args),
         Command::Status(args) => status::run(&args, stop),

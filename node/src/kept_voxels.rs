@@ -4,8 +4,9 @@
 //! Source: Frank, Kaufman 2009, section 4.1 (a mask, or empty space by itself).
 
 use crate::{
+    args::EmptySpaceArgs,
     brick_store::{BrickStoreError, DirectoryStore, OnProgress},
-    volume_file::VolumeFile,
+    volume_file::{self, VolumeFile},
 };
 use brickmesh_actors::data_set::BrickSource as _;
 use brickmesh_topology::{BrickIndex, VolumeDescription};
@@ -20,6 +21,34 @@ pub(crate) enum Keep {
     Mask(Box<VolumeFile>),
     /// All but the value that most voxels of the first slice's border have.
     NotTheBorder,
+}
+
+impl Keep {
+    /// What is said to be kept of a volume.
+    ///
+    /// # Errors
+    /// Where the mask cannot be read, or is of another size.
+    pub(crate) fn new(
+        args: &EmptySpaceArgs,
+        volume: &VolumeDescription,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let Some(path) = &args.mask else {
+            return Ok(args.keep.map_or(Self::NotTheBorder, Self::Values));
+        };
+        let mask = volume_file::open(path)?;
+        let (found, [x, y, z]) = (mask.description.dims, volume.dims);
+        if found != volume.dims {
+            return Err(format!(
+                "--mask {}: it has {} x {} x {} voxels; the volume has {x} x {y} x {z}",
+                path.display(),
+                found[0],
+                found[1],
+                found[2]
+            )
+            .into());
+        }
+        Ok(Self::Mask(Box::new(mask)))
+    }
 }
 
 /// Voxels that can be read once, from the first slice to the last.
@@ -106,9 +135,9 @@ fn layer(store: &DirectoryStore, bz: u32) -> Result<Vec<f32>, BrickStoreError> {
 }
 
 /// Slices of a file, one after the other.
-struct SliceReader<'a> {
+pub(crate) struct SliceReader<'a> {
     file: &'a VolumeFile,
-    stream: crate::volume_file::VoxelStream,
+    stream: volume_file::VoxelStream,
     row: Vec<u8>,
     slice: Vec<f32>,
 }
@@ -136,7 +165,7 @@ impl<'a> SliceReader<'a> {
         Ok(&self.slice)
     }
 
-    fn finish(self) -> Result<(), crate::volume_file::VolumeFileError> {
+    fn finish(self) -> Result<(), volume_file::VolumeFileError> {
         self.stream.finish()
     }
 }
@@ -165,6 +194,78 @@ pub(crate) fn values(file: &VolumeFile) -> Result<Vec<f32>, BrickStoreError> {
     Ok(values)
 }
 
+/// Tells which voxels are kept, slice after slice; what is no data never is.
+pub(crate) struct Sieve<'a> {
+    volume: VolumeDescription,
+    keep: &'a Keep,
+    mask: Option<SliceReader<'a>>,
+    /// Most frequent value of the border, as stored, once the first slice has come.
+    border: Option<Option<f32>>,
+    kept: Vec<bool>,
+}
+
+impl<'a> Sieve<'a> {
+    /// For a volume of which no slice has come.
+    ///
+    /// # Errors
+    /// Where the mask cannot be read.
+    pub(crate) fn new(volume: &VolumeDescription, keep: &'a Keep) -> Result<Self, BrickStoreError> {
+        Ok(Self {
+            volume: volume.clone(),
+            mask: match keep {
+                Keep::Mask(file) => Some(SliceReader::new(file)?),
+                _ => None,
+            },
+            keep,
+            border: None,
+            kept: Vec::new(),
+        })
+    }
+
+    /// Which voxels of the next slice are kept, x fastest.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn slice(&mut self, slice: &[f32]) -> Result<&[bool], BrickStoreError> {
+        let volume = &self.volume;
+        let border = self
+            .border
+            .get_or_insert_with(|| most_frequent(volume, slice));
+        let is_data = |v: f32| !volume.is_no_data(v);
+        self.kept.clear();
+        match (self.keep, &mut self.mask) {
+            (Keep::Values([low, high]), _) => self.kept.extend(slice.iter().map(|&v| {
+                let value = volume.value(v.into());
+                is_data(v) && *low <= value && value <= *high
+            })),
+            (_, Some(mask)) => {
+                let mask = mask.next()?;
+                let both = slice.iter().zip(mask);
+                self.kept
+                    .extend(both.map(|(&v, &m)| is_data(v) && m.abs() > 0.0));
+            }
+            _ => {
+                let empty = border.map(bits);
+                let is_empty = |v: f32| empty == Some(bits(v));
+                self.kept
+                    .extend(slice.iter().map(|&v| is_data(v) && !is_empty(v)));
+            }
+        }
+        Ok(&self.kept)
+    }
+
+    /// Ends the mask.
+    ///
+    /// # Errors
+    /// Where it goes on.
+    pub(crate) fn finish(self) -> Result<(), BrickStoreError> {
+        match self.mask {
+            Some(mask) => Ok(mask.finish()?),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Calls `of` with which voxels of each slice are kept, x fastest; what is no data never is.
 ///
 /// # Errors
@@ -175,44 +276,17 @@ pub(crate) fn kept_slices(
     progress: OnProgress<'_>,
     of: &mut dyn FnMut(&[bool]),
 ) -> Result<(), BrickStoreError> {
-    let volume = source.volume().clone();
-    let mut mask = match keep {
-        Keep::Mask(file) => Some(SliceReader::new(file)?),
-        _ => None,
-    };
-    let mut border = None;
-    let mut kept: Vec<bool> = Vec::new();
+    let mut sieve = Sieve::new(source.volume(), keep)?;
     source.slices(progress, &mut |slice| {
-        let is_data = |v: f32| !volume.is_no_data(v);
-        kept.clear();
-        match (keep, &mut mask) {
-            (Keep::Values([low, high]), _) => kept.extend(slice.iter().map(|&v| {
-                let value = volume.value(v.into());
-                is_data(v) && *low <= value && value <= *high
-            })),
-            (_, Some(mask)) => {
-                let mask = mask.next()?;
-                let both = slice.iter().zip(mask);
-                kept.extend(both.map(|(&v, &m)| is_data(v) && m.abs() > 0.0));
-            }
-            _ => {
-                let empty = *border.get_or_insert_with(|| most_frequent(&volume, slice));
-                let is_empty = |v: f32| empty == Some(bits(v));
-                kept.extend(slice.iter().map(|&v| is_data(v) && !is_empty(v)));
-            }
-        }
-        of(&kept);
+        of(sieve.slice(slice)?);
         Ok(())
     })?;
-    match mask {
-        Some(mask) => Ok(mask.finish()?),
-        None => Ok(()),
-    }
+    sieve.finish()
 }
 
 /// The value that most voxels of a slice have that is on the volume's border: all of the first one, or the rim of a single
 /// one.
-fn most_frequent(volume: &VolumeDescription, slice: &[f32]) -> Option<u32> {
+fn most_frequent(volume: &VolumeDescription, slice: &[f32]) -> Option<f32> {
     let [nx, ny, nz] = volume.dims.map(|n| n as usize);
     let is_border = |i: &usize| {
         let [x, y] = [i % nx, i / nx];
@@ -226,7 +300,7 @@ fn most_frequent(volume: &VolumeDescription, slice: &[f32]) -> Option<u32> {
     }
     let most = counts.into_iter();
     let most = most.max_by_key(|&(bits, count)| (count, std::cmp::Reverse(bits)));
-    most.map(|(bits, _)| bits)
+    most.map(|(bits, _)| f32::from_bits(bits))
 }
 
 /// Equal numbers have equal bits: those of -0 are those of 0.

@@ -26,6 +26,7 @@ pub(crate) mod partition_picture;
 pub mod peer_names;
 pub mod picture;
 pub mod picture_settings;
+pub(crate) mod placement_choice;
 pub mod progress;
 pub mod saved_session;
 pub mod session;

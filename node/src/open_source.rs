@@ -57,8 +57,9 @@ pub(crate) fn open_source(
             goes_on()
         })?;
     Ok(DataSource::Own(match mesh.placement {
-        Some(PlacementArg(placement)) => Arc::new(Placed::new(source, placement)),
-        None => source,
+        Some(PlacementArg::Method(placement)) => Arc::new(Placed::new(source, placement)),
+        // It is chosen when the peers are known.
+        Some(PlacementArg::Auto) | None => source,
     }))
 }
 

@@ -73,6 +73,9 @@ pub enum SessionError {
         /// Who was refused, and what to do about it.
         hint: String,
     },
+    /// No placement could be chosen.
+    #[error("--placement auto: {0}; name a placement")]
+    Placement(String),
     /// Not all of the data set can be had, and all of it was asked for.
     #[error("{0}; --whole was asked for")]
     NotWhole(Shortage),

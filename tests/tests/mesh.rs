@@ -17,8 +17,8 @@ use brickmesh_tests::{
 };
 use brickmesh_topology::{
     BrickGrid, Camera, Digest, PeerId, RenderSettings, TransferFunction, VoxelType,
-    balance::prediction::Prediction,
-    data::{brick_set::BrickSet, partition_method::PartitionMethod},
+    balance::{placement::comparison::PLACED_PARTITIONS, prediction::Prediction},
+    data::brick_set::BrickSet,
     mesh::followers::Viewpoint,
 };
 use bytes::Bytes;
@@ -113,17 +113,10 @@ fn a_peer_that_dies_leaves_no_hole_and_frames_go_on() {
 fn every_placement_gives_the_same_picture_and_no_hole_where_a_copy_is_left() {
     let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(64, 64).unwrap();
-    let methods = [
-        PartitionMethod::Grid,
-        PartitionMethod::SlabsEqual,
-        PartitionMethod::SlabsMinMax,
-        PartitionMethod::SlabsLeastSquares,
-        PartitionMethod::KdTree,
-    ];
     actix::System::new().block_on(async {
         let alone = Mesh::start(1, 1, Arc::new(Bricks::cut(&field, 64)), &cpu).await;
         let expected = alone.picture(view, &settings).await;
-        for method in methods {
+        for method in PLACED_PARTITIONS {
             let bricks = || Arc::new(Bricks::cut(&field, 16).placed(Some(method)));
             let once = Mesh::start_met(3, 1, bricks(), &cpu).await;
             let status = once.peers[0].owner.send(AskStatus).await.unwrap();

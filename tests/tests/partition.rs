@@ -8,7 +8,10 @@
 
 use brickmesh_tests::program::brickmesh;
 use serde_json::{Value, json};
-use std::process::{Command, Output};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
 
 const NEGHIP: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -133,4 +136,225 @@ fn wrong_options_are_named_and_nothing_is_written() {
     ]);
     assert!(out.status.success());
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
+}
+
+/// Bytes that a program reads from files, by the system's count.
+#[cfg(target_os = "linux")]
+fn import_reads(args: &[&str]) -> (Output, u64) {
+    // The shell's own count has what its children read, once they have ended.
+    let script = "\"$@\" && cat /proc/$$/io";
+    let out = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(brickmesh())
+        .args(args)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let line = text.lines().find_map(|l| l.strip_prefix("rchar: "));
+    let bytes = line.map_or(0, |n| n.parse().unwrap());
+    (out, bytes)
+}
+
+/// A ball of 9 in noise of 0 to 3, as a file; and how many voxels are 9.
+fn ball(folder: &Path) -> (PathBuf, u64) {
+    let path = folder.join("ball_160x160x160_uint8.raw");
+    let value = |i: i32| {
+        let [x, y, z] = [i % 160 - 40, i / 160 % 160 - 40, i / 25_600 - 40];
+        let mixed = i.wrapping_mul(747_796_405);
+        let noise = u8::try_from((mixed ^ mixed >> 15).wrapping_mul(277_803_737) >> 9 & 3).unwrap();
+        if x * x + y * y + z * z < 900 {
+            9
+        } else {
+            noise
+        }
+    };
+    let voxels: Vec<u8> = (0..4_096_000).map(value).collect();
+    std::fs::write(&path, &voxels).unwrap();
+    let kept = voxels.into_iter().filter(|&v| v == 9).count();
+    (path, kept as u64)
+}
+
+/// The folder that it is imported to, and the bytes that were read.
+fn import(ball: &Path, name: &str, more: &[&str]) -> (String, u64) {
+    let out = ball.with_file_name(name);
+    let [ball, out] = [ball, &out].map(|p| p.to_str().unwrap());
+    let args = [&["import", ball, "--out", out, "--brick", "32"], more].concat();
+    let (done, bytes) = import_reads(&args);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    (out.to_owned(), bytes)
+}
+
+const TOLD: [&str; 4] = ["--keep", "9..9", "--slab", "4..16"];
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_import_that_is_told_what_is_empty_reads_the_file_once_and_leaves_empty_bricks_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ball, kept) = ball(folder.path());
+    let (plain, plain_bytes) = import(&ball, "plain", &[]);
+    let (told, bytes) = import(&ball, "told", &TOLD);
+    // What programs read when they start is in both.
+    assert!(plain_bytes >= 4_096_000, "{plain_bytes}");
+    assert!(bytes < plain_bytes + 40_960, "{bytes} {plain_bytes}");
+    let bricks = |folder: &str| {
+        std::fs::read_dir(format!("{folder}/bricks"))
+            .unwrap()
+            .count()
+    };
+    let (fewer, all) = (bricks(&told), bricks(&plain));
+    assert!(fewer * 3 < all, "{fewer} of {all}");
+    let manifest = std::fs::read_to_string(format!("{told}/manifest.json")).unwrap();
+    let mut values = serde_json::Deserializer::from_str(&manifest).into_iter::<Value>();
+    let manifest = values.next().unwrap().unwrap();
+    let of_bricks = manifest["kept_voxels"].as_array().unwrap().iter();
+    assert_eq!(of_bricks.map(|n| n.as_u64().unwrap()).sum::<u64>(), kept);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_folder_is_parted_by_the_projections_of_its_import_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ball, kept) = ball(folder.path());
+    let (told, _) = import(&ball, "told", &TOLD);
+    std::fs::remove_dir_all(format!("{told}/bricks")).unwrap();
+    let of = |source: &str, method: &str, more: &[&str]| {
+        let args = [
+            "partition",
+            source,
+            "--nodes",
+            "5",
+            "--json",
+            "--method",
+            method,
+        ];
+        run(&[&args, more].concat())
+    };
+    for method in ["skd-tree", "brick-grouping"] {
+        let [from_folder, from_file] = [(told.as_str(), &[][..]), (ball.to_str().unwrap(), &TOLD)]
+            .map(|(source, more)| {
+                let out = of(source, method, more);
+                assert!(
+                    out.status.success(),
+                    "{}",
+                    String::from_utf8_lossy(&out.stderr)
+                );
+                serde_json::from_slice::<Value>(&out.stdout).unwrap()
+            });
+        assert_eq!(from_folder, from_file, "{method}");
+        assert_eq!(from_file["load"], kept);
+    }
+    let damaged = format!("{told}/slab-projections.gz");
+    let bytes = std::fs::read(&damaged).unwrap();
+    std::fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
+    let out = of(&told, "skd-tree", &[]);
+    let error = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success(), "{error}");
+    assert!(
+        error.contains("slab-projections.gz") && error.contains("damaged"),
+        "{error}"
+    );
+}
+
+#[test]
+fn placements_are_compared_and_the_best_is_marked() {
+    let placements = |more: &[&str]| {
+        run(&[
+            &["placements", NEGHIP, "--brick", "16", "--nodes", "4"],
+            more,
+        ]
+        .concat())
+    };
+    let out = placements(&["--json", "--copies", "2"]);
+    let all: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let rows = all["placements"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    let least = rows
+        .iter()
+        .map(|r| r["frame_us"].as_f64().unwrap())
+        .fold(f64::INFINITY, f64::min);
+    assert_eq!(all["best"]["frame_us"], json!(least));
+    for row in rows {
+        assert!(
+            row["max_over_mean"].as_f64().unwrap() >= 1.0 - 1e-9,
+            "{row}"
+        );
+    }
+    let error = |more: &[&str]| {
+        let out = placements(more);
+        assert!(!out.status.success());
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    assert!(error(&["--speeds", "1,2"]).contains("--speeds has 2 numbers for 4 machines"));
+    assert!(error(&["--speeds", "0"]).contains("must be 0.001 to 1000"));
+    assert!(error(&["--memory", "1K"]).contains("take more memory"));
+    assert!(error(&["--link", "0"]).contains("--link"));
+}
+
+#[test]
+fn a_placement_is_chosen_for_the_peers_that_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("p.png");
+    let render = |more: &[&str]| {
+        let args = [
+            "render",
+            NEGHIP,
+            "--device",
+            "cpu",
+            "--out",
+            out.to_str().unwrap(),
+            "--peers",
+            "3",
+            "--brick",
+            "16",
+            "--placement",
+            "auto",
+        ];
+        let done = run(&[&args, more].concat());
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{said}");
+        let line = said
+            .lines()
+            .find_map(|l| l.strip_prefix("brickmesh: placement "));
+        line.unwrap().to_owned()
+    };
+    for copies in ["1", "2"] {
+        let out = run(&[
+            "placements",
+            NEGHIP,
+            "--brick",
+            "16",
+            "--nodes",
+            "3",
+            "--copies",
+            copies,
+            "--size",
+            "1024x1024",
+            "--json",
+        ]);
+        let all: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let rows = all["placements"].as_array().unwrap().iter();
+        let of_copies = rows.filter(|r| r["copies"] == json!(copies.parse::<u32>().unwrap()));
+        let micros = |r: &Value| r["frame_us"].as_f64().unwrap();
+        let best = of_copies.min_by(|a, b| micros(a).total_cmp(&micros(b)));
+        assert_eq!(
+            render(&["--redundancy", copies]),
+            best.unwrap()["placement"].as_str().unwrap()
+        );
+    }
+    // Room for one copy and a half of the two that are wanted.
+    assert_eq!(
+        render(&["--redundancy", "2", "--memory", "205770"]),
+        "redundant"
+    );
+    let out = folder.path().join("never");
+    let out = run(&[
+        "import",
+        NEGHIP,
+        "--out",
+        out.to_str().unwrap(),
+        "--placement",
+        "auto",
+    ]);
+    assert!(!out.status.success());
 }

@@ -4,11 +4,15 @@
 use brickmesh_shaders::{RenderDevice, device::vulkan::VulkanDevice};
 use brickmesh_tests::{
     compare::{compare, to_rgba8},
-    mesh::{cpu, picture},
+    mesh::{Mesh, cpu, picture},
     reference,
     scenes::{clipped, fields, looks, mode_fields, settings, views},
     skip::vulkan_is_there,
-    volumes::Bricks,
+    volumes::{Bricks, waves},
+};
+use brickmesh_topology::{
+    Camera, RenderSettings, TransferFunction, VoxelType,
+    balance::placement::comparison::PLACED_PARTITIONS,
 };
 use std::sync::Arc;
 
@@ -85,6 +89,30 @@ fn every_look_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() 
             }
         }
     }
+}
+
+#[test]
+fn on_vulkan_every_placement_gives_the_same_picture() {
+    if !vulkan_is_there("on_vulkan_every_placement_gives_the_same_picture") {
+        return;
+    }
+    let field = waves([60, 50, 40], VoxelType::U16, false);
+    let settings = RenderSettings {
+        jitter: false,
+        ..RenderSettings::new(TransferFunction::ramp(20_000.0, 60_000.0), 0.5)
+    };
+    let view = Camera::whole(&field.volume).view(96, 96).unwrap();
+    let whole = Arc::new(Bricks::cut(&field, 64));
+    let expected = picture(whole, 1, &vulkan, view, &settings);
+    actix::System::new().block_on(async {
+        for method in PLACED_PARTITIONS {
+            let bricks = Arc::new(Bricks::cut(&field, 16).placed(Some(method)));
+            let mesh = Mesh::start_met(3, 1, bricks, &vulkan).await;
+            let d = compare(&expected, &mesh.picture(view, &settings).await);
+            // As with bricks of 32, above.
+            assert!(d.max <= 3 && d.over_1 <= 0.001, "{method:?}: {d:?}");
+        }
+    });
 }
 
 #[test]

@@ -21,24 +21,53 @@ pub(crate) fn switch() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|value| value == "on")
 }
 
+/// The placements by name.
+const PLACEMENTS: [(&str, Option<PartitionMethod>); 6] = [
+    ("redundant", None),
+    ("grid", Some(PartitionMethod::Grid)),
+    ("slabs-equal", Some(PartitionMethod::SlabsEqual)),
+    ("slabs-min-max", Some(PartitionMethod::SlabsMinMax)),
+    (
+        "slabs-least-squares",
+        Some(PartitionMethod::SlabsLeastSquares),
+    ),
+    ("kd-tree", Some(PartitionMethod::KdTree)),
+];
+
 /// Reads the name of a placement.
-pub(crate) fn placement() -> impl TypedValueParser<Value = PlacementArg> {
-    const METHODS: [(&str, Option<PartitionMethod>); 6] = [
-        ("redundant", None),
-        ("grid", Some(PartitionMethod::Grid)),
-        ("slabs-equal", Some(PartitionMethod::SlabsEqual)),
-        ("slabs-min-max", Some(PartitionMethod::SlabsMinMax)),
-        (
-            "slabs-least-squares",
-            Some(PartitionMethod::SlabsLeastSquares),
-        ),
-        ("kd-tree", Some(PartitionMethod::KdTree)),
-    ];
-    let names = PossibleValuesParser::new(METHODS.map(|(name, _)| name));
-    names.map(|name| {
-        let method = METHODS.iter().find(|(n, _)| *n == name);
-        PlacementArg(method.and_then(|(_, method)| *method))
+pub(crate) fn placement() -> impl TypedValueParser<Value = Option<PartitionMethod>> {
+    let names = PossibleValuesParser::new(PLACEMENTS.map(|(name, _)| name));
+    names.map(|name| named_placement(&name))
+}
+
+/// The same, or `auto`.
+pub(crate) fn placement_or_auto() -> impl TypedValueParser<Value = PlacementArg> {
+    let names = ["auto"].into_iter().chain(PLACEMENTS.map(|(name, _)| name));
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "auto" => PlacementArg::Auto,
+        name => PlacementArg::Method(named_placement(name)),
     })
+}
+
+/// The name of a placement.
+pub(crate) fn placement_name(method: Option<PartitionMethod>) -> &'static str {
+    let named = PLACEMENTS.iter().find(|(_, m)| *m == method);
+    named.map_or("another method", |(name, _)| name)
+}
+
+fn named_placement(name: &str) -> Option<PartitionMethod> {
+    let found = PLACEMENTS.iter().find(|(n, _)| *n == name);
+    found.and_then(|(_, method)| *method)
+}
+
+/// Reads the speeds of machines, such as `1,1,0.5`.
+pub(crate) fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.trim().parse().map_err(|e| format!("{text:?}: {e}"))?;
+    if (0.001..=1000.0).contains(&speed) {
+        Ok(speed)
+    } else {
+        Err(format!("{speed}: it must be 0.001 to 1000"))
+    }
 }
 
 pub(crate) fn parse_device(text: &str) -> Result<DeviceChoice, String> {

@@ -7,6 +7,7 @@
 
 use super::{
     BRICK_BYTES_MAX, BrickStoreError, OnProgress, check_brick_count,
+    empty_space::{EmptySpace, EmptySpaceGathering},
     layers::{Gather, Layer},
 };
 use crate::volume_file::VolumeFile;
@@ -18,7 +19,7 @@ use brickmesh_topology::{
         value_gathering::ValueGathering,
     },
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 /// Takes a finished brick; bricks come layer by layer, in index order within one.
 pub(super) type OnBrick<'a> =
@@ -51,11 +52,12 @@ pub(super) fn brick_bytes(file: &VolumeFile, edge: u32) -> Result<u64, BrickStor
     Ok(voxels.sum::<u64>() * file.description.voxel.bytes() as u64)
 }
 
-/// Cuts a whole volume; returns its manifest.
+/// Cuts a whole volume; returns its manifest. `empty`: what is empty, and the file that the slab projections go to.
 pub(super) fn cut(
     file: &VolumeFile,
     edge: u32,
     gather: Gather<'_>,
+    empty: Option<(&EmptySpace, &Path)>,
     progress: OnProgress<'_>,
     on_brick: OnBrick<'_>,
 ) -> Result<Manifest, BrickStoreError> {
@@ -63,6 +65,9 @@ pub(super) fn cut(
     let voxel_bytes = volume.voxel.bytes();
     let grid = grid(file, edge)?;
     let mut cutter = Cutter::new(grid, volume, gather);
+    let mut empty = empty
+        .map(|(empty, path)| EmptySpaceGathering::new(empty, volume, grid, path))
+        .transpose()?;
     let mut stream = file.voxels()?;
     let row_bytes = volume.dims[0] as usize * voxel_bytes;
     let mut row = vec![0; row_bytes];
@@ -77,12 +82,18 @@ pub(super) fn cut(
         for y in 0..volume.dims[1] {
             stream.read(&mut row)?;
             cutter.scatter(y, z, &row).map_err(&io)?;
+            if let Some(empty) = &mut empty {
+                empty.row(&row);
+            }
+        }
+        if let Some(empty) = &mut empty {
+            empty.slice(z)?;
         }
         done += row_bytes as u64 * u64::from(volume.dims[1]);
         if !progress(done, total) {
             return Err(BrickStoreError::Stopped);
         }
-        cutter.close_layers(z, &io, on_brick)?;
+        cutter.close_layers(z, &io, empty.as_ref(), on_brick)?;
     }
     stream.finish()?;
     let source = file
@@ -91,8 +102,9 @@ pub(super) fn cut(
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
+    let kept_voxels = empty.map(EmptySpaceGathering::finish).transpose()?;
     cutter
-        .manifest(&source)
+        .manifest(&source, kept_voxels)
         .map_err(BrickStoreError::manifest(&file.path))
 }
 
@@ -203,6 +215,7 @@ impl<'a> Cutter<'a> {
         &mut self,
         z: u32,
         io: &impl Fn(std::io::Error) -> BrickStoreError,
+        empty: Option<&EmptySpaceGathering<'_>>,
         on_brick: OnBrick<'_>,
     ) -> Result<(), BrickStoreError> {
         let done: Vec<u32> = self
@@ -217,6 +230,8 @@ impl<'a> Cutter<'a> {
             };
             for (within, brick) in self.layer_bricks(bz).enumerate() {
                 let bytes = layer.take(within).map_err(io)?;
+                let other = empty.and_then(|empty| empty.in_place_of(brick, &bytes));
+                let bytes = other.unwrap_or(bytes);
                 let record = BrickRecord::of(&self.grid, brick, self.volume, &bytes);
                 self.gradients.brick(&self.grid, brick, &bytes);
                 let digest = record.digest;
@@ -228,9 +243,14 @@ impl<'a> Cutter<'a> {
         Ok(())
     }
 
-    fn manifest(self, source: &str) -> Result<Manifest, ManifestError> {
+    fn manifest(
+        self,
+        source: &str,
+        kept_voxels: Option<Vec<u32>>,
+    ) -> Result<Manifest, ManifestError> {
         let edge = self.grid.edge();
         let mut parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
+        parts.kept_voxels = kept_voxels;
         let values = self.values.finish();
         parts.gradients = self.gradients.finish(values.statistics.histogram_range);
         values.manifest(parts)
@@ -290,11 +310,18 @@ mod tests {
 
     fn cut_all(file: &VolumeFile, edge: u32, gather: Gather<'_>) -> (Manifest, Vec<Vec<u8>>) {
         let mut bricks = Vec::new();
-        let manifest = cut(file, edge, gather, &mut |_, _| true, &mut |b, _, bytes| {
-            assert_eq!(b.0 as usize, bricks.len(), "bricks come in index order");
-            bricks.push(bytes);
-            Ok(())
-        });
+        let manifest = cut(
+            file,
+            edge,
+            gather,
+            None,
+            &mut |_, _| true,
+            &mut |b, _, bytes| {
+                assert_eq!(b.0 as usize, bricks.len(), "bricks come in index order");
+                bricks.push(bytes);
+                Ok(())
+            },
+        );
         (manifest.unwrap(), bricks)
     }
 
@@ -359,7 +386,10 @@ mod tests {
             layer_bytes_max: 0,
             scratch: &gone,
         };
-        let error = cut(&file, 8, gather, &mut |_, _| true, &mut |_, _, _| Ok(())).unwrap_err();
+        let error = cut(&file, 8, gather, None, &mut |_, _| true, &mut |_, _, _| {
+            Ok(())
+        })
+        .unwrap_err();
         assert!(error.to_string().contains("gone"), "{error}");
     }
 
@@ -375,6 +405,7 @@ mod tests {
                 &file,
                 edge,
                 Gather::Memory,
+                None,
                 &mut progress,
                 &mut |_, _, _| Ok(()),
             )

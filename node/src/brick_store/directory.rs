@@ -2,10 +2,13 @@
 //!
 //! Not here: how it is made (`importing`).
 
-use super::{BrickStoreError, OnProgress, manifest_file};
+use super::{BrickStoreError, OnProgress, empty_space, manifest_file};
 use crate::bounded_file;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
-use brickmesh_topology::{BrickIndex, Digest, Manifest};
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, balance::partition::volume_partition::GATHERED_BYTES_MAX,
+    data::slab_projections::SlabProjections,
+};
 use bytes::Bytes;
 use std::{
     collections::BTreeSet,
@@ -17,6 +20,8 @@ use std::{
 pub(super) const MANIFEST: &str = "manifest.json";
 /// Folder of the bricks.
 pub(super) const BRICKS: &str = "bricks";
+/// File of the slab projections, where the import was told what is empty.
+pub(super) const PROJECTIONS: &str = "slab-projections.gz";
 /// Largest manifest, in bytes: a hundred thousand bricks and more.
 pub(super) const MANIFEST_BYTES_MAX: u64 = 320 << 20;
 
@@ -46,6 +51,33 @@ impl DirectoryStore {
             path: path.to_owned(),
             manifest,
         }
+    }
+
+    /// The slab projections that its import made; `None`: it was not told what is empty.
+    ///
+    /// # Errors
+    /// [`BrickStoreError::Manifest`] where they are missing or damaged.
+    pub(crate) fn projections(&self) -> Result<Option<SlabProjections>, BrickStoreError> {
+        if !self.manifest.knows_kept_voxels() {
+            return Ok(None);
+        }
+        let path = self.path.join(PROJECTIONS);
+        let dims = self.manifest.volume().dims;
+        let read = empty_space::read(&path, dims, GATHERED_BYTES_MAX).and_then(|projections| {
+            let expected: u64 = self.manifest.occupied_voxels().into_iter().sum();
+            let found = projections.voxels();
+            if found == expected {
+                Ok(projections)
+            } else {
+                Err(format!(
+                    "it is damaged: {found} voxels are kept, the manifest has {expected}"
+                ))
+            }
+        });
+        read.map(Some).map_err(|why| BrickStoreError::Manifest {
+            path,
+            why: format!("{why}; import the volume again"),
+        })
     }
 
     /// Reads every brick; returns the damaged ones, in index order, and what is wrong with each.

@@ -8,13 +8,13 @@
 //! which an import is still at work is locked, and left alone.
 
 use super::{
-    BrickStoreError, OnProgress, bricker,
-    directory::{BRICKS, DirectoryStore, MANIFEST, brick_path},
+    BrickStoreError, ImportOptions, OnProgress, bricker,
+    directory::{BRICKS, DirectoryStore, MANIFEST, PROJECTIONS, brick_path},
     layers::Gather,
     manifest_file,
 };
 use crate::volume_file::VolumeFile;
-use brickmesh_topology::{Digest, Manifest, data::partition_method::PartitionMethod};
+use brickmesh_topology::{Digest, Manifest};
 use std::{
     fs::{self, File},
     io::{self, Write as _},
@@ -29,7 +29,7 @@ const SYNC_THREADS: usize = 8;
 pub(super) fn import(
     file: &VolumeFile,
     edge: u32,
-    placement: Option<PartitionMethod>,
+    how: &ImportOptions,
     out: &Path,
     layer_bytes_max: u64,
     progress: OnProgress<'_>,
@@ -57,14 +57,26 @@ pub(super) fn import(
         layer_bytes_max,
         scratch: made.path(),
     };
-    let manifest = bricker::cut(file, edge, gather, progress, &mut |_, digest, bytes| {
-        let path = brick_path(made.path(), digest);
-        if path.exists() {
-            return Ok(());
-        }
-        fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
-    })?;
-    let manifest = manifest.with_placement(placement);
+    let projections = made.path().join(PROJECTIONS);
+    let empty = how
+        .empty
+        .as_ref()
+        .map(|empty| (empty, projections.as_path()));
+    let manifest = bricker::cut(
+        file,
+        edge,
+        gather,
+        empty,
+        progress,
+        &mut |_, digest, bytes| {
+            let path = brick_path(made.path(), digest);
+            if path.exists() {
+                return Ok(());
+            }
+            fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
+        },
+    )?;
+    let manifest = manifest.with_placement(how.placement);
     sync_files(&bricks)?;
     write_manifest(&made.path().join(MANIFEST), &manifest)?;
     readable_by_all(made.path());
@@ -220,7 +232,10 @@ pub(super) mod tests {
     fn an_import_through_scratch_files_leaves_only_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let (file, out) = (volume(dir.path()), dir.path().join("out"));
-        let store = import(&file, 6, None, &out, 0, &mut |_, _| true).unwrap();
+        let store = import(&file, 6, &ImportOptions::default(), &out, 0, &mut |_, _| {
+            true
+        })
+        .unwrap();
         for brick in store.manifest().grid().bricks() {
             assert_eq!(store.read(brick).unwrap().len() as u64, {
                 store.manifest().brick_bytes(brick)
@@ -243,11 +258,27 @@ pub(super) mod tests {
         let other = dir.path().join("another");
         let (killed, working, elsewhere) = (left(&out, "a"), left(&out, "b"), left(&other, "c"));
         let held = lock(&working).unwrap();
-        import(&file, 6, None, &out, u64::MAX, &mut |_, _| true).unwrap();
+        import(
+            &file,
+            6,
+            &ImportOptions::default(),
+            &out,
+            u64::MAX,
+            &mut |_, _| true,
+        )
+        .unwrap();
         assert!(!killed.exists() && working.exists() && elsewhere.exists());
         drop(held);
         fs::remove_dir_all(&out).unwrap();
-        import(&file, 6, None, &out, u64::MAX, &mut |_, _| true).unwrap();
+        import(
+            &file,
+            6,
+            &ImportOptions::default(),
+            &out,
+            u64::MAX,
+            &mut |_, _| true,
+        )
+        .unwrap();
         assert!(!working.exists() && elsewhere.exists());
     }
 
@@ -260,7 +291,7 @@ pub(super) mod tests {
         let out = dir.path().join("out");
         let read = &mut |_, _| panic!("it is read");
         for error in [
-            import(&file, 8, None, &out, u64::MAX, read).unwrap_err(),
+            import(&file, 8, &ImportOptions::default(), &out, u64::MAX, read).unwrap_err(),
             load(&file, 8, u64::MAX, read).unwrap_err(),
         ] {
             let text = error.to_string();

@@ -51,6 +51,7 @@ fn cut(
         file,
         edge,
         Gather::Memory,
+        None,
         progress,
         &mut |brick, _, bytes| {
             let at = brick.0 as usize;

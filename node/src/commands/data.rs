@@ -3,7 +3,8 @@
 use super::CommandResult;
 use crate::{
     args::{ImportArgs, InfoArgs},
-    brick_store,
+    brick_store::{self, EmptySpace, ImportOptions},
+    kept_voxels::Keep,
     picture_settings::no_data,
     progress::Progress,
     stats::VolumeStats,
@@ -27,18 +28,22 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         .into());
     }
     let file = volume_file::open_with_fill(&args.source.volume, args.source.fill)?;
-    let mut progress = Progress::new("importing");
-    let placement = args.placement.0;
-    let store = brick_store::import_placed(
-        &file,
-        args.brick,
-        placement,
-        &args.out,
-        &mut |done, total| {
-            progress.show(done, total);
-            !stop.is_said()
+    let how = ImportOptions {
+        placement: args.placement,
+        empty: if args.empty.is_default() {
+            None
+        } else {
+            Some(EmptySpace {
+                keep: Keep::new(&args.empty, &file.description)?,
+                slab_slices: args.empty.slab_slices(),
+            })
         },
-    )?;
+    };
+    let mut progress = Progress::new("importing");
+    let store = brick_store::import_as(&file, args.brick, &how, &args.out, &mut |done, total| {
+        progress.show(done, total);
+        !stop.is_said()
+    })?;
     progress.end();
     let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
     say(format_args!(
@@ -120,6 +125,8 @@ fn damaged_bricks(
     store: &brick_store::DirectoryStore,
     stop: &Stop,
 ) -> Result<Vec<(BrickIndex, brick_store::BrickStoreError)>, brick_store::BrickStoreError> {
+    // An error where they are damaged.
+    store.projections()?;
     let mut progress = Progress::new("verifying");
     store.verify(&mut |done, total| {
         progress.show(done, total);

@@ -19,6 +19,7 @@ use brickmesh_topology::{
         grouping::{Prices, Sending},
         volume_partition::{
             PartitionError, PartitionGathering, PartitionRequest, VolumePart, VolumePartition,
+            of_projections,
         },
     },
     data::slab_projections::SlabProjections,
@@ -46,20 +47,24 @@ pub(super) fn run(args: &PartitionArgs, stop: &Stop) -> CommandResult {
             args.source.fill,
         )?))
     };
-    let keep = keep(args, &source)?;
-    let dims = source.volume().dims;
     let of_volume = |e: PartitionError| format!("{}: {e}", path.display());
-    let mut gathering = PartitionGathering::new(request(args), dims).map_err(of_volume)?;
-    let mut progress = Progress::new("reading the voxels");
-    let mut on_progress = |done, total| {
-        progress.show(done, total);
-        !stop.is_said()
+    let kept = match &source {
+        VoxelSource::Folder(store) if args.empty.says_nothing_of_values() => store.projections()?,
+        _ => None,
     };
-    kept_slices(&source, &keep, &mut on_progress, &mut |slice| {
-        gathering.slice(slice)
-    })?;
-    progress.end();
-    let (partition, projections) = gathering.finish().map_err(of_volume)?;
+    if kept.is_some() && (!args.method.needs_projections_only() || args.empty.slab.is_some()) {
+        return Err(format!(
+            "{}: its import was told what is empty, of which it keeps the slab projections: they are for skd-tree and brick-grouping, without --slab; say for others what is empty with --keep or --mask",
+            path.display()
+        )
+        .into());
+    }
+    let (partition, projections) = if let Some(projections) = kept {
+        let partition = of_projections(&request(args), &projections).map_err(of_volume)?;
+        (partition, Some(projections))
+    } else {
+        gathered(args, &source, stop)?
+    };
     if let Some((out, projections)) = out.zip(projections.as_ref()) {
         let picture = svg(&partition.parts, projections);
         out.write(|to| to.write_all(picture.as_bytes()))?;
@@ -75,24 +80,26 @@ pub(super) fn run(args: &PartitionArgs, stop: &Stop) -> CommandResult {
     Ok(())
 }
 
-fn keep(args: &PartitionArgs, source: &VoxelSource) -> Result<Keep, Box<dyn std::error::Error>> {
-    let Some(path) = &args.mask else {
-        return Ok(args.keep.map_or(Keep::NotTheBorder, Keep::Values));
+/// The partition of voxels that are read.
+fn gathered(
+    args: &PartitionArgs,
+    source: &VoxelSource,
+    stop: &Stop,
+) -> Result<(VolumePartition, Option<SlabProjections>), Box<dyn std::error::Error>> {
+    let keep = Keep::new(&args.empty, source.volume())?;
+    let of_volume = |e: PartitionError| format!("{}: {e}", args.source.volume.display());
+    let dims = source.volume().dims;
+    let mut gathering = PartitionGathering::new(request(args), dims).map_err(of_volume)?;
+    let mut progress = Progress::new("reading the voxels");
+    let mut on_progress = |done, total| {
+        progress.show(done, total);
+        !stop.is_said()
     };
-    let mask = volume_file::open(path)?;
-    let (found, expected) = (mask.description.dims, source.volume().dims);
-    if found != expected {
-        let [x, y, z] = expected;
-        return Err(format!(
-            "--mask {}: it has {} x {} x {} voxels; the volume has {x} x {y} x {z}",
-            path.display(),
-            found[0],
-            found[1],
-            found[2]
-        )
-        .into());
-    }
-    Ok(Keep::Mask(Box::new(mask)))
+    kept_slices(source, &keep, &mut on_progress, &mut |slice| {
+        gathering.slice(slice)
+    })?;
+    progress.end();
+    Ok(gathering.finish().map_err(of_volume)?)
 }
 
 fn request(args: &PartitionArgs) -> PartitionRequest {
@@ -110,7 +117,7 @@ fn request(args: &PartitionArgs) -> PartitionRequest {
         nodes,
         cube_level: args.cubes,
         cube_border: args.cube_border,
-        slab_slices: args.slab.0..=args.slab.1,
+        slab_slices: args.empty.slab_slices(),
         view: args.view,
         bricks_max: args.max_bricks.into(),
         prices: Prices {

@@ -7,9 +7,11 @@ use super::{
     start_network_peer,
 };
 use crate::{
-    args::MeshArgs,
+    args::{MeshArgs, PlacementArg, placement_name},
+    brick_store::Placed,
     device_choice::{self, Chosen},
     network::{MeshKey, Network, Refusal},
+    placement_choice::{Comparison, LINK_MBIT, room},
     progress::Progress,
     stop::Stop,
     terminal::note,
@@ -22,7 +24,14 @@ use brickmesh_actors::{
     local_bus::LocalHub,
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Digest, Manifest, PeerId, mesh::keeper::Hello};
+use brickmesh_topology::{
+    Digest, Manifest, PeerId,
+    balance::{
+        placement::comparison::{ComparedDevice, chosen},
+        schedule::SPEED_ONE,
+    },
+    mesh::keeper::Hello,
+};
 use futures::future::join_all;
 use std::{
     sync::Arc,
@@ -33,6 +42,8 @@ use std::{
 const PEERS_WAIT: Duration = Duration::from_secs(30);
 /// Peers in the room are found within this, if there are any.
 const ROOM_WAIT: Duration = Duration::from_secs(3);
+/// Pictures for which `--placement auto` chooses.
+const AUTO_PIXELS: (u32, u32) = (1024, 1024);
 /// How long the mesh's directory may take to say who had a data set.
 const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
 
@@ -102,6 +113,11 @@ impl Mesh {
         match source {
             DataSource::Own(source) => {
                 let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
+                let source = if args.placement == Some(PlacementArg::Auto) {
+                    self.placed(source, redundancy).await?
+                } else {
+                    source
+                };
                 let manifest = Arc::new(source.manifest().clone());
                 let status = self.status().await?;
                 let is_it = |set: &&DataSetStatus| set.manifest.digest() == manifest.digest();
@@ -118,6 +134,42 @@ impl Mesh {
             }
             DataSource::Named(name) => self.find(name).await,
         }
+    }
+
+    /// The bricks placed as frames are expected to take least on the peers that are there.
+    async fn placed(
+        &self,
+        source: Arc<dyn BrickSource>,
+        redundancy: u32,
+    ) -> Result<Arc<dyn BrickSource>, SessionError> {
+        let status = self.status().await?;
+        let manifest = Arc::new(source.manifest().clone());
+        let device = |hello: &Hello| ComparedDevice {
+            room: room(&manifest, hello.memory_bytes),
+            speed_millionths: SPEED_ONE,
+        };
+        let devices: Vec<ComparedDevice> = status.peers.values().map(device).collect();
+        let stop = self.stop.clone();
+        // It may take seconds, in which this peer goes on.
+        let choosing = tokio::task::spawn_blocking(move || {
+            let comparison = Comparison {
+                manifest: &manifest,
+                devices: &devices,
+                copies_max: redundancy,
+                link_mbit: LINK_MBIT,
+                size: AUTO_PIXELS,
+            };
+            let rows = comparison.rows(&|| !stop.is_said());
+            let rows = rows.map_err(|e| e.to_string())?;
+            Ok(chosen(&rows, redundancy, &devices))
+        });
+        let method = choosing.await.unwrap_or_else(|e| Err(e.to_string()));
+        let method = method.map_err(SessionError::Placement)?;
+        note(format_args!(
+            "brickmesh: placement {}",
+            placement_name(method)
+        ));
+        Ok(Arc::new(Placed::new(source, method)))
     }
 
     /// Waits until it is clear which data set of the mesh has this name, and uses it.

@@ -10,6 +10,7 @@
 //! Rendering", EGPGV 2011, section 4: listing 1 (dealing), listing 2 (swapping, in `swap`),
 //! equation (1) (quality). Addition: copies are levelled between the two steps (`level`).
 
+pub mod comparison;
 pub mod partitioned;
 mod swap;
 
@@ -106,6 +107,21 @@ pub fn place(
         0
     };
     Placement { held, swaps }
+}
+
+/// Bricks times copies up to which [`place_at_once`] swaps: about a fifth of a second, in which a peer does nothing
+/// else.
+const AT_ONCE_WORK_MAX: u64 = 1 << 21;
+
+/// What a mesh starts with: bricks scattered by [`place`], or dealt only where that would take long.
+#[must_use]
+pub fn place_at_once(grid: &BrickGrid, capacities: &[u32], seed: u64) -> Vec<BrickSet> {
+    let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
+    if copies * u64::from(grid.brick_count()) <= AT_ONCE_WORK_MAX {
+        place(grid, capacities, PlacementMethod::Redundant, seed).held
+    } else {
+        deal(grid.brick_count(), capacities, seed)
+    }
 }
 
 /// Exchanges, on single devices, bricks of many copies for bricks of fewer, until no two bricks'

@@ -52,27 +52,41 @@ impl TileJobs {
         self.tiles.get(tile).map_or(&[], Vec::as_slice)
     }
 
-    /// Pixels that go to a tile's compositor when job j is rendered by `renderer(j)`.
-    fn traffic(&self, tile: usize, compositor: usize, renderer: impl Fn(usize) -> usize) -> u64 {
-        let mut sum = 0;
+    /// The runs of a tile, front to back, when job j is rendered by `renderer(j)`: who renders each, and the pixels around it.
+    pub fn each_run(
+        &self,
+        tile: usize,
+        renderer: impl Fn(usize) -> usize,
+        mut of: impl FnMut(usize, PixelRect),
+    ) {
         let mut run: Option<(usize, PixelRect)> = None;
-        for &(j, rect) in &self.tiles[tile] {
+        for &(j, rect) in self.of_tile(tile) {
             let by = renderer(j);
             run = match run {
                 Some((last, around)) if last == by => Some((by, around.around(&rect))),
                 ended => {
-                    sum += sent(ended, compositor);
+                    if let Some((by, around)) = ended {
+                        of(by, around);
+                    }
                     Some((by, rect))
                 }
             };
         }
-        sum + sent(run, compositor)
+        if let Some((by, around)) = run {
+            of(by, around);
+        }
     }
-}
 
-fn sent(run: Option<(usize, PixelRect)>, compositor: usize) -> u64 {
-    run.filter(|(by, _)| *by != compositor)
-        .map_or(0, |(_, around)| around.pixel_count() as u64)
+    /// Pixels that go to a tile's compositor when job j is rendered by `renderer(j)`.
+    fn traffic(&self, tile: usize, compositor: usize, renderer: impl Fn(usize) -> usize) -> u64 {
+        let mut sum = 0;
+        self.each_run(tile, renderer, |by, around| {
+            if by != compositor {
+                sum += around.pixel_count() as u64;
+            }
+        });
+        sum
+    }
 }
 
 /// Pixels that all tiles' compositors get from other peers.

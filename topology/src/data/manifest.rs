@@ -21,7 +21,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the manifest that this program writes.
-pub const MANIFEST_VERSION: u32 = 4;
+pub const MANIFEST_VERSION: u32 = 5;
 /// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients.
 const MANIFEST_VERSION_MIN: u32 = 2;
 /// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
@@ -90,6 +90,10 @@ pub struct ManifestParts {
     /// in no name, and peers that disagree cost spare copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PartitionMethod>,
+    /// Voxels of each brick that are kept, as its import was told what is empty; `None`: it was not. As the placement it is in no
+    /// name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_voxels: Option<Vec<u32>>,
     /// Name of the file that it came from, for people.
     pub source: String,
     /// One record a brick, in index order.
@@ -139,6 +143,7 @@ impl ManifestParts {
             gradients: None,
             subject: None,
             placement: None,
+            kept_voxels: None,
             source: source.to_owned(),
             bricks,
         }
@@ -158,6 +163,16 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
+    /// More voxels are kept of a brick than it has.
+    #[error("kept_voxels of brick {brick} is {found}; it has {most} voxels")]
+    Kept {
+        /// The brick.
+        brick: u32,
+        /// What is there.
+        found: u32,
+        /// Its voxels.
+        most: u64,
+    },
     /// Written by another version.
     #[error(
         "manifest version is {found}, this program reads {MANIFEST_VERSION_MIN} to {MANIFEST_VERSION}; import the volume again"
@@ -230,6 +245,19 @@ impl TryFrom<ManifestParts> for Manifest {
         };
         count("bricks", parts.bricks.len(), grid.brick_count() as usize)?;
         count("histogram", parts.histogram.len(), HISTOGRAM_BINS)?;
+        if let Some(kept) = &parts.kept_voxels {
+            count("kept_voxels", kept.len(), grid.brick_count() as usize)?;
+            for (brick, &found) in grid.bricks().zip(kept) {
+                let most = grid.owned_box(brick).voxel_count();
+                if u64::from(found) > most {
+                    return Err(ManifestError::Kept {
+                        brick: brick.0,
+                        found,
+                        most,
+                    });
+                }
+            }
+        }
         let counted = parts.histogram.iter().map(|&n| u128::from(n)).sum();
         let voxels: u64 = parts.volume.dims.iter().map(|&n| u64::from(n)).product();
         let expected = voxels * GHOSTS_COUNTED_MAX;
@@ -299,9 +327,19 @@ impl Manifest {
         self.parts.placement
     }
 
-    /// Voxels of each brick that are not known to be background or no data, by its cells: what it weighs.
+    /// Whether its import was told what is empty.
+    #[must_use]
+    pub fn knows_kept_voxels(&self) -> bool {
+        self.parts.kept_voxels.is_some()
+    }
+
+    /// What each brick weighs: its voxels that are kept, where its import was told what is empty; else those that are not known to be
+    /// background or no data, by its cells.
     #[must_use]
     pub fn occupied_voxels(&self) -> Vec<u64> {
+        if let Some(kept) = &self.parts.kept_voxels {
+            return kept.iter().map(|&n| n.into()).collect();
+        }
         let background = self.parts.statistics.as_ref().and_then(|s| s.background);
         let is_empty = |range: Option<[f64; 2]>| {
             range.is_none_or(|[low, high]| {
@@ -660,8 +698,20 @@ mod tests {
             (manifest.digest(), Some(PartitionMethod::KdTree))
         );
         parts.statistics = None;
-        let unknown = Manifest::try_from(parts).unwrap().occupied_voxels();
+        let unknown = Manifest::try_from(parts.clone()).unwrap().occupied_voxels();
         assert_eq!(unknown, [512; 4]);
+        parts.kept_voxels = Some(vec![0, 7, 0, 1]);
+        let told = Manifest::try_from(parts.clone()).unwrap();
+        assert_eq!(told.occupied_voxels(), [0, 7, 0, 1]);
+        parts.kept_voxels = None;
+        let untold = Manifest::try_from(parts.clone()).unwrap();
+        assert_eq!(told.digest(), untold.digest());
+        parts.kept_voxels = Some(vec![0, 0, 513, 0]);
+        let error = Manifest::try_from(parts.clone()).unwrap_err().to_string();
+        assert!(error.contains("brick 2 is 513; it has 512"), "{error}");
+        parts.kept_voxels = Some(vec![1]);
+        let error = Manifest::try_from(parts).unwrap_err().to_string();
+        assert!(error.contains("kept_voxels"), "{error}");
     }
 
     #[test]

@@ -151,7 +151,13 @@ impl SlabGathering {
         }
     }
 
-    /// All slabs.
+    /// Takes out the slabs that have ended: all but the last one.
+    pub fn take_ended(&mut self) -> Vec<Slab> {
+        let open = self.slabs.len().saturating_sub(1);
+        self.slabs.drain(..open).collect()
+    }
+
+    /// All slabs that are left.
     #[must_use]
     pub fn finish(self) -> SlabProjections {
         SlabProjections {

@@ -17,7 +17,7 @@
 use crate::{
     balance::{
         partition::PartitionMethod,
-        placement::{PlacementMethod, deal, partitioned::place_partition, place, shares},
+        placement::{partitioned::place_partition, place_at_once, shares},
     },
     base::{digest::Digest, peer::PeerId, seeded::mixed},
     data::{
@@ -26,10 +26,6 @@ use crate::{
     },
 };
 use std::cmp::Reverse;
-
-/// Bricks times copies up to which the first assignments are scattered by swaps: about a fifth of a
-/// second, in which a peer does nothing else. Larger placements are dealt only.
-const SWAP_WORK_MAX: u64 = 1 << 21;
 
 /// A peer that takes part, as the others know it.
 #[derive(Clone, Copy, Debug)]
@@ -109,13 +105,7 @@ impl FirstPlacement {
     /// What each peer holds, scattered.
     fn of(&mut self, capacities: Vec<u32>) -> &[BrickSet] {
         if self.capacities != capacities {
-            let (grid, seed) = (&self.grid, self.seed);
-            let copies: u64 = capacities.iter().map(|&c| u64::from(c)).sum();
-            self.held = if copies * u64::from(grid.brick_count()) <= SWAP_WORK_MAX {
-                place(grid, &capacities, PlacementMethod::Redundant, seed).held
-            } else {
-                deal(grid.brick_count(), &capacities, seed)
-            };
+            self.held = place_at_once(&self.grid, &capacities, self.seed);
             self.capacities = capacities;
         }
         &self.held

@@ -320,7 +320,7 @@ fn a_placement_is_remembered_for_its_capacities_only() {
     let mut first = FirstPlacement::new(mesh.grid, 7, None);
     let twice = [vec![32; 4], vec![64, 32, 16, 16], vec![64, 32, 16, 16]];
     for capacities in twice {
-        let fresh = place(&mesh.grid, &capacities, PlacementMethod::Redundant, 7).held;
+        let fresh = place_at_once(&mesh.grid, &capacities, 7);
         assert_eq!(first.of(capacities), fresh);
     }
 }
