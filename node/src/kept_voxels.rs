@@ -35,6 +35,12 @@ impl Keep {
         let Some(path) = &args.mask else {
             return Ok(args.keep.map_or(Self::NotTheBorder, Self::Values));
         };
+        if path.is_dir() {
+            let path = path.display();
+            return Err(
+                format!("--mask {path}: it is a folder; a mask must be a volume file").into(),
+            );
+        }
         let mask = volume_file::open(path)?;
         let (found, [x, y, z]) = (mask.description.dims, volume.dims);
         if found != volume.dims {
@@ -234,9 +240,9 @@ impl<'a> Sieve<'a> {
         let is_data = |v: f32| !volume.is_no_data(v);
         self.kept.clear();
         match (self.keep, &mut self.mask) {
-            (Keep::Values([low, high]), _) => self.kept.extend(slice.iter().map(|&v| {
-                let value = volume.value(v.into());
-                is_data(v) && *low <= value && value <= *high
+            (Keep::Values(ends), _) => self.kept.extend(slice.iter().map(|&v| {
+                let value = single(volume.value(v.into()));
+                is_data(v) && single(ends[0]) <= value && value <= single(ends[1])
             })),
             (_, Some(mask)) => {
                 let mask = mask.next()?;
@@ -252,6 +258,13 @@ impl<'a> Sieve<'a> {
             }
         }
         Ok(&self.kept)
+    }
+
+    /// Whether values between these stored numbers, ends included, may be kept where they are interpolated.
+    pub(crate) fn may_keep_between(&self, low: f32, high: f32) -> bool {
+        let [a, b] = [low, high].map(|v| single(self.volume.value(v.into())));
+        let ends = |ends: &[f64; 2]| a.max(b) >= single(ends[0]) && a.min(b) <= single(ends[1]);
+        matches!(self.keep, Keep::Values(values) if ends(values))
     }
 
     /// Ends the mask.
@@ -301,6 +314,12 @@ fn most_frequent(volume: &VolumeDescription, slice: &[f32]) -> Option<f32> {
     let most = counts.into_iter();
     let most = most.max_by_key(|&(bits, count)| (count, std::cmp::Reverse(bits)));
     most.map(|(bits, _)| f32::from_bits(bits))
+}
+
+/// As precise as values are printed and stored: 0.7 is the voxel 0.7.
+#[expect(clippy::cast_possible_truncation, reason = "as meant")]
+fn single(value: f64) -> f32 {
+    value as f32
 }
 
 /// Equal numbers have equal bits: those of -0 are those of 0.

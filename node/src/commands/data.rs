@@ -53,6 +53,18 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         manifest.grid().edge(),
         manifest.digest()
     ))?;
+    if manifest.knows_kept_voxels() {
+        let kept: u64 = manifest.occupied_voxels().into_iter().sum();
+        let all: u64 = manifest
+            .volume()
+            .dims
+            .iter()
+            .map(|&n| u64::from(n))
+            .product();
+        say(format_args!(
+            "kept: {kept} of {all} voxels; bricks without any are alike now"
+        ))?;
+    }
     if let Some(line) = no_data(manifest) {
         say(line)?;
     }

@@ -9,10 +9,10 @@ use crate::{
     partition_picture::svg,
     progress::Progress,
     stop::Stop,
-    terminal::say,
+    terminal::{note, say},
     volume_file,
 };
-use brickmesh_actors::plain_text::counted;
+use brickmesh_actors::{data_set::BrickSource as _, plain_text::counted};
 use brickmesh_topology::{
     VoxelBox,
     balance::partition::{
@@ -52,6 +52,14 @@ pub(super) fn run(args: &PartitionArgs, stop: &Stop) -> CommandResult {
         VoxelSource::Folder(store) if args.empty.says_nothing_of_values() => store.projections()?,
         _ => None,
     };
+    if let VoxelSource::Folder(store) = &source
+        && store.manifest().knows_kept_voxels()
+        && kept.is_none()
+    {
+        note(
+            "brickmesh: bricks that the import of this folder took to be empty do not have their own voxels any more",
+        );
+    }
     if kept.is_some() && (!args.method.needs_projections_only() || args.empty.slab.is_some()) {
         return Err(format!(
             "{}: its import was told what is empty, of which it keeps the slab projections: they are for skd-tree and brick-grouping, without --slab; say for others what is empty with --keep or --mask",

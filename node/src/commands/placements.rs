@@ -8,7 +8,7 @@ use crate::{
     placement_choice::{Comparison, room},
     progress::Progress,
     stop::Stop,
-    terminal::say,
+    terminal::{note, say},
 };
 use brickmesh_topology::balance::{
     placement::comparison::{ComparedDevice, ComparedPlacement, best},
@@ -64,6 +64,11 @@ pub(super) fn run(args: &PlacementsArgs, stop: &Stop) -> CommandResult {
         say(serde_json::to_string_pretty(&all)?)?;
         return Ok(());
     }
+    if best.frame_micros <= 0.0 {
+        note(
+            "brickmesh: nothing of it is visible with its own transfer function: all placements take the same",
+        );
+    }
     print(&rows, best)?;
     Ok(())
 }
@@ -88,7 +93,7 @@ fn as_json(row: &ComparedPlacement) -> Value {
 
 fn print(rows: &[ComparedPlacement], best: &ComparedPlacement) -> std::io::Result<()> {
     say(
-        "placement            copies  busiest/mean  MiB at most  images  kilopixels sent  ms a frame  at most",
+        "placement            copies  busiest/ideal  MiB at most  images  kilopixels sent  ms a frame  at most",
     )?;
     for row in rows {
         let mark = if std::ptr::eq(row, best) {
@@ -97,7 +102,7 @@ fn print(rows: &[ComparedPlacement], best: &ComparedPlacement) -> std::io::Resul
             ""
         };
         say(format_args!(
-            "{:<20} {:>6}  {:>12.3}  {:>11.1}  {:>6.0}  {:>15.0}  {:>10.1}  {:>7.1}{mark}",
+            "{:<20} {:>6}  {:>13.3}  {:>11.1}  {:>6.0}  {:>15.0}  {:>10.1}  {:>7.1}{mark}",
             placement_name(row.method),
             row.copies,
             row.max_over_mean,

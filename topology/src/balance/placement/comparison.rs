@@ -262,15 +262,25 @@ mod tests {
         Camera, TransferFunction, VolumeDescription, VoxelType, data::manifest::ManifestParts,
     };
 
-    /// 8³ bricks; only those at low x have something in them.
+    /// 8³ bricks; only those at low y have something in them.
     fn manifest() -> Manifest {
         let volume = VolumeDescription::new([64; 3], VoxelType::U8);
         let parts = ManifestParts::cut(volume, 8, "test", |stored| {
             let [nx, ny, nz] = stored.size();
-            let value = |i: u32| if stored.lo[0] + i % nx < 16 { 200 } else { 0 };
+            let value = |i: u32| {
+                if stored.lo[1] + i / nx % ny < 16 {
+                    200
+                } else {
+                    0
+                }
+            };
             (0..nx * ny * nz).map(value).collect()
         });
-        Manifest::try_from(parts.unwrap()).unwrap()
+        let mut parts = parts.unwrap();
+        // Bricks are 8 on each axis, x fastest.
+        let kept = |brick: u32| if brick / 8 % 8 < 2 { 512 } else { 0 };
+        parts.kept_voxels = Some((0..512).map(kept).collect());
+        Manifest::try_from(parts).unwrap()
     }
 
     fn compared(
@@ -319,14 +329,15 @@ mod tests {
         let (grid, tree) = (Some(PartitionMethod::Grid), Some(PartitionMethod::KdTree));
         // Half of the grid's cells are empty, whatever the links.
         assert!(of(&rows, grid, 1).max_over_mean > 1.9);
-        assert!(of(&rows, tree, 1).max_over_mean < 1.3);
+        let (of_tree, of_grid) = (of(&rows, tree, 1), of(&rows, grid, 1));
+        assert!(
+            of_tree.max_over_mean < 0.8 * of_grid.max_over_mean,
+            "{of_tree:?} {of_grid:?}"
+        );
         let images = |method, copies| of(&rows, method, copies).images;
         assert!(images(tree, 1) < 0.5 * images(None, 1));
         assert!(of(&rows, None, 4).max_over_mean <= of(&rows, None, 1).max_over_mean + 1e-9);
-        assert_eq!(
-            of(&rows, None, 4).bytes_max,
-            4 * of(&rows, None, 1).bytes_max
-        );
+        assert!(of(&rows, None, 4).bytes_max > 3 * of(&rows, None, 1).bytes_max);
         let dear = compared(&[DEVICE; 4], 10.0, 1);
         assert!(of(&dear, tree, 1).frame_micros < of(&dear, None, 1).frame_micros);
     }
