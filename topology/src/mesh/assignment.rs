@@ -10,7 +10,7 @@
 //! nobody else moves; when a peer leaves or dies, only bricks below the target are copied.
 //! Not here: when a peer counts as dead (`membership`), which brick is fetched from whom.
 //!
-//! Method: the first assignments are the placement of Frey, Ertl 2011, section 4 ([`place`]); later a brick
+//! Method: the first assignments are the placement of Frey, Ertl 2011, section 4 ([`place_at_once`]); later a brick
 //! that needs a copy goes to the peer whose hash with it is highest (Thaler, Ravishankar 1998,
 //! rendezvous hashing), so the choice stays while others change.
 
