@@ -189,10 +189,12 @@ impl Lab {
     /// # Errors
     /// A host that was brought up without a share, or what the kernel says.
     pub fn set_share(&self, n: usize, fraction: f64) -> Result<(), String> {
+        self.share(n)?.set(fraction)
+    }
+
+    fn share(&self, n: usize) -> Result<&CpuShare, String> {
         let share = self.shares.get(n).and_then(Option::as_ref);
-        share
-            .ok_or_else(|| format!("host {n} has no share of a core"))?
-            .set(fraction)
+        share.ok_or_else(|| format!("host {n} has no share of a core"))
     }
 
     /// Holds both directions of a host's link to a rate.
@@ -202,6 +204,17 @@ impl Lab {
         let (host, middle) = (&self.names[n], &self.middle);
         tool("tc", &format!("-n {host} qdisc add dev eth0 {bucket}"))?;
         tool("tc", &format!("-n {middle} qdisc add dev p{n} {bucket}"))
+    }
+
+    /// Lets host `n` go before all others where all cores are taken, and a process that runs already be
+    /// one of that host: its display.
+    ///
+    /// # Errors
+    /// As [`Self::set_share`].
+    pub fn go_first(&self, n: usize, display: u32) -> Result<(), String> {
+        let share = self.share(n)?;
+        share.go_first()?;
+        share.take(display)
     }
 
     /// Runs a program on host `n`, within its share; its process id is that of the program.

@@ -288,15 +288,18 @@ async fn picture_file(
     let stats = turn.render(session).await?;
     match stats.missing().len() {
         0 => Ok(()),
-        missing => Err(format!(
-            "{} was written, but {} missing: nobody holds them",
-            asked.path.display(),
-            match missing {
-                1 => "a box is".to_owned(),
-                n => format!("{n} boxes are"),
-            }
-        )
-        .into()),
+        missing => {
+            let path = asked.path.display();
+            Err(format!("{path} was written, but {}", missing_boxes(missing)).into())
+        }
+    }
+}
+
+/// That so many boxes of a picture are missing, for people.
+fn missing_boxes(count: usize) -> String {
+    match count {
+        1 => "a box is missing: nobody holds it".to_owned(),
+        n => format!("{n} boxes are missing: nobody holds them"),
     }
 }
 
@@ -657,8 +660,7 @@ impl<'a> Pictures<'a> {
         slot[wish.pane.index()] = Some(shown);
         drop(slot);
         tell(&self.proxy, Told::Frame);
-        let some = format!("{} boxes are missing: nobody holds them", missing.len());
-        (!missing.is_empty()).then_some(some)
+        (!missing.is_empty()).then(|| missing_boxes(missing.len()))
     }
 }
 

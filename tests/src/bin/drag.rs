@@ -59,14 +59,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// A host with this share of a core.
+fn host(share: f64) -> Host {
+    Host {
+        cpu_share: Some(share),
+        link_megabits: None,
+    }
+}
+
 fn run(args: &Args) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let held = Host {
-        cpu_share: Some(args.share),
-        link_megabits: None,
-    };
+    let held = host(args.share);
+    // Who watches has a machine of its own, whose threads wait for no other host's.
+    let watching = host(1.0);
     let mut hosts = vec![held; args.hosts as usize];
-    hosts.extend(vec![Host::default(); args.viewers as usize + 1]);
+    hosts.extend(vec![watching; args.viewers as usize]);
+    hosts.push(Host::default());
     let mut lab = Lab::with_hosts(&hosts, Wiring::Bridge)?;
     for host in 0..args.hosts as usize {
         lab.start(host, &["peer", "--device", "cpu", "--memory", "1G"]);
@@ -75,8 +83,9 @@ fn run(args: &Args) -> Result<(), String> {
     for viewer in 0..args.viewers {
         let screen = display(&args.size)?;
         let log = folder.path().join(format!("{viewer}.log"));
-        let host = (args.hosts + viewer) as usize;
-        let mut view = lab.command(host, brickmesh());
+        let n = (args.hosts + viewer) as usize;
+        lab.go_first(n, screen.0.0.id())?;
+        let mut view = lab.command(n, brickmesh());
         view.arg("view").arg(&args.volume);
         view.args(["--mesh", "--watch", "--device", "cpu", "--panels", "off"]);
         view.args([

@@ -24,6 +24,8 @@ const PERIOD_MICROS_MAX: u32 = 1_000_000;
 /// How often a group goes before a process outside of groups where all cores are taken: so that
 /// hosts get what they are held to on a busy machine, too.
 const PRECEDENCE: u32 = 10;
+/// The same of a group that goes first; the kernel takes no weight above this.
+const FIRST_PRECEDENCE: u32 = 100;
 /// What a process outside of groups, or a group that nothing was said about, weighs in each
 /// generation.
 const WEIGHTS: [u32; 2] = [1024, 100];
@@ -61,13 +63,34 @@ impl CpuShare {
         let folder = root.join(name);
         fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let share = Self { folder, generation };
-        let (file, usual) = match generation {
+        share.weigh(PRECEDENCE)?;
+        share.set(fraction)?;
+        Ok(share)
+    }
+
+    /// Lets the group go before all others: what it does is not to wait for them, as it would not
+    /// on a machine of its own.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn go_first(&self) -> Result<(), String> {
+        self.weigh(FIRST_PRECEDENCE)
+    }
+
+    /// Takes a process that runs, and what it starts from here on, into the group.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn take(&self, pid: u32) -> Result<(), String> {
+        write(&self.folder.join("cgroup.procs"), &pid.to_string())
+    }
+
+    fn weigh(&self, precedence: u32) -> Result<(), String> {
+        let (file, usual) = match self.generation {
             Generation::First => ("cpu.shares", WEIGHTS[0]),
             Generation::Second => ("cpu.weight", WEIGHTS[1]),
         };
-        write(&share.folder.join(file), &(PRECEDENCE * usual).to_string())?;
-        share.set(fraction)?;
-        Ok(share)
+        write(&self.folder.join(file), &(precedence * usual).to_string())
     }
 
     /// Changes the fraction, also while processes run.
