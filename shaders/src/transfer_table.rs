@@ -44,6 +44,28 @@ const ROWS_PER_FLOOR_MAX: f32 = 1e30;
 const UNITS_MAX: f64 = 1e30;
 const DEPTH_MAX: f64 = 1e4;
 
+/// Bins of [`SeenPlaces`].
+pub(crate) const SEEN_BINS: usize = 256;
+
+/// Where along a table something is seen: a bit for each of [`SEEN_BINS`] parts of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenPlaces {
+    /// Eight words, lowest bit first.
+    pub(crate) bins: [u32; SEEN_BINS / 32],
+    pub(crate) bins_per_place: f32,
+}
+
+impl SeenPlaces {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the bins"
+    )]
+    fn bin(&self, place: f32) -> usize {
+        ((place.max(0.0) * self.bins_per_place) as usize).min(SEEN_BINS - 1)
+    }
+}
+
 /// What colours and opacities of samples or of segments are looked up in.
 #[derive(Clone, Debug)]
 pub struct TransferTable {
@@ -108,6 +130,25 @@ impl TransferTable {
             rows_per_floor,
             segment_unit,
         }
+    }
+
+    /// Where row 0 shows something.
+    #[must_use]
+    pub(crate) fn seen_places(&self) -> SeenPlaces {
+        let last = (self.columns - 1).max(1);
+        let mut seen = SeenPlaces {
+            bins: [0; SEEN_BINS / 32],
+            bins_per_place: SEEN_BINS as f32 / last as f32,
+        };
+        let row = self.entries[..self.columns].iter().enumerate();
+        for (column, _) in row.filter(|(_, entry)| entry.iter().any(|c| *c != 0.0)) {
+            // An entry is seen up to its neighbours; and a place is rounded.
+            let place = column as f32;
+            for bin in seen.bin(place - 1.01)..=seen.bin(place + 1.01) {
+                seen.bins[bin / 32] |= 1 << (bin % 32);
+            }
+        }
+        seen
     }
 
     /// Rows of [`Self::columns`] entries.
@@ -388,17 +429,21 @@ mod tests {
         base::digest::Digest, data::transfer_function::TransferPoint,
     };
 
-    fn table(transfer: TransferFunction, step: f64) -> TransferTable {
+    fn scene(transfer: TransferFunction, step: f64, preintegrate: bool) -> Scene {
         let volume = VolumeDescription::new([8; 3], VoxelType::U8);
         let mut settings = RenderSettings::new(transfer, step);
-        settings.preintegrate = true;
-        TransferTable::new(&Scene {
+        settings.preintegrate = preintegrate;
+        Scene {
             data_set: Digest::of(b"test"),
             numbers: VoxelNumbers::of(&volume, Some([0.0, 255.0]), None),
             view: Camera::orbit(&volume, 0.0, 0.0, 1.0).view(4, 4).unwrap(),
             volume,
             settings,
-        })
+        }
+    }
+
+    fn table(transfer: TransferFunction, step: f64) -> TransferTable {
+        TransferTable::new(&scene(transfer, step, true))
     }
 
     fn point(value: f64, opacity: f64) -> TransferPoint {
@@ -406,6 +451,53 @@ mod tests {
             value,
             color: [0.5, 1.0, 0.25],
             opacity,
+        }
+    }
+
+    #[test]
+    fn places_that_are_seen_have_their_bins() {
+        // Peaks narrower than a bin, a step, and both ends of the domain.
+        let of = |points: &[(f64, f64)]| TransferFunction {
+            unit_distance: None,
+            points: points.iter().map(|&(v, o)| point(v, o)).collect(),
+        };
+        let peak = |n: i32| {
+            let at = f64::from(n) * 1.37;
+            of(&[
+                (0.0, 0.0),
+                (at - 0.2, 0.0),
+                (at, 0.5),
+                (at + 0.2, 0.0),
+                (255.0, 0.0),
+            ])
+        };
+        let others = [
+            of(&[
+                (0.0, 0.0),
+                (37.0, 0.0),
+                (37.0, 0.2),
+                (90.0, 0.2),
+                (90.0, 0.0),
+            ]),
+            of(&[(0.0, 1e-6), (0.3, 0.0), (254.7, 0.0), (255.0, 1e-6)]),
+        ];
+        for transfer in (1..185).map(peak).chain(others) {
+            let table = TransferTable::new(&scene(transfer, 0.5, false));
+            let seen_places = table.seen_places();
+            let bins = seen_places.bins;
+            let has = |place: f32| {
+                let bin = seen_places.bin(place);
+                bins[bin / 32] >> (bin % 32) & 1 == 1
+            };
+            let places = (-100..12_000_i32).map(|n| n as f32 / 5.0);
+            let seen = places.filter(|place| table.classify(*place)[3] != 0.0);
+            assert!(seen.clone().count() > 5);
+            let missed = seen.filter(|place| !has(*place));
+            assert_eq!(missed.collect::<Vec<_>>(), [] as [f32; 0]);
+            assert!(
+                bins.iter().map(|b| b.count_ones()).sum::<u32>() < 160,
+                "{bins:?}"
+            );
         }
     }
 

@@ -16,7 +16,7 @@ mod packet_modes;
 #[cfg(target_arch = "x86_64")]
 mod packet_table;
 #[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "gathers take raw pointers")]
+#[expect(unsafe_code, reason = "loads take raw pointers")]
 mod packet_voxel;
 mod ray;
 mod scalar;

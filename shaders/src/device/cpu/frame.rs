@@ -4,7 +4,12 @@
 //! and job of a scene.
 
 use super::ray::{ExactRay, Ray, SAMPLE_MAX};
-use crate::{classifier::Classifier, jitter::jitter, scene::Scene, transfer_table::TransferTable};
+use crate::{
+    classifier::Classifier,
+    jitter::jitter,
+    scene::Scene,
+    transfer_table::{SeenPlaces, TransferTable},
+};
 use brickmesh_topology::{
     Digest, View, VolumeDescription,
     picture::{
@@ -23,6 +28,7 @@ pub(super) struct Frame {
     pub(super) volume: VolumeDescription,
     pub(super) view: View,
     pub(super) table: Arc<TransferTable>,
+    pub(super) seen: SeenPlaces,
     pub(super) mode: Mode,
     pub(super) shading: Option<Shading>,
     /// Whether samples stand for ranges of values.
@@ -50,6 +56,7 @@ impl Frame {
             data_set: scene.data_set,
             volume: scene.volume.clone(),
             table: Arc::clone(&classifier.table),
+            seen: classifier.table.seen_places(),
             mode: scene.settings.mode,
             shading: scene
                 .settings

@@ -1,17 +1,17 @@
-//! The AVX2 kernel: packets of eight rays, 4×2 pixels, in step.
+//! The AVX2 kernel: packets of eight rays, 4×2 pixels, two of them in step.
 //!
 //! All lanes stand at the same sample index k; a lane takes part while its own interval holds k
-//! and it is not opaque. Where no lane that takes part stands in a visible macrocell, the packet
-//! jumps to the first sample at which one might.
+//! and it is not opaque. Where no lane that takes part stands in a visible macrocell, both packets
+//! jump to the first sample at which one might. `doc/kernel.md`: what was measured.
 //! Invariant: which lanes share a packet changes no pixel: only samples of opacity 0 are jumped.
-#![expect(unsafe_code, reason = "gathers and loads take raw pointers")]
+#![expect(unsafe_code, reason = "loads take raw pointers")]
 
 use super::{
     field::{CELL_EDGE, CELL_SHIFT, Field},
     frame::{Frame, HALF_SQUARE_MIN, Shading},
     packet_modes::PacketMode,
     packet_table::{self, PacketTable, classify},
-    packet_voxel::{Columns, PacketVoxel},
+    packet_voxel::{Columns, PacketVoxel, load_32},
 };
 use crate::{macrocells::SkipGrid, modes::with_kernel_mode, transfer_table::TransferTable};
 use brickmesh_topology::{
@@ -22,6 +22,10 @@ use std::arch::x86_64::*;
 
 /// Pixels of a packet on x and y.
 const PACKET_PIXELS: [u32; 2] = [4, 2];
+/// Packets that go in step, one below the other: while one waits for voxels, the other works.
+const TOGETHER: usize = 2;
+/// Rows of pixels of [`TOGETHER`] packets.
+const ROWS_TOGETHER: u32 = 2 * PACKET_PIXELS[1];
 /// Rays of a packet.
 pub(super) const LANES: usize = (PACKET_PIXELS[0] * PACKET_PIXELS[1]) as usize;
 /// A mask with a bit of each.
@@ -38,7 +42,7 @@ pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
-/// Whether the brick can be addressed: rows long enough for a gather, offsets within 31 bits,
+/// Whether the brick can be addressed: rows long enough for a load, offsets within 31 bits,
 /// counts of rows exact in f32.
 pub(super) fn can_address<V: PacketVoxel>(field: &Field<'_>) -> bool {
     field.size[0] >= V::ROW_VOXELS_MIN
@@ -76,7 +80,7 @@ fn render_in_mode<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
 ) {
     assert!(is_supported() && can_address::<V>(field));
     let kernel = Kernel::new(frame, field);
-    let [across, down] = PACKET_PIXELS;
+    let [across, down] = [PACKET_PIXELS[0], ROWS_TOGETHER];
     for tile in (0..part.width).step_by(TILE_COLUMNS as usize) {
         let tile_end = part.width.min(tile + TILE_COLUMNS);
         for y in (0..part.height).step_by(down as usize) {
@@ -91,12 +95,10 @@ fn render_in_mode<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
                 };
                 // SAFETY: the assertion above holds: AVX2 and FMA are there, and the field can
                 // be addressed.
-                let packet = unsafe { kernel.render::<V, M, CHECKED>(&pixels) };
-                for j in 0..height {
-                    let start = (y + j) as usize * row_pixels + x as usize;
-                    let from = (j * across) as usize;
-                    rows[start..start + width as usize]
-                        .copy_from_slice(&packet[from..from + width as usize]);
+                let partials = unsafe { kernel.render::<V, M, CHECKED>(&pixels) };
+                for (j, row) in partials.iter().take(height as usize).enumerate() {
+                    let start = (y as usize + j) * row_pixels + x as usize;
+                    rows[start..start + width as usize].copy_from_slice(&row[..width as usize]);
                 }
             }
         }
@@ -107,7 +109,7 @@ fn render_in_mode<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
 struct Kernel<'a> {
     frame: &'a Frame,
     field: &'a Field<'a>,
-    /// Samples that are taken after a visible one before macrocells are asked again.
+    /// Samples that are taken after one that was seen before macrocells are asked again.
     visible_run: u32,
     /// Row strides in voxels: of a row, of a neighbour on y and on z (0 where there is none).
     strides: [i32; 3],
@@ -130,6 +132,10 @@ struct Packet {
     inverse_advance: [__m256; 3],
     /// What rounding moves a position by, at most, voxels.
     slack: f32,
+    /// From the middle of a segment to its ends, samples.
+    half: __m256,
+    /// Where the last segment ended, and the number there: that of the next one's beginning.
+    last: [__m256; 2],
 }
 
 /// Where the positions of a packet lie between voxels.
@@ -177,19 +183,18 @@ impl Packet {
             partial: [_mm256_setzero_ps(); 4],
             inverse_advance: direction.map(|d| inverse_advance(d, step)),
             slack: 1e-3 + farthest * 4e-7,
+            half: half_segment(direction, step),
+            last: [_mm256_set1_ps(-1.0); 2],
         }
     }
 
-    /// As `Ray::half_segment`.
+    /// The first sample of a ray; infinite where there is none.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn half_segment(&self) -> __m256 {
-        let [x, y, z] = self.direction;
-        let size = |d| _mm256_andnot_ps(_mm256_set1_ps(-0.0), d);
-        let farthest = _mm256_max_ps(size(x), _mm256_max_ps(size(y), size(z)));
-        let advance = _mm256_mul_ps(farthest, _mm256_set1_ps(self.step));
-        let voxel = _mm256_div_ps(_mm256_set1_ps(1.0), advance);
-        _mm256_min_ps(_mm256_set1_ps(0.5), voxel)
+    fn first_sample(&self) -> f32 {
+        let has_any = _mm256_cmp_ps::<_CMP_LT_OQ>(self.first, self.end);
+        let never = _mm256_set1_ps(f32::INFINITY);
+        min_lane(_mm256_blendv_ps(never, self.first, has_any))
     }
 
     /// Lanes whose rays have samples at or after `k` to take.
@@ -235,6 +240,17 @@ fn inverse_advance(direction: __m256, step: f32) -> __m256 {
     _mm256_div_ps(_mm256_set1_ps(1.0), advance)
 }
 
+/// As `Ray::half_segment`.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn half_segment([x, y, z]: [__m256; 3], step: f32) -> __m256 {
+    let size = |d| _mm256_andnot_ps(_mm256_set1_ps(-0.0), d);
+    let farthest = _mm256_max_ps(size(x), _mm256_max_ps(size(y), size(z)));
+    let advance = _mm256_mul_ps(farthest, _mm256_set1_ps(step));
+    let voxel = _mm256_div_ps(_mm256_set1_ps(1.0), advance);
+    _mm256_min_ps(_mm256_set1_ps(0.5), voxel)
+}
+
 /// Smallest lane.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
@@ -275,7 +291,7 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// The partials of a packet's pixels, rows of four.
+    /// The partials of the pixels of packets that go in step, row by row.
     ///
     /// # Safety
     /// AVX2 and FMA are there, and [`can_address`] holds.
@@ -283,18 +299,34 @@ impl<'a> Kernel<'a> {
     unsafe fn render<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
         pixels: &PixelRect,
-    ) -> [[f32; 4]; LANES] {
-        let mut packet = Packet::new(self.frame, self.field, pixels);
-        let has_any = _mm256_cmp_ps::<_CMP_LT_OQ>(packet.first, packet.end);
-        if _mm256_movemask_ps(has_any) == 0 {
-            return [[0.0; 4]; LANES];
+    ) -> [[[f32; 4]; PACKET_PIXELS[0] as usize]; ROWS_TOGETHER as usize] {
+        let packet = |n: u32| {
+            let above = (n * PACKET_PIXELS[1]).min(pixels.height);
+            let part = PixelRect {
+                y: pixels.y + above,
+                height: (pixels.height - above).min(PACKET_PIXELS[1]),
+                ..*pixels
+            };
+            Packet::new(self.frame, self.field, &part)
+        };
+        let mut packets = [packet(0), packet(1)];
+        let mut rows = [[[0.0; 4]; PACKET_PIXELS[0] as usize]; ROWS_TOGETHER as usize];
+        let k = packets[0].first_sample().min(packets[1].first_sample());
+        if k == f32::INFINITY {
+            return rows;
         }
-        let never = _mm256_set1_ps(f32::INFINITY);
-        let k = min_lane(_mm256_blendv_ps(never, packet.first, has_any));
         // SAFETY: as this function's.
-        unsafe { self.march::<V, M, CHECKED>(&mut packet, k) };
-        let [r, g, b, a] = packet.partial.map(|p| store(p));
-        std::array::from_fn(|i| [r[i], g[i], b[i], a[i]])
+        unsafe { self.march::<V, M, CHECKED>(&mut packets, k) };
+        for (rows, packet) in rows
+            .chunks_exact_mut(PACKET_PIXELS[1] as usize)
+            .zip(&packets)
+        {
+            let [r, g, b, a] = packet.partial.map(|p| store(p));
+            for (i, pixel) in rows.iter_mut().flatten().enumerate() {
+                *pixel = [r[i], g[i], b[i], a[i]];
+            }
+        }
+        rows
     }
 
     /// # Safety
@@ -303,7 +335,7 @@ impl<'a> Kernel<'a> {
     #[target_feature(enable = "avx2,fma")]
     unsafe fn march<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
-        packet: &mut Packet,
+        packets: &mut [Packet; TOGETHER],
         mut k: f32,
     ) {
         // Samples that are taken without asking for their macrocells.
@@ -312,23 +344,30 @@ impl<'a> Kernel<'a> {
         } else {
             u32::MAX
         };
-        // Where the last segment ended, and the number there: that of the next one's beginning.
-        let mut last = [_mm256_set1_ps(-1.0); 2];
-        let half = packet.half_segment();
         let table = PacketTable::new(&self.frame.table);
         loop {
             let index = _mm256_set1_ps(k);
             // SAFETY: as this function's.
-            let live = unsafe { packet.live::<M>(index) };
-            if _mm256_movemask_ps(live) == 0 {
+            let live = unsafe { [packets[0].live::<M>(index), packets[1].live::<M>(index)] };
+            if _mm256_movemask_ps(_mm256_or_ps(live[0], live[1])) == 0 {
                 return;
             }
-            let mut active = _mm256_and_ps(live, _mm256_cmp_ps::<_CMP_LE_OQ>(packet.first, index));
-            let places = self.locate(packet, index);
+            let begun = |n: usize| _mm256_cmp_ps::<_CMP_LE_OQ>(packets[n].first, index);
+            let mut active = [
+                _mm256_and_ps(live[0], begun(0)),
+                _mm256_and_ps(live[1], begun(1)),
+            ];
+            let places = [
+                self.locate(&packets[0], index),
+                self.locate(&packets[1], index),
+            ];
             if run == 0
                 && let Some(skip) = self.field.skip
             {
-                let next = self.next_visible(packet, skip, &places, (live, active), k);
+                let next = |n: usize| {
+                    self.next_visible(&packets[n], skip, &places[n], (live[n], active[n]), k)
+                };
+                let next = next(0).min(next(1));
                 if next > k {
                     k = next;
                     continue;
@@ -339,73 +378,127 @@ impl<'a> Kernel<'a> {
             }
             // SAFETY: `locate` clamps to the stored box, and the field can be addressed.
             let ends = unsafe {
-                if M::SEGMENTS {
-                    self.ends::<V, CHECKED>(packet, (index, half), &mut last)
-                } else {
-                    [self.sample::<V, CHECKED>(&places); 2]
-                }
+                let [a, b] = packets;
+                [
+                    self.ends::<V, M, CHECKED>(a, &places[0], index, &mut active[0]),
+                    self.ends::<V, M, CHECKED>(b, &places[1], index, &mut active[1]),
+                ]
             };
-            if CHECKED {
-                active = _mm256_and_ps(active, is_data(ends[0]));
-                if M::SEGMENTS {
-                    active = _mm256_and_ps(active, is_data(ends[1]));
+            if !M::MODE.combines_values() && !M::SEGMENTS {
+                let seen = &self.frame.seen;
+                let is_seen = |n: usize| packet_table::may_be_seen(seen, ends[n][0], active[n]);
+                // What is not seen changes nothing.
+                if !(is_seen(0) | is_seen(1)) {
+                    k += 1.0;
+                    continue;
+                }
+                run = run.max(self.visible_run);
+            }
+            for n in 0..TOGETHER {
+                let packet = &mut packets[n];
+                // SAFETY: as above.
+                unsafe {
+                    let behind =
+                        self.behind::<V, M, CHECKED>(packet, table, &places[n], ends[n], active[n]);
+                    M::combine_lanes(&mut packet.partial, behind, active[n]);
                 }
             }
-            let ends = [
-                place(&self.frame.table, ends[0]),
-                place(&self.frame.table, ends[1]),
-            ];
-            let behind = if M::MODE.combines_values() {
-                let zero = _mm256_setzero_ps();
-                [ends[0], _mm256_set1_ps(1.0), zero, zero]
-            } else {
-                let mut color = if M::SEGMENTS {
-                    packet_table::segment(table, ends)
-                } else {
-                    classify(table, ends[0])
-                };
-                if M::SHADED
-                    && let Some(shading) = &self.frame.shading
-                {
-                    let seen = _mm256_cmp_ps::<_CMP_GT_OQ>(color[3], _mm256_setzero_ps());
-                    if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
-                        // SAFETY: as above.
-                        let difference = unsafe { self.difference::<V, CHECKED>(&places) };
-                        color = lit(shading, table, (color, ends), difference, packet.direction);
-                    }
-                }
-                color
-            };
-            // SAFETY: as this function's.
-            unsafe { M::combine_lanes(&mut packet.partial, behind, active) };
             k += 1.0;
         }
     }
 
-    /// The numbers at both ends of a segment. `last`: where the last one ended, and the number there.
+    /// Where in the table the ends of the packet's samples are; lanes without data are not `active` any
+    /// more.
     ///
     /// # Safety
-    /// [`can_address`] holds.
+    /// As [`Self::sample`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn ends<V: PacketVoxel, const CHECKED: bool>(
+    unsafe fn ends<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
+        &self,
+        packet: &mut Packet,
+        places: &Places,
+        index: __m256,
+        active: &mut __m256,
+    ) -> [__m256; 2] {
+        // SAFETY: as this function's.
+        let numbers = unsafe {
+            if M::SEGMENTS {
+                self.segment::<V, CHECKED>(packet, index)
+            } else {
+                [self.sample::<V, CHECKED>(places); 2]
+            }
+        };
+        if CHECKED {
+            *active = _mm256_and_ps(*active, is_data(numbers[0]));
+            if M::SEGMENTS {
+                *active = _mm256_and_ps(*active, is_data(numbers[1]));
+            }
+        }
+        let place = |number| place(&self.frame.table, number);
+        [place(numbers[0]), place(numbers[1])]
+    }
+
+    /// What samples add to what lies before them.
+    ///
+    /// # Safety
+    /// As [`Self::sample`].
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn behind<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
         packet: &Packet,
-        (index, half): (__m256, __m256),
-        last: &mut [__m256; 2],
+        table: PacketTable<'_>,
+        places: &Places,
+        ends: [__m256; 2],
+        active: __m256,
+    ) -> [__m256; 4] {
+        if M::MODE.combines_values() {
+            let zero = _mm256_setzero_ps();
+            return [ends[0], _mm256_set1_ps(1.0), zero, zero];
+        }
+        let color = if M::SEGMENTS {
+            packet_table::segment(table, ends)
+        } else {
+            classify(table, ends[0])
+        };
+        if M::SHADED
+            && let Some(shading) = &self.frame.shading
+        {
+            let seen = _mm256_cmp_ps::<_CMP_GT_OQ>(color[3], _mm256_setzero_ps());
+            if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
+                // SAFETY: as this function's.
+                let difference = unsafe { self.difference::<V, CHECKED>(places) };
+                return lit(shading, table, (color, ends), difference, packet.direction);
+            }
+        }
+        color
+    }
+
+    /// The numbers at both ends of a segment.
+    ///
+    /// # Safety
+    /// As [`Self::sample`].
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn segment<V: PacketVoxel, const CHECKED: bool>(
+        &self,
+        packet: &mut Packet,
+        index: __m256,
     ) -> [__m256; 2] {
-        let from = _mm256_sub_ps(index, half);
-        let to = _mm256_add_ps(index, half);
+        let from = _mm256_sub_ps(index, packet.half);
+        let to = _mm256_add_ps(index, packet.half);
         // SAFETY: `locate` clamps to the stored box.
         let sample = |k| unsafe { self.sample::<V, CHECKED>(&self.locate(packet, k)) };
-        let is_next = _mm256_cmp_ps::<_CMP_EQ_OQ>(from, last[0]);
+        let is_next = _mm256_cmp_ps::<_CMP_EQ_OQ>(from, packet.last[0]);
         let first = if _mm256_movemask_ps(is_next) == ALL_LANES {
-            last[1]
+            packet.last[1]
         } else {
             sample(from)
         };
-        *last = [to, sample(to)];
-        [first, last[1]]
+        let end = sample(to);
+        packet.last = [to, end];
+        [first, end]
     }
 
     #[inline]
@@ -562,9 +655,6 @@ impl<'a> Kernel<'a> {
 
     /// Difference of the field a voxel above and a voxel below on each axis; 0 beside what is no data.
     ///
-    /// Away from the border, `f(p + 1) − f(p − 1)` interpolates the differences of the voxels
-    /// two apart. Repeating border voxels gives just what clamping positions gives.
-    ///
     /// # Safety
     /// As [`Self::sample`].
     #[inline]
@@ -573,23 +663,83 @@ impl<'a> Kernel<'a> {
         &self,
         places: &Places,
     ) -> [__m256; 3] {
-        let columns = self.columns(places);
-        let base = self.field.bytes.as_ptr();
-        let [fx, fy, fz] = places.fraction;
         let row = self.row(places.cell[1], places.cell[2]);
+        if !self.is_inside(places) {
+            // SAFETY: as this function's.
+            return unsafe { self.difference_at_border::<V, CHECKED>(places, row) };
+        }
+        let [_, dy, dz] = self.field.stride.map(|s| (s * V::BYTES).cast_signed());
+        let base = self.field.bytes.as_ptr();
+        // From one load to the next only what all lanes share changes.
+        let row_at = |y: isize, z: isize| (base.wrapping_offset((y - 1) * dy + (z - 1) * dz), row);
+        // SAFETY: rows a voxel below and two above are in the stored box; the rest as this function's.
+        unsafe { self.difference_of::<V, CHECKED>(places, row_at) }
+    }
+
+    /// [`Self::difference`] where a row may have no neighbour. Not inlined: few places are there.
+    ///
+    /// # Safety
+    /// As [`Self::sample`].
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn difference_at_border<V: PacketVoxel, const CHECKED: bool>(
+        &self,
+        places: &Places,
+        row: __m256i,
+    ) -> [__m256; 3] {
+        let base = self.field.bytes.as_ptr();
         let (ys, zs) = (self.neighbours(places, 1), self.neighbours(places, 2));
-        let row_at = |y: usize, z: usize| _mm256_add_epi32(row, _mm256_add_epi32(ys[y], zs[z]));
+        let row_at = |y: isize, z: isize| {
+            let by = _mm256_add_epi32(ys[y.cast_unsigned()], zs[z.cast_unsigned()]);
+            (base, _mm256_add_epi32(row, by))
+        };
+        // SAFETY: neighbours are clamped to the stored box; the rest as this function's.
+        unsafe { self.difference_of::<V, CHECKED>(places, row_at) }
+    }
+
+    /// Whether all rows of neighbours −1 … 2 on y and z are in the stored box.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn is_inside(&self, places: &Places) -> bool {
+        let inside = |axis: usize| {
+            let cell = places.cell[axis];
+            let last = _mm256_set1_ps(self.field.last[axis] - self.field.first[axis] - 1.0);
+            let has_below = _mm256_cmp_ps::<_CMP_GT_OQ>(cell, _mm256_setzero_ps());
+            _mm256_and_ps(has_below, _mm256_cmp_ps::<_CMP_LT_OQ>(cell, last))
+        };
+        _mm256_movemask_ps(_mm256_and_ps(inside(1), inside(2))) == ALL_LANES
+    }
+
+    /// [`Self::difference`]; `row_at`: from where and at which offset in voxels the rows of the neighbours
+    /// −1, 0, 1 and 2 on y and z begin, counted from 0.
+    ///
+    /// Away from the border, `f(p + 1) − f(p − 1)` interpolates the differences of the voxels
+    /// two apart. Repeating border voxels gives just what clamping positions gives.
+    ///
+    /// # Safety
+    /// As [`Self::sample`], and the rows can be read.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn difference_of<V: PacketVoxel, const CHECKED: bool>(
+        &self,
+        places: &Places,
+        row_at: impl Fn(isize, isize) -> (*const u8, __m256i),
+    ) -> [__m256; 3] {
+        let columns = self.columns(places);
+        let [fx, fy, fz] = places.fraction;
         // A line of the field along x at the places' x: its value.
-        let line = |y: usize, z: usize| {
-            // SAFETY: neighbours are clamped to the stored box.
-            let [a, b] = unsafe { V::pair(base, row_at(y, z), columns) };
+        let line = |y: isize, z: isize| {
+            let (base, row) = row_at(y, z);
+            // SAFETY: as this function's.
+            let [a, b] = unsafe { V::pair(base, row, columns) };
             let (a, b) = (self.numbers::<V, CHECKED>(a), self.numbers::<V, CHECKED>(b));
             mix(a, b, fx)
         };
         // The same, with its difference along x.
-        let line_and_difference = |y: usize, z: usize| {
-            // SAFETY: neighbours are clamped to the stored box.
-            let [a, b, c, d] = unsafe { V::quad(base, row_at(y, z), columns) };
+        let line_and_difference = |y: isize, z: isize| {
+            let (base, row) = row_at(y, z);
+            // SAFETY: as this function's.
+            let [a, b, c, d] = unsafe { V::quad(base, row, columns) };
             let (a, b) = (self.numbers::<V, CHECKED>(a), self.numbers::<V, CHECKED>(b));
             let (c, d) = (self.numbers::<V, CHECKED>(c), self.numbers::<V, CHECKED>(d));
             let slope = mix(_mm256_sub_ps(c, a), _mm256_sub_ps(d, b), fx);
@@ -643,7 +793,7 @@ fn distances(skip: &SkipGrid, [x, y, z]: [__m256i; 3]) -> __m256i {
     let rows = _mm256_add_epi32(_mm256_mullo_epi32(z, ny), y);
     let at = _mm256_add_epi32(_mm256_mullo_epi32(rows, nx), x);
     // SAFETY: the macrocells are in the grid, and three bytes follow its last one.
-    let four = unsafe { _mm256_i32gather_epi32::<1>(skip.distances().as_ptr().cast(), at) };
+    let four = unsafe { load_32::<u8>(skip.distances().as_ptr(), at) };
     _mm256_and_si256(four, _mm256_set1_epi32(0xff))
 }
 

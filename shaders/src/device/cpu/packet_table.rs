@@ -5,7 +5,9 @@
 #![expect(unsafe_code, reason = "loads take raw pointers")]
 
 use super::packet::{LANES, mix};
-use crate::transfer_table::{HIGH_UNITS, PLACE_MAX, SEGMENT_MIN, TransferTable};
+use crate::transfer_table::{
+    HIGH_UNITS, PLACE_MAX, SEEN_BINS, SEGMENT_MIN, SeenPlaces, TransferTable,
+};
 use brickmesh_topology::data::transfer_shapes::GRADIENT_NODES;
 use std::arch::x86_64::*;
 
@@ -66,6 +68,24 @@ impl<'a> PacketTable<'a> {
     pub(super) fn rows_per_floor(&self) -> Option<f32> {
         self.table.rows_per_floor
     }
+}
+
+/// Whether a lane of `mask` stands at a place where something is seen.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn may_be_seen(seen: &SeenPlaces, place: __m256, mask: __m256) -> bool {
+    let bin = _mm256_mul_ps(place, _mm256_set1_ps(seen.bins_per_place));
+    // The clamps, in this order of arguments, turn a NaN into 0.
+    let bin = _mm256_max_ps(bin, _mm256_setzero_ps());
+    let bin = _mm256_min_ps(bin, _mm256_set1_ps((SEEN_BINS - 1) as f32));
+    let bin = _mm256_cvttps_epi32(bin);
+    // SAFETY: eight words can be read.
+    let words = unsafe { _mm256_loadu_si256(seen.bins.as_ptr().cast()) };
+    let word = _mm256_permutevar8x32_epi32(words, _mm256_srli_epi32::<5>(bin));
+    // Shifts by more than 31 give 0: of a bin, the place in its word.
+    let bit = _mm256_and_si256(bin, _mm256_set1_epi32(31));
+    let is_seen = _mm256_sllv_epi32(word, _mm256_sub_epi32(_mm256_set1_epi32(31), bit));
+    _mm256_testz_ps(_mm256_castsi256_ps(is_seen), mask) == 0
 }
 
 /// Premultiplied colours of a step at places of row 0.

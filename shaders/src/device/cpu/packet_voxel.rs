@@ -1,10 +1,10 @@
-//! Neighbouring voxels of eight rays at once: gathers per stored voxel type (AVX2).
+//! Neighbouring voxels of eight rays at once, per stored voxel type (AVX2).
 //!
-//! A gather fetches 32 bits, so one gives both neighbours on x of 8- and 16-bit voxels. Near the
-//! end of a row it fetches from further left and shifts, so that no read leaves its row: bricks
-//! need no padding.
+//! A load of 32 bits gives both neighbours on x of 8- and 16-bit voxels. Near the end of a row it
+//! loads from further left and shifts, so that no read leaves its row: bricks need no padding.
+//! Lanes are loaded one by one: a gather takes longer (`doc/kernel.md`).
 
-use super::voxel::StoredVoxel;
+use super::{packet::LANES, voxel::StoredVoxel};
 use std::arch::x86_64::*;
 
 /// Voxels that eight lanes look at: lower neighbour on x, in rows of `row_voxels` voxels.
@@ -15,7 +15,7 @@ pub(super) struct Columns {
     pub(super) row_voxels: i32,
 }
 
-/// A voxel type that packets can gather.
+/// A voxel type that packets can load.
 pub(super) trait PacketVoxel: StoredVoxel {
     /// Fewest voxels in a row.
     const ROW_VOXELS_MIN: usize;
@@ -32,6 +32,55 @@ pub(super) trait PacketVoxel: StoredVoxel {
     /// # Safety
     /// As [`Self::pair`].
     unsafe fn quad(base: *const u8, row: __m256i, columns: Columns) -> [__m256; 4];
+}
+
+/// Numbers of lanes, to address with.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn offsets(v: __m256i) -> [isize; LANES] {
+    let mut lanes = [0_i32; LANES];
+    // SAFETY: eight numbers can be written.
+    unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), v) };
+    lanes.map(|lane| lane as isize)
+}
+
+/// 32 bits of each lane, `at` voxels of type `T` after `base`.
+///
+/// # Safety
+/// AVX2 and FMA are there; the 32 bits can be read.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn load_32<T>(base: *const u8, at: __m256i) -> __m256i {
+    let at = offsets(at);
+    let lane = |n: usize| {
+        // SAFETY: as this function's.
+        unsafe {
+            base.cast::<T>()
+                .offset(at[n])
+                .cast::<i32>()
+                .read_unaligned()
+        }
+    };
+    _mm256_setr_epi32(
+        lane(0),
+        lane(1),
+        lane(2),
+        lane(3),
+        lane(4),
+        lane(5),
+        lane(6),
+        lane(7),
+    )
+}
+
+/// The first of four voxels of a row among which are x − 1 … x + 2, as far as there are such. The same for
+/// pairs: what they have loaded serves for gradients, too.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn window(columns: Columns) -> __m256i {
+    let before = _mm256_sub_epi32(columns.x, _mm256_set1_epi32(1));
+    let window = _mm256_max_epi32(_mm256_setzero_si256(), before);
+    _mm256_min_epi32(window, _mm256_set1_epi32(columns.row_voxels - 4))
 }
 
 /// The low `BITS` bits of each lane as a number, with or without sign.
@@ -55,12 +104,11 @@ macro_rules! packet_voxel_8 {
             #[inline]
             #[target_feature(enable = "avx2,fma")]
             unsafe fn pair(base: *const u8, row: __m256i, columns: Columns) -> [__m256; 2] {
-                let last = _mm256_set1_epi32(columns.row_voxels - 4);
-                let window = _mm256_min_epi32(columns.x, last);
+                let window = window(columns);
                 let shift = _mm256_slli_epi32::<3>(_mm256_sub_epi32(columns.x, window));
                 let at = _mm256_add_epi32(row, window);
                 // SAFETY: the four bytes from `window` on lie in the row, which can be read.
-                let four = unsafe { _mm256_i32gather_epi32::<1>(base.cast(), at) };
+                let four = unsafe { load_32::<u8>(base, at) };
                 let two = _mm256_srlv_epi32(four, shift);
                 [
                     low_bits::<8, $signed>(two),
@@ -74,11 +122,10 @@ macro_rules! packet_voxel_8 {
                 let set = |v| _mm256_set1_epi32(v);
                 let before = _mm256_sub_epi32(columns.x, set(1));
                 let zero = _mm256_setzero_si256();
-                let window = _mm256_max_epi32(zero, before);
-                let window = _mm256_min_epi32(window, set(columns.row_voxels - 4));
+                let window = window(columns);
                 let at = _mm256_add_epi32(row, window);
                 // SAFETY: the four bytes from `window` on lie in the row, which can be read.
-                let four = unsafe { _mm256_i32gather_epi32::<1>(base.cast(), at) };
+                let four = unsafe { load_32::<u8>(base, at) };
                 let at_byte = |x: __m256i| {
                     let shift = _mm256_slli_epi32::<3>(_mm256_sub_epi32(x, window));
                     low_bits::<8, $signed>(_mm256_srlv_epi32(four, shift))
@@ -108,7 +155,7 @@ macro_rules! packet_voxel_16 {
             unsafe fn pair(base: *const u8, row: __m256i, columns: Columns) -> [__m256; 2] {
                 let at = _mm256_add_epi32(row, columns.x);
                 // SAFETY: x and x + 1 lie in the row, which can be read.
-                let two = unsafe { _mm256_i32gather_epi32::<2>(base.cast(), at) };
+                let two = unsafe { load_32::<u16>(base, at) };
                 [
                     low_bits::<16, $signed>(two),
                     low_bits::<16, $signed>(_mm256_srli_epi32::<16>(two)),
@@ -128,7 +175,7 @@ macro_rules! packet_voxel_16 {
                 let two_at = |x: __m256i| {
                     let at = _mm256_add_epi32(row, x);
                     // SAFETY: x and x + 1 lie in the row, which can be read.
-                    unsafe { _mm256_i32gather_epi32::<2>(base.cast(), at) }
+                    unsafe { load_32::<u16>(base, at) }
                 };
                 let (low, high) = (two_at(below), two_at(above));
                 let part = |of: __m256i, x: __m256i, from: __m256i| {
@@ -157,15 +204,27 @@ impl PacketVoxel for f32 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn pair(base: *const u8, row: __m256i, columns: Columns) -> [__m256; 2] {
-        let at = _mm256_add_epi32(row, columns.x);
-        let next = _mm256_add_epi32(at, _mm256_set1_epi32(1));
-        // SAFETY: x and x + 1 lie in the row, which can be read.
-        unsafe {
-            [
-                _mm256_i32gather_ps::<4>(base.cast(), at),
-                _mm256_i32gather_ps::<4>(base.cast(), next),
-            ]
-        }
+        let at = offsets(_mm256_add_epi32(row, columns.x));
+        // Lanes n and n + 4, each with both of its voxels.
+        let two = |n: usize| {
+            let both = |n: usize| {
+                // SAFETY: x and x + 1 lie in the row, which can be read.
+                unsafe {
+                    base.cast::<Self>()
+                        .offset(at[n])
+                        .cast::<i64>()
+                        .read_unaligned()
+                }
+            };
+            (both(n), both(n + 1))
+        };
+        let ((a, b), (c, d), (e, f), (g, h)) = (two(0), two(2), two(4), two(6));
+        let left = _mm256_castsi256_ps(_mm256_setr_epi64x(a, b, e, f));
+        let right = _mm256_castsi256_ps(_mm256_setr_epi64x(c, d, g, h));
+        [
+            _mm256_shuffle_ps::<0b10_00_10_00>(left, right),
+            _mm256_shuffle_ps::<0b11_01_11_01>(left, right),
+        ]
     }
 
     #[inline]
@@ -181,7 +240,7 @@ impl PacketVoxel for f32 {
         [below, columns.x, next, above].map(|x| {
             let at = _mm256_add_epi32(row, x);
             // SAFETY: x is clamped to the row, which can be read.
-            unsafe { _mm256_i32gather_ps::<4>(base.cast(), at) }
+            unsafe { _mm256_castsi256_ps(load_32::<Self>(base, at)) }
         })
     }
 }
