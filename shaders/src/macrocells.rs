@@ -9,7 +9,8 @@
 //! Not here: the way along a ray (the kernels).
 //!
 //! Source of the distances: Cohen, Sheffer, "Proximity clouds, an acceleration technique for 3D
-//! grid traversal", The Visual Computer 11, 1994; here in the maximum norm.
+//! grid traversal", The Visual Computer 11, 1994; here in the maximum norm. Of those in one octant: Šrámek, Kaufman, "Fast
+//! ray-tracing of rectilinear volume data using distance transforms", IEEE TVCG 6, 2000.
 
 use crate::{
     brick::BrickVoxels,
@@ -21,6 +22,7 @@ use brickmesh_topology::{
     VoxelNumbers, data::voxel_numbers::NO_DATA_MIN, picture::render_settings::Mode,
 };
 use rayon::prelude::*;
+use std::sync::OnceLock;
 
 /// Largest distance kept, in macrocells: jumps need not be longer.
 const DISTANCE_MAX: u8 = 64;
@@ -215,8 +217,13 @@ impl VisibleValues {
 pub struct SkipGrid {
     counts: [u32; 3],
     distances: Vec<u8>,
+    /// Of each octant, found when first asked for.
+    ahead: [OnceLock<Vec<u8>>; OCTANTS],
     visible: Option<[[u32; 3]; 2]>,
 }
+
+/// Octants of directions.
+const OCTANTS: usize = 8;
 
 impl SkipGrid {
     /// Classifies the macrocells. O(macrocells).
@@ -247,6 +254,7 @@ impl SkipGrid {
         Self {
             counts,
             distances,
+            ahead: Default::default(),
             visible,
         }
     }
@@ -263,6 +271,38 @@ impl SkipGrid {
     #[must_use]
     pub fn distances(&self) -> &[u8] {
         &self.distances
+    }
+
+    /// As [`Self::distances`] to what lies ahead in an octant of directions: from a macrocell c with D, those at
+    /// c ± i, i < D on each axis, are not visible; so ways are longer than where both sides count. Bit a of
+    /// `octant`: whether directions are negative on axis a.
+    ///
+    /// # Panics
+    /// Where `octant` is 8 or more.
+    #[must_use]
+    pub fn distances_ahead(&self, octant: usize) -> &[u8] {
+        self.ahead[octant].get_or_init(|| {
+            let mut distances = self.distances.clone();
+            if self.visible.is_some() {
+                let negative = [0, 1, 2].map(|a| octant >> a & 1 == 1);
+                sweep_octant(self.counts, &mut distances, negative);
+            }
+            distances
+        })
+    }
+
+    /// [`Self::distances_ahead`] of all octants, four bits each from the lowest on, 15 at most.
+    #[must_use]
+    pub fn packed_distances(&self) -> Vec<u32> {
+        let cells = self.distances.len() - DISTANCE_PADDING_BYTES;
+        let octants: Vec<&[u8]> = (0..OCTANTS)
+            .into_par_iter()
+            .map(|octant| self.distances_ahead(octant))
+            .collect();
+        let bits =
+            |cell: usize, octant: usize| u32::from(octants[octant][cell].min(15)) << (4 * octant);
+        let packed = |cell: usize| (0..OCTANTS).fold(0, |all, octant| all | bits(cell, octant));
+        (0..cells).map(packed).collect()
     }
 
     /// The half-open box of macrocells that holds all visible ones; `None`: nothing to see.
@@ -305,6 +345,43 @@ fn sweep(counts: [u32; 3], distances: &mut [u8], backwards: bool) {
             let nearest = around.iter().fold(last, |n, &d| n.min(d));
             last = cells[x].min(nearest.saturating_add(1));
             cells[x] = last;
+        }
+    }
+}
+
+/// Distances of all cells that are not 0 to those ahead that are: the cell's neighbours ahead are swept before it, and their least, plus
+/// 1, is its own. Nothing is visible outside.
+fn sweep_octant(counts: [u32; 3], distances: &mut [u8], negative: [bool; 3]) {
+    let [nx, ny, nz] = counts.map(|n| n as usize);
+    // The cell ahead of the i-th from the end; none at the end.
+    let place = |i: usize, n: usize, negative: bool| if negative { i } else { n - 1 - i };
+    let ahead = |i: usize, n: usize, negative: bool| (i > 0).then(|| place(i - 1, n, negative));
+    let mut nearest = vec![DISTANCE_MAX; nx];
+    for k in 0..nz {
+        let (z, next_z) = (place(k, nz, negative[2]), ahead(k, nz, negative[2]));
+        for j in 0..ny {
+            let (y, next_y) = (place(j, ny, negative[1]), ahead(j, ny, negative[1]));
+            nearest.fill(DISTANCE_MAX);
+            let rows = [(next_y, Some(z)), (Some(y), next_z), (next_y, next_z)];
+            for (y, z) in rows.into_iter().filter_map(|(y, z)| y.zip(z)) {
+                let row = (z * ny + y) * nx;
+                for (n, &d) in nearest.iter_mut().zip(&distances[row..row + nx]) {
+                    *n = (*n).min(d);
+                }
+            }
+            let row = (z * ny + y) * nx;
+            let cells = &mut distances[row..row + nx];
+            let mut least = DISTANCE_MAX;
+            for i in 0..nx {
+                let x = place(i, nx, negative[0]);
+                least = least.min(nearest[x]).saturating_add(1).min(DISTANCE_MAX);
+                if cells[x] == 0 {
+                    least = 0;
+                }
+                cells[x] = least;
+                // What lies beside this one ahead counts for the next one, too.
+                least = least.min(nearest[x]);
+            }
         }
     }
 }
@@ -375,6 +452,49 @@ mod tests {
             assert_eq!(d.saturating_sub(1), *wider);
         }
         assert_eq!(wider.visible(), Some([[1, 0, 0], [10, 5, 4]]));
+    }
+
+    #[test]
+    fn distances_ahead_are_those_to_what_lies_in_the_octant() {
+        let cells = Macrocells::of(&brick([81, 65, 41], |p| {
+            if p == [20, 30, 20] || p == [76, 4, 4] {
+                50
+            } else {
+                0
+            }
+        }));
+        for segment_unit in [None, Some(1.0)] {
+            let table = TransferTable {
+                segment_unit,
+                ..table(100..110)
+            };
+            let grid = SkipGrid::new(&cells, &VisibleValues::of(&table, Mode::Dvr));
+            let cells: Vec<([u32; 3], u8)> = places(grid.counts())
+                .zip(grid.distances().iter().copied())
+                .collect();
+            for octant in 0..OCTANTS {
+                let ahead = grid.distances_ahead(octant);
+                assert_eq!(ahead.len(), grid.distances().len());
+                for ((at, around), &d) in cells.iter().zip(ahead) {
+                    let way = |to: u32, from: u32, a: usize| {
+                        if octant >> a & 1 == 1 {
+                            from.checked_sub(to)
+                        } else {
+                            to.checked_sub(from)
+                        }
+                    };
+                    let far = |(seen, _): &([u32; 3], u8)| {
+                        let ways: Option<Vec<u32>> =
+                            (0..3).map(|a| way(seen[a], at[a], a)).collect();
+                        ways?.into_iter().max()
+                    };
+                    let seen = cells.iter().filter(|(_, d)| *d == 0).filter_map(far);
+                    let nearest = seen.min().unwrap_or(DISTANCE_MAX.into());
+                    assert_eq!(u32::from(d), nearest.min(DISTANCE_MAX.into()));
+                    assert!(d >= *around);
+                }
+            }
+        }
     }
 
     #[test]

@@ -128,7 +128,8 @@ var<immediate> job: JobParams;
 // A sampler of its own: the voxels' one may be unable to filter.
 @group(0) @binding(5) var table_linear: sampler;
 
-// Per macrocell, the Chebyshev distance in cells to the nearest that can be seen.
+// Per macrocell, four bits for each octant of directions: the Chebyshev distance in cells to the nearest ahead that can be
+// seen, 15 at most. `SkipGrid::packed_distances`.
 @group(0) @binding(6) var leaps: texture_3d<u32>;
 
 // Grid position of sample k.
@@ -396,20 +397,24 @@ fn lit(color: vec4<f32>, diffuse: f32, specular: f32) -> vec4<f32> {
 }
 
 // The first sample from k on, below `end`, that lies in a macrocell that can be seen. From a cell
-// at distance n a ray is free to leave the block of n − 1 cells around it. The thousandth of a
+// at distance n a ray is free to leave the block of n cells ahead of it. The thousandth of a
 // step keeps rounding from leaping over a sample beyond the border.
 fn leap(first: f32, end: f32, d: vec3<f32>, per_sample: vec3<f32>) -> f32 {
     let last = vec3<i32>(textureDimensions(leaps)) - 1;
+    // What does not move on an axis is in either octant: the one that `per_sample` is for.
+    let negative = d < vec3<f32>(-1e-20);
+    let bits = select(vec3<u32>(0u), vec3<u32>(4u, 8u, 16u), negative);
+    let octant = bits.x + bits.y + bits.z;
     var k = first;
     while (k < end) {
         let q = position(k, d) - job.stored_low;
         // The last sample centre belongs to the last macrocell, which texels beyond repeat.
         let cell = min(vec3<i32>(q * (1.0 / CELL_EDGE)), last);
-        let distance = i32(textureLoad(leaps, cell, 0).x);
+        let distance = i32((textureLoad(leaps, cell, 0).x >> octant) & 15u);
         if (distance == 0) {
             break;
         }
-        let border = select(cell + 1 - distance, cell + distance, d > vec3<f32>(0.0));
+        let border = select(cell + distance, cell + 1 - distance, negative);
         let samples = (vec3<f32>(border) * CELL_EDGE - q) * per_sample;
         k += max(ceil(min(samples.x, min(samples.y, samples.z)) - 1e-3), 1.0);
     }

@@ -2,7 +2,7 @@
 //!
 //! Bricks stay in the buffers that they came in; beside them, the device keeps the value ranges
 //! of their macrocells (two voxels for 64) and what the current transfer function sees of them (a
-//! byte for 64 voxels).
+//! byte for 64 voxels, and one more for each octant that rays go to).
 //!
 //! Not here: which bricks to hold (topology), decoding (node).
 
@@ -13,6 +13,9 @@ mod packet;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "vector instructions")]
 mod packet_modes;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "vector loads take raw pointers")]
+mod packet_rays;
 #[cfg(target_arch = "x86_64")]
 mod packet_table;
 #[cfg(target_arch = "x86_64")]

@@ -37,14 +37,14 @@ pub(super) struct Frame {
     pub(super) clip_bounds: Option<[[f64; 3]; 2]>,
     /// As `Clip::planes_in_grid`.
     pub(super) clip_planes: Vec<[f64; 4]>,
-    slice: Option<GridSlice>,
-    step: f64,
-    jitter: bool,
+    pub(super) slice: Option<GridSlice>,
+    pub(super) step: f64,
+    pub(super) jitter: bool,
     /// In the world.
-    rays: Rays,
+    pub(super) rays: Rays,
     /// Both of them in the grid.
-    start: [DVec3; 3],
-    along: [DVec3; 3],
+    pub(super) start: [DVec3; 3],
+    pub(super) along: [DVec3; 3],
 }
 
 impl Frame {

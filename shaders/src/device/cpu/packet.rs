@@ -10,6 +10,7 @@ use super::{
     field::{CELL_EDGE, CELL_SHIFT, Field},
     frame::{Frame, HALF_SQUARE_MIN, Shading},
     packet_modes::PacketMode,
+    packet_rays::RowOfRays,
     packet_table::{self, PacketTable, classify},
     packet_voxel::{Columns, PacketVoxel, load_32},
 };
@@ -118,7 +119,7 @@ struct Kernel<'a> {
 }
 
 /// Eight rays. Vectors hold a lane per pixel, row by row.
-struct Packet {
+struct Packet<'a> {
     eye: [__m256; 3],
     step: f32,
     jitter: __m256,
@@ -136,6 +137,8 @@ struct Packet {
     half: __m256,
     /// Where the last segment ended, and the number there: that of the next one's beginning.
     last: [__m256; 2],
+    /// How far the next visible macrocell ahead is, for each.
+    distances: &'a [u8],
 }
 
 /// Where the positions of a packet lie between voxels.
@@ -147,44 +150,51 @@ struct Places {
     fraction: [__m256; 3],
 }
 
-impl Packet {
+impl<'a> Packet<'a> {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn new(frame: &Frame, field: &Field<'_>, pixels: &PixelRect) -> Self {
-        let (mut eye, mut direction) = ([[0.0; LANES]; 3], [[0.0; LANES]; 3]);
-        let (mut first, mut end, mut jitter) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-        let mut reach = 0.0_f32;
-        let mut ray = frame.ray(pixels.x, pixels.y);
-        for lane in 0..PACKET_PIXELS[0] * PACKET_PIXELS[1] {
-            let (x, y) = (lane % PACKET_PIXELS[0], lane / PACKET_PIXELS[0]);
-            if x >= pixels.width || y >= pixels.height {
-                continue;
-            }
-            ray = frame.ray(pixels.x + x, pixels.y + y);
-            let (from, to) = ray.interval(&field.bounds, &frame.clip_planes);
-            let lane = lane as usize;
-            (first[lane], end[lane], jitter[lane]) = (from as f32, to as f32, ray.jitter);
-            for a in 0..3 {
-                let (e, d) = (ray.eye[a], ray.direction[a]);
-                (eye[a][lane], direction[a][lane]) = (e, d);
-                reach = reach.max(d.abs() * to as f32 * ray.step).max(e.abs());
-            }
+    #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
+    fn new(frame: &Frame, field: &Field<'a>, pixels: &PixelRect) -> Self {
+        let row = |n: u32| {
+            let count = if n < pixels.height { pixels.width } else { 0 };
+            RowOfRays::new(frame, &field.bounds, [pixels.x, pixels.y + n], count)
+        };
+        let (above, below) = (row(0), row(1));
+        let both = |a, b| _mm256_set_m128(b, a);
+        let both_of = |[ax, ay, az]: [__m128; 3], [bx, by, bz]: [__m128; 3]| {
+            [both(ax, bx), both(ay, by), both(az, bz)]
+        };
+        let eye = both_of(above.eye, below.eye);
+        let direction = both_of(above.direction, below.direction);
+        let (first, end) = (both(above.first, below.first), both(above.end, below.end));
+        let has_samples = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(first, end));
+        let step = frame.step as f32;
+        let size = |v| _mm256_andnot_ps(_mm256_set1_ps(-0.0), v);
+        let longest = _mm256_mul_ps(end, _mm256_set1_ps(step));
+        let mut reach = _mm256_setzero_ps();
+        for a in 0..3 {
+            let way = _mm256_mul_ps(size(direction[a]), longest);
+            reach = _mm256_max_ps(reach, _mm256_max_ps(way, size(eye[a])));
         }
-        let step = ray.step;
-        let farthest = field.last.iter().fold(reach, |m, v| m.max(v.abs()));
-        let direction = direction.map(|d| load(&d));
+        let farthest = field
+            .last
+            .iter()
+            .fold(max_lane(reach), |m, v| m.max(v.abs()));
         Self {
-            eye: eye.map(|e| load(&e)),
+            eye,
             step,
-            jitter: load(&jitter),
+            jitter: both(above.jitter, below.jitter),
             direction,
-            first: load(&first),
-            end: load(&end),
+            first,
+            end,
             partial: [_mm256_setzero_ps(); 4],
             inverse_advance: direction.map(|d| inverse_advance(d, step)),
             slack: 1e-3 + farthest * 4e-7,
             half: half_segment(direction, step),
             last: [_mm256_set1_ps(-1.0); 2],
+            distances: field
+                .skip
+                .map_or(&[], |skip| distances_ahead(skip, direction, has_samples)),
         }
     }
 
@@ -208,13 +218,6 @@ impl Packet {
         // SAFETY: as this function's.
         _mm256_and_ps(before_end, unsafe { M::open_lanes(&self.partial) })
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn load(lanes: &[f32; LANES]) -> __m256 {
-    // SAFETY: eight numbers can be read.
-    unsafe { _mm256_loadu_ps(lanes.as_ptr()) }
 }
 
 #[inline]
@@ -259,6 +262,13 @@ fn min_lane(v: __m256) -> f32 {
     let two = _mm_min_ps(four, _mm_movehl_ps(four, four));
     let one = _mm_min_ss(two, _mm_shuffle_ps::<1>(two, two));
     _mm_cvtss_f32(one)
+}
+
+/// Largest lane.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn max_lane(v: __m256) -> f32 {
+    -min_lane(_mm256_xor_ps(v, _mm256_set1_ps(-0.0)))
 }
 
 #[inline]
@@ -335,7 +345,7 @@ impl<'a> Kernel<'a> {
     #[target_feature(enable = "avx2,fma")]
     unsafe fn march<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
-        packets: &mut [Packet; TOGETHER],
+        packets: &mut [Packet<'_>; TOGETHER],
         mut k: f32,
     ) {
         // Samples that are taken without asking for their macrocells.
@@ -364,10 +374,7 @@ impl<'a> Kernel<'a> {
             if run == 0
                 && let Some(skip) = self.field.skip
             {
-                let next = |n: usize| {
-                    self.next_visible(&packets[n], skip, &places[n], (live[n], active[n]), k)
-                };
-                let next = next(0).min(next(1));
+                let next = self.next_visible(packets, skip, &places, (&live, &active), k);
                 if next > k {
                     k = next;
                     continue;
@@ -416,7 +423,7 @@ impl<'a> Kernel<'a> {
     #[target_feature(enable = "avx2,fma")]
     unsafe fn ends<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
-        packet: &mut Packet,
+        packet: &mut Packet<'_>,
         places: &Places,
         index: __m256,
         active: &mut __m256,
@@ -447,7 +454,7 @@ impl<'a> Kernel<'a> {
     #[target_feature(enable = "avx2,fma")]
     unsafe fn behind<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
-        packet: &Packet,
+        packet: &Packet<'_>,
         table: PacketTable<'_>,
         places: &Places,
         ends: [__m256; 2],
@@ -483,7 +490,7 @@ impl<'a> Kernel<'a> {
     #[target_feature(enable = "avx2,fma")]
     unsafe fn segment<V: PacketVoxel, const CHECKED: bool>(
         &self,
-        packet: &mut Packet,
+        packet: &mut Packet<'_>,
         index: __m256,
     ) -> [__m256; 2] {
         let from = _mm256_sub_ps(index, packet.half);
@@ -503,7 +510,7 @@ impl<'a> Kernel<'a> {
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn locate(&self, packet: &Packet, k: __m256) -> Places {
+    fn locate(&self, packet: &Packet<'_>, k: __m256) -> Places {
         let t = _mm256_add_ps(k, packet.jitter);
         let t = _mm256_mul_ps(t, _mm256_set1_ps(packet.step));
         let mut places = Places {
@@ -531,21 +538,48 @@ impl<'a> Kernel<'a> {
     #[target_feature(enable = "avx2,fma")]
     fn next_visible(
         &self,
-        packet: &Packet,
+        packets: &[Packet<'_>; TOGETHER],
         skip: &SkipGrid,
-        places: &Places,
-        (live, active): (__m256, __m256),
+        places: &[Places; TOGETHER],
+        (live, active): (&[__m256; TOGETHER], &[__m256; TOGETHER]),
         k: f32,
     ) -> f32 {
-        let shifted = |c| _mm256_srli_epi32::<{ CELL_SHIFT as i32 }>(_mm256_cvtps_epi32(c));
-        let [x, y, z] = places.cell;
-        let cells = [shifted(x), shifted(y), shifted(z)];
-        let distance = distances(skip, cells);
-        let hidden = _mm256_castsi256_ps(_mm256_cmpgt_epi32(distance, _mm256_setzero_si256()));
-        if _mm256_movemask_ps(_mm256_andnot_ps(hidden, active)) != 0 {
+        let cells = |n: usize| {
+            let shifted = |c| _mm256_srli_epi32::<{ CELL_SHIFT as i32 }>(_mm256_cvtps_epi32(c));
+            let [x, y, z] = places[n].cell;
+            [shifted(x), shifted(y), shifted(z)]
+        };
+        let cells = [cells(0), cells(1)];
+        let distance = |n: usize| distances(skip, packets[n].distances, cells[n]);
+        let distances = [distance(0), distance(1)];
+        let seen = |n: usize| {
+            let hidden = _mm256_cmpgt_epi32(distances[n], _mm256_setzero_si256());
+            _mm256_andnot_ps(_mm256_castsi256_ps(hidden), active[n])
+        };
+        if _mm256_movemask_ps(_mm256_or_ps(seen(0), seen(1))) != 0 {
             return k;
         }
-        // From the middle of the macrocell, all is hidden up to `distance − ½` macrocells.
+        let next = |n: usize| {
+            let samples = self.hidden_samples(&packets[n], &places[n], cells[n], distances[n]);
+            let after = _mm256_add_ps(samples, _mm256_set1_ps(k + 1.0));
+            // Lanes yet to begin: at their first sample.
+            let next = _mm256_blendv_ps(packets[n].first, after, active[n]);
+            _mm256_blendv_ps(_mm256_set1_ps(f32::INFINITY), next, live[n])
+        };
+        min_lane(_mm256_min_ps(next(0), next(1))).max(k + 1.0)
+    }
+
+    /// Samples after these that cannot be seen, from `places` in macrocells `cells` with their distances.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn hidden_samples(
+        &self,
+        packet: &Packet<'_>,
+        places: &Places,
+        cells: [__m256i; 3],
+        distance: __m256i,
+    ) -> __m256 {
+        // From the middle of the macrocell, all ahead is hidden up to `distance − ½` macrocells.
         let edge = _mm256_set1_ps(CELL_EDGE as f32);
         let half = _mm256_set1_ps(0.5 * CELL_EDGE as f32);
         let room = _mm256_fmsub_ps(_mm256_cvtepi32_ps(distance), edge, half);
@@ -560,12 +594,7 @@ impl<'a> Kernel<'a> {
             let way = _mm256_fmadd_ps(off, inverse, _mm256_mul_ps(room, length));
             samples = _mm256_min_ps(samples, way);
         }
-        let samples = _mm256_max_ps(_mm256_floor_ps(samples), _mm256_setzero_ps());
-        let after = _mm256_add_ps(samples, _mm256_set1_ps(k + 1.0));
-        // Lanes yet to begin: at their first sample.
-        let next = _mm256_blendv_ps(packet.first, after, active);
-        let next = _mm256_blendv_ps(_mm256_set1_ps(f32::INFINITY), next, live);
-        min_lane(next).max(k + 1.0)
+        _mm256_max_ps(_mm256_floor_ps(samples), _mm256_setzero_ps())
     }
 
     /// Offset of each place's row, in voxels.
@@ -775,11 +804,26 @@ fn is_data(number: __m256) -> __m256 {
     _mm256_cmp_ps::<_CMP_LT_OQ>(number, _mm256_set1_ps(NO_DATA_MIN))
 }
 
+/// The distances that the rays of a packet need: of what lies ahead, where they go to one octant.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn distances_ahead(skip: &SkipGrid, direction: [__m256; 3], has_samples: i32) -> &[u8] {
+    let mut octant = 0;
+    for (a, d) in direction.into_iter().enumerate() {
+        let negative = _mm256_movemask_ps(d) & has_samples;
+        if negative != 0 && negative != has_samples {
+            return skip.distances();
+        }
+        octant |= usize::from(negative != 0) << a;
+    }
+    skip.distances_ahead(octant)
+}
+
 /// The distances of macrocells.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 #[expect(clippy::cast_possible_wrap, reason = "counts are below 2^16")]
-fn distances(skip: &SkipGrid, [x, y, z]: [__m256i; 3]) -> __m256i {
+fn distances(skip: &SkipGrid, of: &[u8], [x, y, z]: [__m256i; 3]) -> __m256i {
     let counts = skip.counts();
     let [nx, ny, nz] = counts.map(|n| n as i32);
     let (nx, ny, nz) = (
@@ -792,8 +836,8 @@ fn distances(skip: &SkipGrid, [x, y, z]: [__m256i; 3]) -> __m256i {
     let (x, y, z) = (inside(x, nx), inside(y, ny), inside(z, nz));
     let rows = _mm256_add_epi32(_mm256_mullo_epi32(z, ny), y);
     let at = _mm256_add_epi32(_mm256_mullo_epi32(rows, nx), x);
-    // SAFETY: the macrocells are in the grid, and three bytes follow its last one.
-    let four = unsafe { load_32::<u8>(skip.distances().as_ptr(), at) };
+    // SAFETY: the macrocells are in the grid, of which `of` has a byte each, and three bytes follow the last one.
+    let four = unsafe { load_32::<u8>(of.as_ptr(), at) };
     _mm256_and_si256(four, _mm256_set1_epi32(0xff))
 }
 

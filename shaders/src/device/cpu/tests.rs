@@ -6,7 +6,7 @@ use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, RenderSettings, TransferFunction, VolumeDescription,
     VoxelBox,
     data::transfer_function::TransferPoint,
-    picture::{depth_order::front_to_back, render_settings::Mode},
+    picture::{camera::Projection, depth_order::front_to_back, render_settings::Mode},
 };
 use glam::{DMat3, DVec3};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -194,6 +194,31 @@ fn odd_scenes(voxel: VoxelType, value: fn([u32; 3]) -> f64) -> Vec<(Data, Scene)
     }
     for (scene_data, scene) in &mut all {
         scene.volume = scene_data.volume.clone();
+    }
+    all
+}
+
+/// Scenes as kernels see them, with boxes of which samples are wanted: with and without jitter, in both projections.
+pub(super) fn frames_and_bounds() -> Vec<(Frame, ray::Bounds)> {
+    let mut all = Vec::new();
+    for (_, mut scene) in odd_scenes(VoxelType::U8, noise) {
+        for projection in [Projection::Perspective, Projection::Parallel] {
+            let camera = Camera {
+                projection,
+                ..Camera::whole(&scene.volume)
+            };
+            let inside = scene.view;
+            for view in [inside, camera.view(37, 29).unwrap()] {
+                for jitter in [false, true] {
+                    scene.view = view;
+                    scene.settings.jitter = jitter;
+                    let frame = Frame::new(&scene, &Classifier::of(&scene, None));
+                    let boxes = [([0.0; 3], [45.5, 37.5, 31.5]), ([8.0; 3], [16.0; 3])];
+                    let of_box = |(lo, hi)| (frame.clone(), ray::Bounds::new(lo, hi));
+                    all.extend(boxes.map(of_box));
+                }
+            }
+        }
     }
     all
 }

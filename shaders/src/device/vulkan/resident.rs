@@ -25,7 +25,7 @@ use vulkano::{
 };
 
 /// Format of the images of leaps.
-const LEAPS_FORMAT: Format = Format::R8_UINT;
+const LEAPS_FORMAT: Format = Format::R32_UINT;
 
 /// The bricks of a data set in device memory.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl ResidentBrick {
                 gpu,
                 self.leaps.image(),
                 self.cells.counts(),
-                grid.distances(),
+                &grid.packed_distances(),
             )?;
             Visibility::Some(self.leaps.clone())
         };
@@ -198,22 +198,24 @@ fn leaps_extent(counts: [u32; 3]) -> [u32; 3] {
     })
 }
 
-/// Distances to the next visible macrocell as an image of whole numbers, a texel per macrocell;
+/// [`SkipGrid::packed_distances`] as an image of whole numbers, a texel per macrocell;
 /// texels beyond `counts` repeat the last ones.
 fn upload_leaps(
     gpu: &Gpu,
     image: &Arc<Image>,
     counts: [u32; 3],
-    distances: &[u8],
+    distances: &[u32],
 ) -> Result<(), DeviceError> {
     let extent = image.extent().map(|n| n as usize);
     let last = counts.map(|n| n as usize - 1);
-    upload(gpu, image, 1, |first, out| {
-        for (texel, out) in (first..).zip(out) {
+    let texel_bytes = size_of::<u32>();
+    upload(gpu, image, texel_bytes, |first, out| {
+        for (texel, out) in (first..).zip(out.chunks_exact_mut(texel_bytes)) {
             let row = texel / extent[0];
             let at = [texel % extent[0], row % extent[1], row / extent[1]];
             let [x, y, z] = std::array::from_fn(|a| at[a].min(last[a]));
-            *out = distances[(z * (last[1] + 1) + y) * (last[0] + 1) + x];
+            let distance = distances[(z * (last[1] + 1) + y) * (last[0] + 1) + x];
+            out.copy_from_slice(&distance.to_ne_bytes());
         }
     })
 }
