@@ -646,10 +646,10 @@ pub struct SimArgs {
     /// Print an input that works
     #[arg(long)]
     pub example: bool,
-    /// paper: frames of the camera path [default: 5000]
+    /// paper frey-ertl-2011: frames of the camera path [default: 5000]
     #[arg(long)]
     pub frames: Option<usize>,
-    /// paper: seed of path, placement and noise [default: 1]
+    /// paper frey-ertl-2011: seed of path, placement and noise [default: 1]
     #[arg(long)]
     pub seed: Option<u64>,
     /// paper silva-1995: volume that it is evaluated on
@@ -658,6 +658,9 @@ pub struct SimArgs {
     /// paper: folder to write the figures to, as SVG
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
+    /// paper frey-ertl-2011: search the parameters that the paper does not state for what comes nearest to its figures (minutes)
+    #[arg(long)]
+    pub fit: bool,
     /// paper: change a parameter; may be repeated. Without a value: list them
     #[arg(long, value_name = "NAME=VALUE", num_args = 0..=1, default_missing_value = "")]
     pub vary: Vec<String>,

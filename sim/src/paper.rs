@@ -10,6 +10,7 @@ mod camera_path;
 mod cell_volume;
 mod cost_model;
 mod evaluation;
+mod fit;
 mod frank_kaufman_2009;
 mod parameters;
 mod plots;
@@ -26,6 +27,7 @@ pub use plots::Plot;
 
 use crate::SimError;
 use parameters::Parameters;
+use serde::Serialize;
 
 /// Edge of the volume in voxels.
 const EDGE: u32 = 1024;
@@ -52,16 +54,18 @@ pub const PAPER_VOXELS_MAX: u64 = 1 << 27;
 pub struct PaperOptions {
     /// Name of the paper.
     pub paper: String,
-    /// Frames of the camera path.
-    pub frames: usize,
-    /// Seed of path, placement and noise.
-    pub seed: u64,
+    /// Frames of the camera path, of `frey-ertl-2011`; `None`: the paper's 5000.
+    pub frames: Option<usize>,
+    /// Seed of path, placement and noise, of `frey-ertl-2011`.
+    pub seed: Option<u64>,
     /// Parameters that differ from their defaults, `name=value`.
     pub vary: Vec<String>,
     /// Whether the figures are drawn.
     pub plots: bool,
     /// The volume, of `silva-1995`.
     pub volume: Option<PaperVolume>,
+    /// Whether the parameters that the paper does not state are searched, of `frey-ertl-2011`.
+    pub fit: bool,
 }
 
 /// What came out.
@@ -77,11 +81,12 @@ impl Default for PaperOptions {
     fn default() -> Self {
         Self {
             paper: FREY_ERTL.to_owned(),
-            frames: 5000,
-            seed: 1,
+            frames: None,
+            seed: None,
             vary: Vec::new(),
             plots: false,
             volume: None,
+            fit: false,
         }
     }
 }
@@ -105,35 +110,68 @@ fn unknown(paper: &str) -> SimError {
     vary::field("paper", &format!("{paper:?}"), &expected)
 }
 
-/// Runs a paper's evaluation. With 5000 frames it takes minutes.
+/// Runs a paper's evaluation. `frey-ertl-2011` takes minutes.
 ///
 /// # Errors
-/// [`SimError`] where there is no such paper, or an option is out of bounds.
+/// [`SimError`] where there is no such paper, or an option is out of bounds or of another paper.
 pub fn paper(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
-    if options.paper == silva_1995::NAME {
-        return silva_1995::evaluate(options);
+    let paper = options.paper.as_str();
+    let of_frey_ertl = [
+        ("frames", options.frames.is_some()),
+        ("seed", options.seed.is_some()),
+        ("fit", options.fit),
+    ];
+    let others = match paper {
+        silva_1995::NAME | frank_kaufman_2009::NAME => of_frey_ertl.into_iter().find(|o| o.1),
+        FREY_ERTL => None,
+        _ => return Err(unknown(paper)),
+    };
+    if let Some((option, _)) = others {
+        let expected = format!("only {FREY_ERTL} has it");
+        return Err(vary::field(
+            option,
+            &format!("given for {paper}"),
+            &expected,
+        ));
     }
-    if options.paper == frank_kaufman_2009::NAME {
-        return frank_kaufman_2009::evaluate(options);
+    match paper {
+        silva_1995::NAME => silva_1995::evaluate(options),
+        frank_kaufman_2009::NAME => frank_kaufman_2009::evaluate(options),
+        _ => frey_ertl_2011(options),
     }
-    if options.paper != FREY_ERTL {
-        return Err(unknown(&options.paper));
-    }
+}
+
+fn frey_ertl_2011(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
     if options.volume.is_some() {
         let expected = "this paper's volumes are given by formulas";
         return Err(vary::field("volume", "given", expected));
     }
-    let parameters = Parameters::new(options.frames, options.seed, &options.vary)?;
+    let defaults = Parameters::default();
+    let frames = options.frames.unwrap_or(defaults.frames);
+    let seed = options.seed.unwrap_or(defaults.seed);
+    let parameters = Parameters::new(frames, seed, &options.vary)?;
+    if options.fit {
+        if options.plots {
+            let expected = "a search draws no figures; leave one of both out";
+            return Err(vary::field("plots", "given with fit", expected));
+        }
+        return PaperAnswer::new(&fit::fit(&parameters)?, Vec::new());
+    }
     let series = evaluation::evaluate(&parameters, evaluation::DEVICES)?;
-    let answer = tables::answer(&parameters, &series);
-    let json = serde_json::to_string_pretty(&answer).map_err(|source| SimError::Json {
-        what: "paper",
-        source,
-    })?;
     let plots = if options.plots {
         plots::plots(&series)
     } else {
         Vec::new()
     };
-    Ok(PaperAnswer { json, plots })
+    PaperAnswer::new(&tables::answer(&parameters, &series), plots)
+}
+
+impl PaperAnswer {
+    fn new(tables: &impl Serialize, plots: Vec<Plot>) -> Result<Self, SimError> {
+        let json = serde_json::to_string_pretty(tables).map_err(|source| SimError::Json {
+            what: "paper",
+            source,
+        })?;
+        Ok(Self { json, plots })
+    }
 }

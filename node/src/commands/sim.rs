@@ -32,9 +32,10 @@ pub(super) fn run(args: &SimArgs) -> CommandResult {
         return paper(args, file);
     }
     let of_paper = args.frames.is_some() || args.seed.is_some() || args.plots.is_some();
-    if of_paper || args.volume.is_some() || !args.vary.is_empty() {
+    if of_paper || args.volume.is_some() || args.fit || !args.vary.is_empty() {
         return Err(
-            "--frames, --seed, --volume, --plots and --vary belong to sim paper alone".into(),
+            "--frames, --seed, --volume, --plots, --fit and --vary belong to sim paper alone"
+                .into(),
         );
     }
     say(format_args!(
@@ -85,14 +86,17 @@ fn volume(path: &Path) -> Result<PaperVolume, Box<dyn std::error::Error>> {
 }
 
 fn paper(args: &SimArgs, name: &Path) -> CommandResult {
-    let defaults = PaperOptions::default();
+    if let Some(file) = args.plots.as_deref().filter(|f| f.exists() && !f.is_dir()) {
+        return Err(format!("--plots {}: it is no folder", file.display()).into());
+    }
     let answer = brickmesh_sim::paper(&PaperOptions {
         paper: name.to_string_lossy().into_owned(),
-        frames: args.frames.unwrap_or(defaults.frames),
-        seed: args.seed.unwrap_or(defaults.seed),
+        frames: args.frames,
+        seed: args.seed,
         vary: args.vary.clone(),
         plots: args.plots.is_some(),
         volume: args.volume.as_deref().map(volume).transpose()?,
+        fit: args.fit,
     })?;
     if let Some(folder) = &args.plots {
         let error = |e: std::io::Error| format!("{}: {e}", folder.display());

@@ -7,7 +7,7 @@ use super::{
     cell_volume::{CellVolume, VolumeKind},
     parameters::Parameters,
     ray_counts::{RayCounter, SIZES},
-    variants::{BRICK_EDGE, SMALL_EDGE, VARIANTS},
+    variants::{BRICK_EDGE, SMALL_EDGE, VARIANTS, Variant},
     virtual_cluster::{FrameTimes, Scene, VirtualCluster},
 };
 use crate::SimError;
@@ -40,28 +40,45 @@ pub(super) fn evaluate(
     parameters: &Parameters,
     devices: RangeInclusive<usize>,
 ) -> Result<Vec<Series>, SimError> {
+    let wanted = |variant: &Variant, brick_edge, d| variant.has(brick_edge) && devices.contains(&d);
     let mut all = Vec::new();
     for path in PATHS {
-        let distance_max = match path {
-            "near" => parameters.near_distance,
-            _ => parameters.far_distance,
-        };
-        let bounds = WalkBounds {
-            edge: f64::from(EDGE),
-            distance_max,
-            step_max: parameters.step_max,
-        };
-        let poses = walk(&bounds, parameters.frames, parameters.seed);
-        for (volume, kind) in VOLUMES {
-            let mut series = [
-                Setting::new(parameters, volume, path, BRICK_EDGE, &devices)?,
-                Setting::new(parameters, volume, path, SMALL_EDGE, &devices)?,
-            ];
-            follow(&poses, kind, parameters, &mut series);
-            all.extend(series.into_iter().flat_map(|s| s.series));
+        let poses = poses(parameters, path);
+        for volume in VOLUMES {
+            all.extend(evaluate_one(parameters, volume, path, &poses, wanted)?);
         }
     }
     Ok(all)
+}
+
+/// The frames of a path.
+pub(super) fn poses(parameters: &Parameters, path: &str) -> Vec<Pose> {
+    let distance_max = match path {
+        "near" => parameters.near_distance,
+        _ => parameters.far_distance,
+    };
+    let bounds = WalkBounds {
+        edge: f64::from(EDGE),
+        distance_max,
+        step_max: parameters.step_max,
+    };
+    walk(&bounds, parameters.frames, parameters.seed)
+}
+
+/// Runs what is wanted, by variant, edge of the bricks and devices, of one volume on one path.
+pub(super) fn evaluate_one(
+    parameters: &Parameters,
+    (volume, kind): (&'static str, VolumeKind),
+    path: &'static str,
+    poses: &[Pose],
+    wanted: impl Fn(&Variant, u32, usize) -> bool,
+) -> Result<Vec<Series>, SimError> {
+    let mut settings = [
+        Setting::new(parameters, volume, path, BRICK_EDGE, &wanted)?,
+        Setting::new(parameters, volume, path, SMALL_EDGE, &wanted)?,
+    ];
+    follow(poses, kind, parameters, &mut settings);
+    Ok(settings.into_iter().flat_map(|s| s.series).collect())
 }
 
 /// All series with one brick size in one volume on one path.
@@ -80,21 +97,21 @@ fn brick_grid(brick_edge: u32) -> Result<BrickGrid, SimError> {
 }
 
 impl Setting {
-    /// The variants on all numbers of devices, nothing rendered yet.
+    /// The variants that are wanted, nothing rendered yet.
     fn new(
         parameters: &Parameters,
         volume: &'static str,
         path: &'static str,
         brick_edge: u32,
-        devices: &RangeInclusive<usize>,
+        wanted: &impl Fn(&Variant, u32, usize) -> bool,
     ) -> Result<Self, SimError> {
         let grid = brick_grid(brick_edge)?;
         // The same memory: 10 · 352³ / 256³ = 25 small bricks.
         let cube = |edge: u32| u64::from(edge).pow(3);
         let room = u64::from(parameters.room) * cube(BRICK_EDGE) / cube(brick_edge);
         let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let variants = VARIANTS.iter().filter(|v| v.has(brick_edge));
-        let both = variants.flat_map(|&v| devices.clone().map(move |d| (v, d)));
+        let both = VARIANTS.iter().flat_map(|&v| DEVICES.map(move |d| (v, d)));
+        let both = both.filter(|(variant, devices)| wanted(variant, brick_edge, *devices));
         let series = both.map(|(variant, devices)| Series {
             volume,
             path,

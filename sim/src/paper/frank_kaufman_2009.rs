@@ -312,16 +312,12 @@ pub(super) fn evaluate(options: &PaperOptions) -> Result<PaperAnswer, SimError> 
         parameters,
     };
     answer.off = off(&answer);
-    let json = serde_json::to_string_pretty(&answer).map_err(|source| SimError::Json {
-        what: "paper",
-        source,
-    })?;
     let plots = if options.plots {
         plots(&answer)
     } else {
         Vec::new()
     };
-    Ok(PaperAnswer { json, plots })
+    PaperAnswer::new(&answer, plots)
 }
 
 #[expect(

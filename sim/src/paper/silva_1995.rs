@@ -187,16 +187,12 @@ pub(super) fn evaluate(options: &PaperOptions) -> Result<PaperAnswer, SimError> 
             .map(|level| level_row(volume, &parameters, level))
             .collect();
     }
-    let json = serde_json::to_string_pretty(&answer).map_err(|source| SimError::Json {
-        what: "paper",
-        source,
-    })?;
     let plots = if options.plots {
         plots(&answer)
     } else {
         Vec::new()
     };
-    Ok(PaperAnswer { json, plots })
+    PaperAnswer::new(&answer, plots)
 }
 
 fn check_volume(volume: &PaperVolume) -> Result<(), SimError> {

@@ -46,6 +46,16 @@ pub(super) fn varied<P: Serialize + DeserializeOwned>(
     serde_json::from_value(json).map_err(|e| wrong(e.to_string()))
 }
 
+/// A parameter's value by its name; `None`: there is none, or it is no number.
+pub(super) fn value(all: &impl Serialize, name: &str) -> Option<f64> {
+    let all = serde_json::to_value(all).ok()?;
+    let value = match name.split_once('.') {
+        Some((outer, inner)) => all.get(outer)?.get(inner),
+        None => all.get(name),
+    };
+    value?.as_f64()
+}
+
 /// Whether a parameter is within its bounds.
 ///
 /// # Errors
