@@ -209,6 +209,9 @@ fn an_import_that_is_told_what_is_empty_reads_the_file_once_and_leaves_empty_bri
     let manifest = values.next().unwrap().unwrap();
     let of_bricks = manifest["kept_voxels"].as_array().unwrap().iter();
     assert_eq!(of_bricks.map(|n| n.as_u64().unwrap()).sum::<u64>(), kept);
+    let info = run(&["info", &told, "--json"]).stdout;
+    let info: Value = serde_json::from_slice(&info).unwrap();
+    assert_eq!(info["kept"]["voxels"].as_u64(), Some(kept));
 }
 
 #[test]

@@ -325,7 +325,8 @@ fn ends(text: &str) -> Result<(&str, &str), String> {
 
 pub(crate) fn parse_keep(text: &str) -> Result<[f64; 2], String> {
     let (low, high) = ends(text)?;
-    let [low, high] = numbers(&format!("{low},{high}"))?;
+    let end = |text: &str| numbers(text).map(|[end]: [f64; 1]| end);
+    let (low, high) = (end(low)?, end(high)?);
     if low > high {
         return Err(format!("{low} is above {high}: the lower end comes first"));
     }

@@ -87,6 +87,12 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     }
     let stats = VolumeStats::of(manifest);
     let values = ValueReport::of_manifest(manifest);
+    // What its import was told is not empty: voxels, and bricks that have one.
+    let kept = manifest.knows_kept_voxels().then(|| {
+        let of_bricks = manifest.occupied_voxels();
+        let bricks = of_bricks.iter().filter(|&&n| n > 0).count();
+        (of_bricks.into_iter().sum::<u64>(), bricks)
+    });
     let damaged = if args.verify {
         Some(damaged_bricks(&store, stop)?)
     } else {
@@ -95,6 +101,9 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     if args.json {
         let mut json = serde_json::to_value(&stats)?;
         values.add_to(&mut json)?;
+        if let Some((voxels, bricks)) = kept {
+            json["kept"] = serde_json::json!({ "voxels": voxels, "bricks": bricks });
+        }
         if let Some(damaged) = &damaged {
             let indices: Vec<u32> = damaged.iter().map(|(brick, _)| brick.0).collect();
             json["damaged"] = indices.into();
@@ -108,6 +117,12 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
             "bricks      {x} x {y} x {z} of {}³ voxels",
             stats.brick_edge
         ))?;
+        if let Some((voxels, bricks)) = kept {
+            say(format_args!(
+                "kept        {voxels} voxels, in {}; the others were said to be empty at import",
+                counted(bricks as u64, "brick")
+            ))?;
+        }
         say(format_args!("data set    {}", stats.data_set))?;
     }
     let Some(damaged) = damaged else {

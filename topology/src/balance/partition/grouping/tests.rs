@@ -1,7 +1,7 @@
 //! Brick grouping beside brute force, and the paper's figure 5.
 
 use super::*;
-use crate::base::seeded::Seeded;
+use crate::{base::seeded::Seeded, data::voxel_box::VoxelBox};
 
 fn limits(bricks_max: usize, count: bool) -> GroupingLimits {
     GroupingLimits {
@@ -281,4 +281,39 @@ fn the_bound_of_section_5_5() {
     // A = 2, M = 3: (2 + 4) + (2 + 4 + 8).
     assert!((stage_bound(2.0, 3) - 20.0).abs() < 1e-12);
     assert!(stage_bound(3.0, 1) - 3.0 < 1e-12);
+}
+
+/// Equation 1 where its optimum is known: a search whose work grows with the bricks alone finds as good a partition.
+#[test]
+fn a_search_of_256_states_a_stage_is_within_a_hundredth_of_the_optimum() {
+    let mut draws = Seeded::new(61);
+    let mut below = |n: u32| u32::try_from(draws.below(n.into())).unwrap();
+    let mut known = 0;
+    for _ in 0..60 {
+        // What is not empty of 3×3×3 bricks.
+        let (share, at) = (2 + below(6), |i: u32| [i % 3, i / 3 % 3, i / 9]);
+        let boxes: Vec<VoxelBox> = (0..27)
+            .filter(|_| below(9) < share)
+            .map(|i| VoxelBox::new(at(i), at(i).map(|c| c + 1)))
+            .collect();
+        let precedence = Precedence::of_boxes(&boxes, [1.0, -0.5, 0.7]).unwrap();
+        let local = 0.1 * f64::from(below(5));
+        let prices = eq_1(1.0, local, 0.2 * f64::from(below(20)));
+        let bricks_max = 2 + below(5) as usize;
+        let found = |states_max| {
+            let limits = GroupingLimits {
+                bricks_max,
+                states_max,
+                count: false,
+            };
+            group(&precedence, &prices, &limits)
+        };
+        let optimum = found(1 << 16);
+        if optimum.is_optimal {
+            let few = found(256).cost / optimum.cost;
+            assert!(few <= 1.01, "{} bricks: {few}", boxes.len());
+            known += usize::from(optimum.states > 2000);
+        }
+    }
+    assert!(known >= 15, "of large ones the optimum of {known} is known");
 }
