@@ -1,6 +1,6 @@
 //! A search for the parameters that the paper does not state, for the one set that brings its figures nearest.
 //!
-//! Method: points drawn evenly in the logarithms of the parameters, then from the best of them and from where the
+//! Method: points drawn evenly in the logarithms of the parameters, then from the two best of them and from where the
 //! search began a pattern search (Hooke, Jeeves 1961): each parameter in turn is tried larger and smaller by a factor,
 //! which is kept where the score falls, and shrinks where it does not. Step and price of a sample matter to
 //! the model as their quotient alone, so that one of them is searched.
@@ -21,6 +21,8 @@ use crate::SimError;
 use brickmesh_topology::base::seeded::Seeded;
 use serde::Serialize;
 
+/// The path whose distance is searched.
+const PATH: &str = "near";
 /// What is searched, and between which values.
 const SEARCHED: [(&str, [f64; 2]); 7] = [
     ("near_distance", [0.55, 4.0]),
@@ -247,9 +249,6 @@ fn score(rows: &[TableRow]) -> f64 {
     };
     errors(rows).map(cost).sum()
 }
-
-/// The path whose distance is searched.
-const PATH: &str = "near";
 
 /// Short stretches from all of a path, one a placement.
 fn stretches(poses: &[Pose], count: usize) -> Vec<Pose> {
