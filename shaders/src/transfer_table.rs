@@ -189,15 +189,15 @@ impl TransferTable {
         std::array::from_fn(|c| a[c] + (b[c] - a[c]) * t)
     }
 
-    /// What a sample shows whose segment is between these places, as far as it is known without a
-    /// gradient: that it may be seen, of a 2D function.
+    /// What a sample shows whose segment has these places at its beginning, middle and end, as far as it
+    /// is known without a gradient: that it may be seen, of a 2D function.
     #[must_use]
     #[inline]
-    pub fn color(&self, ends: [f32; 2]) -> [f32; 4] {
+    pub fn color(&self, profile: [f32; 3]) -> [f32; 4] {
         match (self.segment_unit, self.rows_per_floor) {
-            (None, _) => self.classify(ends[0]),
+            (None, _) => self.classify(profile[0]),
             (Some(_), Some(_)) => [1.0; 4],
-            (Some(unit), None) => through(self.mean(widened(ends), 0).map(|m| m * unit)),
+            (Some(unit), None) => through(self.mean(profile, 0).map(|m| m * unit)),
         }
     }
 
@@ -209,20 +209,27 @@ impl TransferTable {
         clippy::cast_sign_loss,
         reason = "clamped to the rows before; NaN becomes 0"
     )]
-    pub fn color_2d(&self, ends: [f32; 2], gradient: f32, rows_per_floor: f32) -> [f32; 4] {
+    pub fn color_2d(&self, profile: [f32; 3], gradient: f32, rows_per_floor: f32) -> [f32; 4] {
         let last = (GRADIENT_NODES - 1) as f32;
         let y = (gradient * rows_per_floor).max(0.0).min(last);
         let row = (y as usize).min(GRADIENT_NODES - 2);
         let t = y - row as f32;
         let mix = |a: [f32; 4], b: [f32; 4]| std::array::from_fn(|c| a[c] + (b[c] - a[c]) * t);
         match self.segment_unit {
-            None => mix(self.at(ends[0], 1 + row), self.at(ends[0], 2 + row)),
+            None => mix(self.at(profile[0], 1 + row), self.at(profile[0], 2 + row)),
             Some(unit) => {
-                let ends = widened(ends);
-                let mean: [f32; 4] = mix(self.mean(ends, row), self.mean(ends, row + 1));
+                let mean: [f32; 4] = mix(self.mean(profile, row), self.mean(profile, row + 1));
                 through(mean.map(|m| m * unit))
             }
         }
+    }
+
+    /// The mean of a segment, in units, of the sums of a gradient node: values change evenly in each half.
+    #[inline]
+    fn mean(&self, [from, middle, to]: [f32; 3], gradient_row: usize) -> [f32; 4] {
+        let first = self.mean_between(widened([from, middle]), gradient_row);
+        let second = self.mean_between(widened([middle, to]), gradient_row);
+        std::array::from_fn(|c| 0.5 * (first[c] + second[c]))
     }
 
     /// The mean between two places, in units, of the sums of a gradient node.
@@ -232,7 +239,7 @@ impl TransferTable {
         clippy::cast_sign_loss,
         reason = "clamped to the table before"
     )]
-    fn mean(&self, [from, to]: [f32; 2], gradient_row: usize) -> [f32; 4] {
+    fn mean_between(&self, [from, to]: [f32; 2], gradient_row: usize) -> [f32; 4] {
         let start = (1 + 3 * gradient_row) * self.columns;
         let at = |x: f32| {
             let cell = x.max(0.0).min((self.columns - 2) as f32) as usize;
@@ -250,7 +257,7 @@ impl TransferTable {
     }
 }
 
-/// The ends of a segment in ascending order, at least [`SEGMENT_MIN`] apart.
+/// The ends of half a segment in ascending order, at least [`SEGMENT_MIN`] apart.
 #[inline]
 fn widened([a, b]: [f32; 2]) -> [f32; 2] {
     let clamped = |x: f32| x.clamp(-PLACE_MAX, PLACE_MAX);
@@ -513,7 +520,10 @@ mod tests {
             ],
         };
         let table = table(transfer, 0.5);
-        let alpha = |a: f32, b: f32| table.color([table.place(a), table.place(b)])[3];
+        let alpha = |a: f32, b: f32| {
+            let profile = [a, f32::midpoint(a, b), b];
+            table.color(profile.map(|value| table.place(value)))[3]
+        };
         let expected = 1.0 - (1.0_f32 - 1e-3).sqrt();
         for (a, b) in [
             (210.0, 210.0),
@@ -541,16 +551,19 @@ mod tests {
             ],
         };
         let table = table(transfer, 1.0);
-        for (a, b, share) in [
-            (90.0, 110.0, 0.1),
-            (110.0, 90.0, 0.1),
-            (-300.0, 101.0, 1.0 / 401.0),
+        for (profile, share) in [
+            ([90.0, 100.0, 110.0], 0.1),
+            ([110.0, 100.0, 90.0], 0.1),
+            ([-300.0, -99.5, 101.0], 1.0 / 401.0),
+            // There and back: ends alone would see nothing.
+            ([90.0, 110.0, 90.0], 0.1),
+            ([90.0, 90.0, 110.0], 0.05),
         ] {
-            let [r, g, _, alpha] = table.color([table.place(a), table.place(b)]);
+            let [r, g, _, alpha] = table.color(profile.map(|value| table.place(value)));
             let expected = 1.0 - 0.7_f32.powf(share);
             assert!((alpha - expected).abs() < 1e-3 * expected + 1e-5, "{alpha}");
             assert!((r - 0.5 * alpha).abs() < 1e-6 && (g - alpha).abs() < 1e-6);
         }
-        assert!(table.color([table.place(103.0), table.place(250.0)])[3] <= 0.0);
+        assert!(table.color([103.0, 103.0, 250.0].map(|value| table.place(value)))[3] <= 0.0);
     }
 }

@@ -277,7 +277,7 @@ fn classify_in(x: f32, row: u32) -> vec4<f32> {
     return a + (b - a) * (c - f32(i));
 }
 
-// The ends of a segment in ascending order, at least SEGMENT_MIN apart.
+// The ends of half a segment in ascending order, at least SEGMENT_MIN apart.
 fn widened(ends: vec2<f32>) -> vec2<f32> {
     let e = clamp(ends, vec2<f32>(-PLACE_MAX), vec2<f32>(PLACE_MAX));
     let half = 0.5 * max(abs(e.y - e.x), SEGMENT_MIN);
@@ -285,7 +285,7 @@ fn widened(ends: vec2<f32>) -> vec2<f32> {
 }
 
 // The mean between two places, in units, of the sums of a gradient node.
-fn mean(ends: vec2<f32>, node: u32) -> vec4<f32> {
+fn mean_between(ends: vec2<f32>, node: u32) -> vec4<f32> {
     let row = 1u + 3u * node;
     let cells = floor(clamp(ends, vec2<f32>(0.0), vec2<f32>(scene.table_last - 1.0)));
     let part = ends - cells;
@@ -299,6 +299,11 @@ fn mean(ends: vec2<f32>, node: u32) -> vec4<f32> {
     return (coarse * HIGH_UNITS + fine + parts) / (ends.y - ends.x);
 }
 
+// The mean of a segment, in units, of the sums of a gradient node: values change evenly in each half.
+fn mean(profile: vec3<f32>, node: u32) -> vec4<f32> {
+    return 0.5 * (mean_between(widened(profile.xy), node) + mean_between(widened(profile.yz), node));
+}
+
 // Premultiplied colour of what passes a step of such colour times optical depth and depth, in units.
 fn through(units: vec4<f32>) -> vec4<f32> {
     let depth = units.a * scene.segment_unit;
@@ -306,30 +311,30 @@ fn through(units: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(units.rgb * (scene.segment_unit * alpha / max(depth, 1e-37)), alpha);
 }
 
-// What a sample shows whose segment is between these places, as far as it is known without a gradient.
-fn color_of(ends: vec2<f32>) -> vec4<f32> {
+// What a sample shows whose segment has these places at its beginning, middle and end, as far as it is
+// known without a gradient.
+fn color_of(profile: vec3<f32>) -> vec4<f32> {
     if (!SEGMENTS) {
-        return classify(ends.x);
+        return classify(profile.x);
     }
     if (EXTRAS) {
         if (scene.rows_per_floor > 0.0) {
             return vec4<f32>(1.0);
         }
     }
-    return through(mean(widened(ends), 0u));
+    return through(mean(profile, 0u));
 }
 
 // The same of a 2D function, with a gradient of so many floors.
-fn color_2d(ends: vec2<f32>, gradient: f32) -> vec4<f32> {
+fn color_2d(profile: vec3<f32>, gradient: f32) -> vec4<f32> {
     let y = clamp(gradient * scene.rows_per_floor, 0.0, GRADIENT_NODES - 1.0);
     let below = min(floor(y), GRADIENT_NODES - 2.0);
     let row = min(u32(below), u32(GRADIENT_NODES) - 2u);
     let t = y - below;
     if (!SEGMENTS) {
-        return mix(classify_in(ends.x, 1u + row), classify_in(ends.x, 2u + row), t);
+        return mix(classify_in(profile.x, 1u + row), classify_in(profile.x, 2u + row), t);
     }
-    let wide = widened(ends);
-    return through(mix(mean(wide, row), mean(wide, row + 1u), t));
+    return through(mix(mean(profile, row), mean(profile, row + 1u), t));
 }
 
 // A difference of the field; 0 beside what is no data.
@@ -353,7 +358,7 @@ fn power(base: f32, exponent: u32) -> f32 {
 
 // Blinn-Phong; with a light at the eye, the halfway vector is the view direction. `first` is the colour
 // where there is no 2D function.
-fn shade(first: vec4<f32>, ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+fn shade(first: vec4<f32>, profile: vec3<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
     let dx = difference(q, vec3<f32>(1.0, 0.0, 0.0));
     let dy = difference(q, vec3<f32>(0.0, 1.0, 0.0));
     let dz = difference(q, vec3<f32>(0.0, 0.0, 1.0));
@@ -369,11 +374,11 @@ fn shade(first: vec4<f32>, ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> 
         let fourth = square * square;
         return lit(first, nl, square * (fourth * fourth));
     }
-    return shade_with_extras(first, ends, g, slope, nl, toward);
+    return shade_with_extras(first, profile, g, slope, nl, toward);
 }
 
 fn shade_with_extras(
-    first: vec4<f32>, ends: vec2<f32>, g: vec3<f32>, slope: f32, at_eye: f32, toward: vec3<f32>
+    first: vec4<f32>, profile: vec3<f32>, g: vec3<f32>, slope: f32, at_eye: f32, toward: vec3<f32>
 ) -> vec4<f32> {
     var nl = at_eye;
     var nh = nl;
@@ -385,7 +390,7 @@ fn shade_with_extras(
     }
     var color = first;
     if (scene.rows_per_floor > 0.0) {
-        color = color_2d(ends, slope);
+        color = color_2d(profile, slope);
     }
     let fade = clamp(slope * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
     return lit(color, nl, power(nh, scene.exponent)) * fade;
@@ -466,7 +471,7 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
             break;
         }
         let q = position(k, d) - job.stored_low;
-        var values: vec2<f32>;
+        var values: vec3<f32>;
         if (SEGMENTS) {
             let start = k - half_segment;
             let end = k + half_segment;
@@ -476,13 +481,14 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
             values.x = last;
             last = sample(position(end, d) - job.stored_low);
             last_end = end;
-            values.y = last;
+            values.y = sample(q);
+            values.z = last;
         } else {
-            values = vec2<f32>(sample(q));
+            values = vec3<f32>(sample(q));
         }
-        if (all(values < vec2<f32>(NO_DATA_MIN))) {
-            let ends = fma(values, vec2<f32>(job.table_scale), vec2<f32>(job.table_offset));
-            acc = combine(acc, partial_of(ends, q, toward));
+        if (all(values < vec3<f32>(NO_DATA_MIN))) {
+            let profile = fma(values, vec3<f32>(job.table_scale), vec3<f32>(job.table_offset));
+            acc = combine(acc, partial_of(profile, q, toward));
         }
         k += 1.0;
     }

@@ -324,14 +324,19 @@ impl LookUp {
         std::array::from_fn(|c| a[c] + (b[c] - a[c]) * t)
     }
 
-    /// Colour and opacity of a step between two values.
-    fn segment(&self, a: f64, b: f64, gradient: f64) -> ([f64; 3], f64) {
-        let half = (b - a).abs().max(self.apart) / 2.0;
-        let middle = f64::midpoint(a, b);
-        let mean = |row: usize| {
+    /// Colour and opacity of a step with these values at its beginning, middle and end.
+    fn segment(&self, [begin, middle, end]: [f64; 3], gradient: f64) -> ([f64; 3], f64) {
+        let mean_between = |row: usize, a: f64, b: f64| -> [f64; 4] {
+            let half = (b - a).abs().max(self.apart) / 2.0;
+            let center = f64::midpoint(a, b);
             let [from, to] =
-                [middle - half, middle + half].map(|v| self.in_row(&self.sums[row], v));
+                [center - half, center + half].map(|v| self.in_row(&self.sums[row], v));
             std::array::from_fn(|c| (to[c] - from[c]) / (2.0 * half))
+        };
+        let mean = |row: usize| {
+            let first = mean_between(row, begin, middle);
+            let second = mean_between(row, middle, end);
+            std::array::from_fn(|c| f64::midpoint(first[c], second[c]))
         };
         let [r, g, b, depth] = self.mixed(gradient, mean, self.sums.len());
         let color = if depth > 0.0 {
@@ -469,8 +474,8 @@ impl Seen<'_> {
                 (color, 1.0 - (1.0 - opacity).powf(steps(field, settings)))
             }
             Some(look_up) if settings.preintegrate => {
-                let [a, b] = self.ends(p, direction)?;
-                look_up.segment(a, b, steep())
+                let [begin, end] = self.ends(p, direction)?;
+                look_up.segment([begin, value, end], steep())
             }
             Some(look_up) => look_up.node(value, steep()),
         };

@@ -1,7 +1,7 @@
 // The sum of all colours of a ray, up to 1. Mirrors: `Additive` in `modes.rs`.
 
-fn partial_of(ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
-    return classify(ends.x);
+fn partial_of(profile: vec3<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+    return classify(profile.x);
 }
 
 fn combine(front: vec4<f32>, behind: vec4<f32>) -> vec4<f32> {

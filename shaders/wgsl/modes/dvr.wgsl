@@ -1,10 +1,10 @@
 // Emission and absorption, front to back. Mirrors: `Dvr` in `modes.rs`.
 
-fn partial_of(ends: vec2<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
-    let color = color_of(ends);
+fn partial_of(profile: vec3<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+    let color = color_of(profile);
     if (SHADED) {
         if (color.a > 0.0) {
-            return shade(color, ends, q, toward);
+            return shade(color, profile, q, toward);
         }
     }
     return color;

@@ -247,7 +247,8 @@ pub struct RenderSettings {
     pub transfer_2d: Vec<TransferShape>,
     /// In mode dvr: a sample stands for all values between those half a step before and behind it, which
     /// are looked up no farther than a voxel away on each axis. Colours and opacities are those of a step
-    /// through the mean of the transfer function's densities over these values.
+    /// through the mean of the transfer function's densities over these values, which are taken to change
+    /// evenly from the sample's own to either end.
     ///
     /// After Engel, Kraus, Ertl, "High-quality pre-integrated volume rendering using hardware-accelerated
     /// pixel shading", Graphics Hardware 2001, section 4; here a step is around its sample, so that

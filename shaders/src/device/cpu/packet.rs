@@ -384,16 +384,16 @@ impl<'a> Kernel<'a> {
                 run = run.saturating_sub(1);
             }
             // SAFETY: `locate` clamps to the stored box, and the field can be addressed.
-            let ends = unsafe {
+            let profiles = unsafe {
                 let [a, b] = packets;
                 [
-                    self.ends::<V, M, CHECKED>(a, &places[0], index, &mut active[0]),
-                    self.ends::<V, M, CHECKED>(b, &places[1], index, &mut active[1]),
+                    self.profile::<V, M, CHECKED>(a, &places[0], index, &mut active[0]),
+                    self.profile::<V, M, CHECKED>(b, &places[1], index, &mut active[1]),
                 ]
             };
             if !M::MODE.combines_values() && !M::SEGMENTS {
                 let seen = &self.frame.seen;
-                let is_seen = |n: usize| packet_table::may_be_seen(seen, ends[n][0], active[n]);
+                let is_seen = |n: usize| packet_table::may_be_seen(seen, profiles[n][0], active[n]);
                 // What is not seen changes nothing.
                 if !(is_seen(0) | is_seen(1)) {
                     k += 1.0;
@@ -405,8 +405,13 @@ impl<'a> Kernel<'a> {
                 let packet = &mut packets[n];
                 // SAFETY: as above.
                 unsafe {
-                    let behind =
-                        self.behind::<V, M, CHECKED>(packet, table, &places[n], ends[n], active[n]);
+                    let behind = self.behind::<V, M, CHECKED>(
+                        packet,
+                        table,
+                        &places[n],
+                        profiles[n],
+                        active[n],
+                    );
                     M::combine_lanes(&mut packet.partial, behind, active[n]);
                 }
             }
@@ -414,36 +419,37 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// Where in the table the ends of the packet's samples are; lanes without data are not `active` any
-    /// more.
+    /// Where in the table the beginnings, middles and ends of the packet's segments are, or its samples
+    /// three times; lanes without data are not `active` any more.
     ///
     /// # Safety
     /// As [`Self::sample`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn ends<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
+    unsafe fn profile<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
         packet: &mut Packet<'_>,
         places: &Places,
         index: __m256,
         active: &mut __m256,
-    ) -> [__m256; 2] {
+    ) -> [__m256; 3] {
         // SAFETY: as this function's.
         let numbers = unsafe {
             if M::SEGMENTS {
-                self.segment::<V, CHECKED>(packet, index)
+                self.segment::<V, CHECKED>(packet, places, index)
             } else {
-                [self.sample::<V, CHECKED>(places); 2]
+                [self.sample::<V, CHECKED>(places); 3]
             }
         };
         if CHECKED {
             *active = _mm256_and_ps(*active, is_data(numbers[0]));
             if M::SEGMENTS {
                 *active = _mm256_and_ps(*active, is_data(numbers[1]));
+                *active = _mm256_and_ps(*active, is_data(numbers[2]));
             }
         }
         let place = |number| place(&self.frame.table, number);
-        [place(numbers[0]), place(numbers[1])]
+        [place(numbers[0]), place(numbers[1]), place(numbers[2])]
     }
 
     /// What samples add to what lies before them.
@@ -457,17 +463,17 @@ impl<'a> Kernel<'a> {
         packet: &Packet<'_>,
         table: PacketTable<'_>,
         places: &Places,
-        ends: [__m256; 2],
+        profile: [__m256; 3],
         active: __m256,
     ) -> [__m256; 4] {
         if M::MODE.combines_values() {
             let zero = _mm256_setzero_ps();
-            return [ends[0], _mm256_set1_ps(1.0), zero, zero];
+            return [profile[0], _mm256_set1_ps(1.0), zero, zero];
         }
         let color = if M::SEGMENTS {
-            packet_table::segment(table, ends)
+            packet_table::segment(table, profile)
         } else {
-            classify(table, ends[0])
+            classify(table, profile[0])
         };
         if M::SHADED
             && let Some(shading) = &self.frame.shading
@@ -476,13 +482,19 @@ impl<'a> Kernel<'a> {
             if _mm256_movemask_ps(_mm256_and_ps(seen, active)) != 0 {
                 // SAFETY: as this function's.
                 let difference = unsafe { self.difference::<V, CHECKED>(places) };
-                return lit(shading, table, (color, ends), difference, packet.direction);
+                return lit(
+                    shading,
+                    table,
+                    (color, profile),
+                    difference,
+                    packet.direction,
+                );
             }
         }
         color
     }
 
-    /// The numbers at both ends of a segment.
+    /// The numbers at the beginning, middle and end of a segment.
     ///
     /// # Safety
     /// As [`Self::sample`].
@@ -491,8 +503,9 @@ impl<'a> Kernel<'a> {
     unsafe fn segment<V: PacketVoxel, const CHECKED: bool>(
         &self,
         packet: &mut Packet<'_>,
+        places: &Places,
         index: __m256,
-    ) -> [__m256; 2] {
+    ) -> [__m256; 3] {
         let from = _mm256_sub_ps(index, packet.half);
         let to = _mm256_add_ps(index, packet.half);
         // SAFETY: `locate` clamps to the stored box.
@@ -505,7 +518,9 @@ impl<'a> Kernel<'a> {
         };
         let end = sample(to);
         packet.last = [to, end];
-        [first, end]
+        // SAFETY: as above.
+        let middle = unsafe { self.sample::<V, CHECKED>(places) };
+        [first, middle, end]
     }
 
     #[inline]
@@ -876,13 +891,13 @@ fn dot(x: __m256, y: __m256, z: __m256, with: [f32; 3]) -> __m256 {
 }
 
 /// As [`Shading::surface`] and [`Shading::lit`], eight at once; the colour of a 2D function is looked up
-/// between the `ends`.
+/// for the profile.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn lit(
     shading: &Shading,
     table: PacketTable<'_>,
-    (color, ends): ([__m256; 4], [__m256; 2]),
+    (color, profile): ([__m256; 4], [__m256; 3]),
     difference: [__m256; 3],
     direction: [__m256; 3],
 ) -> [__m256; 4] {
@@ -925,7 +940,7 @@ fn lit(
     let light = &shading.light;
     let diffuse = _mm256_fmadd_ps(nl, set(light.diffuse), set(light.ambient));
     let color = match table.rows_per_floor() {
-        Some(rows_per_floor) => packet_table::color_2d(table, ends, slope(), rows_per_floor),
+        Some(rows_per_floor) => packet_table::color_2d(table, profile, slope(), rows_per_floor),
         None => color,
     };
     let [r, g, b, a] = color;

@@ -140,11 +140,11 @@ fn at(table: PacketTable<'_>, place: __m256, start: __m256i) -> [__m256; 4] {
 /// As `TransferTable::color` of a table of sums.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn segment(table: PacketTable<'_>, ends: [__m256; 2]) -> [__m256; 4] {
+pub(super) fn segment(table: PacketTable<'_>, profile: [__m256; 3]) -> [__m256; 4] {
     match (table.table.segment_unit, table.table.rows_per_floor) {
         (Some(unit), None) => {
             let row = _mm256_set1_epi32(1);
-            through(mean(table, widened(ends), row), unit)
+            through(mean(table, profile, row), unit)
         }
         _ => [_mm256_set1_ps(1.0); 4],
     }
@@ -160,7 +160,7 @@ pub(super) fn segment(table: PacketTable<'_>, ends: [__m256; 2]) -> [__m256; 4] 
 )]
 pub(super) fn color_2d(
     table: PacketTable<'_>,
-    ends: [__m256; 2],
+    profile: [__m256; 3],
     gradient: __m256,
     rows_per_floor: f32,
 ) -> [__m256; 4] {
@@ -175,21 +175,20 @@ pub(super) fn color_2d(
         [mix(a, e, t), mix(b, f, t), mix(c, g, t), mix(d, h, t)]
     };
     if let Some(unit) = table.table.segment_unit {
-        let ends = widened(ends);
         let first = _mm256_add_epi32(_mm256_mullo_epi32(row, _mm256_set1_epi32(3)), one);
         let second = _mm256_add_epi32(first, _mm256_set1_epi32(3));
         return through(
-            mixed(mean(table, ends, first), mean(table, ends, second)),
+            mixed(mean(table, profile, first), mean(table, profile, second)),
             unit,
         );
     }
     let columns = _mm256_set1_epi32(table.table.columns as i32);
     let first = _mm256_mullo_epi32(_mm256_add_epi32(row, one), columns);
     let second = _mm256_add_epi32(first, columns);
-    mixed(at(table, ends[0], first), at(table, ends[0], second))
+    mixed(at(table, profile[0], first), at(table, profile[0], second))
 }
 
-/// The ends of segments in ascending order, at least [`SEGMENT_MIN`] apart.
+/// The ends of half segments in ascending order, at least [`SEGMENT_MIN`] apart.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn widened([a, b]: [__m256; 2]) -> [__m256; 2] {
@@ -200,6 +199,16 @@ fn widened([a, b]: [__m256; 2]) -> [__m256; 2] {
     let width = _mm256_andnot_ps(set(-0.0), _mm256_sub_ps(b, a));
     let half = _mm256_mul_ps(set(0.5), _mm256_max_ps(width, set(SEGMENT_MIN)));
     [_mm256_sub_ps(middle, half), _mm256_add_ps(middle, half)]
+}
+
+/// The mean of segments, in units, of the sums that begin at a row of the table.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn mean(table: PacketTable<'_>, [from, middle, to]: [__m256; 3], row: __m256i) -> [__m256; 4] {
+    let [a, b, c, d] = mean_between(table, widened([from, middle]), row);
+    let [e, f, g, h] = mean_between(table, widened([middle, to]), row);
+    let of_both = |x, y| _mm256_mul_ps(_mm256_set1_ps(0.5), _mm256_add_ps(x, y));
+    [of_both(a, e), of_both(b, f), of_both(c, g), of_both(d, h)]
 }
 
 /// The mean between two places, in units, of the sums that begin at a row of the table.
@@ -213,7 +222,7 @@ fn widened([a, b]: [__m256; 2]) -> [__m256; 2] {
     clippy::cast_possible_wrap,
     reason = "the table has some thousand columns"
 )]
-fn mean(table: PacketTable<'_>, [from, to]: [__m256; 2], row: __m256i) -> [__m256; 4] {
+fn mean_between(table: PacketTable<'_>, [from, to]: [__m256; 2], row: __m256i) -> [__m256; 4] {
     let (entries, columns) = (table.entries, table.table.columns);
     let start = _mm256_mullo_epi32(row, _mm256_set1_epi32(columns as i32));
     let load = |index: [usize; LANES], plane: usize| {

@@ -54,25 +54,26 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
             continue;
         }
         let numbers = if M::SEGMENTS {
-            [number_at(k - half), number_at(k + half)]
+            let middle = sample::<V>(field, &cell);
+            [number_at(k - half), middle, number_at(k + half)]
         } else {
-            [sample::<V>(field, &cell); 2]
+            [sample::<V>(field, &cell); 3]
         };
         if numbers.iter().any(|&number| number >= NO_DATA_MIN) {
             continue;
         }
-        let ends = numbers.map(|number| frame.table.place(number));
+        let profile = numbers.map(|number| frame.table.place(number));
         let behind = if M::MODE.combines_values() {
-            [ends[0], 1.0, 0.0, 0.0]
+            [profile[0], 1.0, 0.0, 0.0]
         } else {
-            let mut color = frame.table.color(ends);
+            let mut color = frame.table.color(profile);
             if M::SHADED
                 && color[3] > 0.0
                 && let Some(shading) = &frame.shading
             {
                 let surface = shading.surface(difference::<V>(field, p), ray.direction);
                 if let Some(rows_per_floor) = frame.table.rows_per_floor {
-                    color = (frame.table).color_2d(ends, surface.length, rows_per_floor);
+                    color = (frame.table).color_2d(profile, surface.length, rows_per_floor);
                 }
                 color = shading.lit(color, &surface);
             }
