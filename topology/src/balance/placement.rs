@@ -11,6 +11,7 @@
 //! equation (1) (quality). Addition: copies are levelled between the two steps (`level`).
 
 pub mod comparison;
+pub mod drift;
 pub mod partitioned;
 mod swap;
 
