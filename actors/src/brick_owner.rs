@@ -302,6 +302,9 @@ impl Handler<OwnerInput> for BrickOwner {
         let (input, bytes) = match input {
             OwnerInput::Connected(peer) => (KeeperInput::Connected(peer), None),
             OwnerInput::Lost(peer) => (KeeperInput::Lost(peer), None),
+            OwnerInput::Asked(requester, data_set, work) => {
+                (KeeperInput::Asked(requester, data_set, work), None)
+            }
             OwnerInput::Rendering => (KeeperInput::Rendering, None),
             OwnerInput::Speed(millionths) => (KeeperInput::Speed(millionths), None),
             OwnerInput::Delivered(times) => (KeeperInput::Delivered(times), None),

@@ -8,7 +8,10 @@ use actix::Recipient;
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, RenderedJob, Scene};
 use brickmesh_topology::{
     Digest, Manifest, PeerId,
-    balance::{frame_plan::FramePlan, roster::Candidate},
+    balance::{
+        frame_plan::{FramePlan, FrameWork},
+        roster::Candidate,
+    },
     mesh::keeper::FrameTimes,
 };
 use bytes::Bytes;
@@ -117,6 +120,8 @@ pub enum OwnerInput {
     Said(PeerId, Message, Held),
     /// A frame is under way: bricks are to keep out of its way.
     Rendering,
+    /// What a requester's frames of a data set ask of the peers from now on.
+    Asked(PeerId, Digest, Arc<FrameWork>),
     /// A frame that this peer asked for is whole.
     Delivered(FrameTimes),
     /// A roster names this speed for this peer, millionths.

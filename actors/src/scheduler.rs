@@ -78,6 +78,7 @@ impl Scheduler {
             Ok((manifest, plan)) => (manifest, Arc::new(plan)),
             Err(reply) => return self.reply(requester, key.1, reply),
         };
+        self.inputs.planned(requester, &request, &plan);
         if request.is_traced {
             self.spans.begin(key.clone());
             self.spans.add(&key, SpanKind::Schedule, began, None);
@@ -274,16 +275,15 @@ impl Scheduler {
         }
     }
 
-    fn tell_owner(&self) {
+    fn tell_owner(&mut self) {
         let is_under_way = self.worker.is_under_way(self.now());
-        if is_under_way
-            && self
-                .addresses
-                .owner
-                .try_send(OwnerInput::Rendering)
-                .is_err()
-        {
-            tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
+        let rendering = is_under_way.then_some(OwnerInput::Rendering);
+        let asked = self.inputs.news();
+        let asked = asked.map(|(peer, data_set, work)| OwnerInput::Asked(peer, data_set, work));
+        for input in rendering.into_iter().chain(asked) {
+            if self.addresses.owner.try_send(input).is_err() {
+                tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
+            }
         }
     }
 }
@@ -309,6 +309,7 @@ impl Handler<SchedulerInput> for Scheduler {
             SchedulerInput::Closed(data_set) => self.inputs.close(data_set),
             SchedulerInput::Lost(peer) => {
                 self.spans.retain(|key| key.0 != peer);
+                self.inputs.lost(&peer);
                 self.step(|worker, out| worker.lost(&peer, out));
                 self.forget(peer, None);
             }

@@ -18,7 +18,7 @@ use brickmesh_tests::{
 use brickmesh_topology::{
     BrickGrid, Camera, Digest, PeerId, RenderSettings, TransferFunction, VoxelType,
     balance::{placement::comparison::PLACED_PARTITIONS, prediction::Prediction},
-    data::brick_set::BrickSet,
+    data::{brick_set::BrickSet, partition_method::PartitionMethod},
     mesh::followers::Viewpoint,
 };
 use bytes::Bytes;
@@ -29,7 +29,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
@@ -137,6 +137,40 @@ fn every_placement_gives_the_same_picture_and_no_hole_where_a_copy_is_left() {
                 "{method:?}, one dead"
             );
         }
+    });
+}
+
+#[test]
+fn peers_without_work_copy_a_few_of_the_bricks_that_are_seen() {
+    let (field, mut settings) = field_and_settings();
+    // One side of the volume, so a part of it.
+    settings.clip.bounds = Some([[0.0; 3], [12.0, 50.0, 40.0]]);
+    let view = Camera::whole(&field.volume).view(64, 64).unwrap();
+    let renderers = |jobs: &[JobStats]| {
+        let peers: std::collections::BTreeSet<_> = jobs.iter().map(|j| &j.peer).collect();
+        peers.len()
+    };
+    actix::System::new().block_on(async {
+        let bricks = Bricks::cut(&field, 8).placed(Some(PartitionMethod::SlabsEqual));
+        let mesh = Mesh::start_met(5, 1, Arc::new(bricks), &cpu).await;
+        let copies = async || {
+            let status = mesh.peers[0].owner.send(AskStatus).await.unwrap();
+            let residency = &status.data_sets[0].residency;
+            residency.values().map(|r| r.held.len()).sum::<u32>()
+        };
+        let all = copies().await;
+        let before = mesh.picture(view, &settings).await;
+        let frame = || mesh.frame_from(0, view, &settings);
+        assert!(renderers(&frame().await.unwrap().stats.jobs) < 5);
+        let start = Instant::now();
+        while renderers(&frame().await.unwrap().stats.jobs) < 5 {
+            assert!(start.elapsed() < Duration::from_secs(30), "nobody helps");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        mesh.settle(5).await;
+        assert!(compare(&before, &mesh.picture(view, &settings).await).max <= 1);
+        let more = copies().await - all;
+        assert!((1..=all / 4).contains(&more), "{more} of {all}");
     });
 }
 
@@ -393,7 +427,7 @@ fn a_job_that_nobody_waits_for_any_more_is_given_up_in_the_middle() {
         let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &device).await;
         // Two attempts: the second without the peer whose jobs do not end.
         mesh.picture(view, &settings).await;
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while called_off.load(Ordering::Relaxed) == 0 {
             assert!(start.elapsed() < Duration::from_secs(60));
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -415,7 +449,7 @@ fn a_frame_that_nobody_waits_for_is_called_off_on_all_peers() {
             let waited = tokio::time::timeout(Duration::from_millis(100), frame).await;
             assert!(waited.is_err(), "frame {asked} ended: {waited:?}");
         }
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while called_off.load(Ordering::Relaxed) < 2 {
             assert!(start.elapsed() < Duration::from_secs(60));
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -539,7 +573,7 @@ fn peers_say_how_fast_they_are_and_how_their_last_frame_went() {
         let mesh = Mesh::start(3, 2, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
         let frame = mesh.frame_from(0, view, &settings).await.unwrap();
         let total = frame.stats.total_micros;
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         // They say so with their heartbeats; another peer hears it.
         loop {
             let status = mesh.peers[1].owner.send(AskStatus).await.unwrap();

@@ -6,7 +6,26 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
+use brickmesh_actors::data_set::BrickSource;
+use brickmesh_node::{brick_store, volume_file};
 use brickmesh_tests::program::brickmesh;
+use brickmesh_topology::{
+    Camera, Manifest, PeerId, RenderSettings, TransferFunction,
+    balance::{
+        cost_table::CostTable,
+        frame_plan::{FramePlan, FrameWork, PlanInputs},
+        placement::partitioned::place_partition,
+        plan_rules::PlanRules,
+        roster::{Roster, RosterEntry},
+        schedule::SPEED_ONE,
+    },
+    base::seeded::Seeded,
+    data::{
+        brick_set::BrickSet, partition_method::PartitionMethod, transfer_function::TransferPoint,
+    },
+    mesh::assignment::{FirstPlacement, Member, next_assignment},
+    picture::visible_cells::VisibleCells,
+};
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
@@ -360,4 +379,138 @@ fn a_placement_is_chosen_for_the_peers_that_are_there() {
         "auto",
     ]);
     assert!(!out.status.success());
+}
+
+/// A random window of values that is seen.
+fn window(draws: &mut Seeded) -> TransferFunction {
+    #[expect(clippy::cast_precision_loss, reason = "bytes")]
+    let low = 5.0 + draws.below(150) as f64;
+    #[expect(clippy::cast_precision_loss, reason = "bytes")]
+    let high = f64::min(low + 10.0 + draws.below(60) as f64, 255.0);
+    let point = |value, opacity| TransferPoint {
+        value,
+        color: [1.0; 3],
+        opacity,
+    };
+    TransferFunction {
+        unit_distance: None,
+        points: vec![
+            point(low, 0.0),
+            point(low, 0.1),
+            point(high, 0.1),
+            point(high, 0.0),
+        ],
+    }
+}
+
+/// The plan of a frame of whole peers that hold these bricks.
+fn planned(
+    manifest: &Manifest,
+    peers: &[PeerId],
+    held: &[BrickSet],
+    settings: &RenderSettings,
+) -> FramePlan {
+    let entry = |(peer, bricks): (&PeerId, &BrickSet)| RosterEntry {
+        peer: peer.clone(),
+        speed_millionths: SPEED_ONE,
+        bricks: bricks.clone(),
+    };
+    let camera = Camera::whole(manifest.volume());
+    let plan = FramePlan::derive(&PlanInputs {
+        manifest,
+        view: &camera.view(512, 512).unwrap(),
+        settings,
+        visible: &VisibleCells::of(manifest, settings),
+        roster: &Roster::new(peers.iter().zip(held).map(entry)),
+        costs: &CostTable::default(),
+        rules: &PlanRules::default(),
+        earlier: None,
+    });
+    plan.unwrap()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds")]
+fn max_over_mean(plan: &FramePlan) -> f64 {
+    let loads = &plan.schedule.loads_micros;
+    let (most, all) = (loads.iter().max().unwrap(), loads.iter().sum::<u64>());
+    (most * loads.len() as u64) as f64 / all as f64
+}
+
+/// What peers with so much room decide to hold, once all know what all hold.
+fn decided(
+    first: &mut FirstPlacement,
+    peers: &[PeerId],
+    held: &[BrickSet],
+    room: u32,
+    work: &FrameWork,
+) -> Vec<BrickSet> {
+    let member = |(peer, assigned)| Member {
+        peer,
+        capacity: room,
+        assigned,
+        held: assigned,
+        leaving: false,
+    };
+    let members: Vec<Member<'_>> = peers.iter().zip(held).map(member).collect();
+    let next = |me| next_assignment(first, &members, me, 1, false, Some(work));
+    (0..members.len()).map(next).collect()
+}
+
+/// Bricks that are held and were not before.
+fn taken(held: &[BrickSet], before: &[BrickSet]) -> u32 {
+    let pairs = held.iter().zip(before);
+    pairs.map(|(h, b)| h.len_without(b)).sum()
+}
+
+#[test]
+fn a_hundred_edits_of_the_transfer_function_leave_work_even_and_copy_little() {
+    // Room for all, and for an eighth more than a part.
+    for room in [512, 72] {
+        edits(room);
+    }
+}
+
+fn edits(room: u32) {
+    let file = volume_file::open(Path::new(NEGHIP)).unwrap();
+    let source = brick_store::load(&file, 8, u64::MAX, &mut |_, _| true).unwrap();
+    let (manifest, grid) = (source.manifest(), *source.manifest().grid());
+    let peers: Vec<PeerId> = (0..8).map(|n| PeerId::new(&format!("peer-{n}"))).collect();
+    let parted = |weights: &[u64]| {
+        place_partition(&grid, weights, &[room; 8], PartitionMethod::KdTree, 1).unwrap()
+    };
+    let fixed = parted(&manifest.occupied_voxels());
+    let (mut held, mut anew) = (fixed.clone(), fixed.clone());
+    let mut first = FirstPlacement::new(grid, 1, None);
+    let mut draws = Seeded::new(1);
+    let (mut copied, mut moved, mut without, mut with) = (0, 0, Vec::new(), Vec::new());
+    for _ in 0..100 {
+        let settings = RenderSettings::new(window(&mut draws), 0.5);
+        let plan = |held: &[BrickSet]| planned(manifest, &peers, held, &settings);
+        without.push(max_over_mean(&plan(&fixed)));
+        let work = plan(&held).work(grid.brick_count());
+        // Two frames: each peer decides twice.
+        for _ in 0..2 {
+            let next = decided(&mut first, &peers, &held, room, &work);
+            copied += taken(&next, &held);
+            held = next;
+        }
+        with.push(max_over_mean(&plan(&held)));
+        let parts = parted(&work.micros);
+        moved += taken(&parts, &anew);
+        anew = parts;
+    }
+    without.sort_by(f64::total_cmp);
+    with.sort_by(f64::total_cmp);
+    println!(
+        "room for {room} bricks: busiest over mean without copies {:.3}, at most {:.3}; with {:.3}, {:.3}; \
+         bricks copied {copied}, by new partitions {moved}; held {} of {}",
+        without[50],
+        without[99],
+        with[50],
+        with[99],
+        held.iter().map(BrickSet::len).sum::<u32>(),
+        grid.brick_count(),
+    );
+    assert!(without[50] > 1.1 && with[99] <= 1.1, "{without:?} {with:?}");
+    assert!(4 * copied <= moved, "{copied} {moved}");
 }

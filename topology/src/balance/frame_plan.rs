@@ -122,7 +122,42 @@ pub struct FramePlan {
     pub digest: Digest,
 }
 
+/// What a frame asks of the peers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrameWork {
+    /// Expected cost of each brick, microseconds on a device of speed 1.
+    pub micros: Vec<u64>,
+    /// Speed of each peer that takes part, millionths.
+    pub speeds: BTreeMap<PeerId, u64>,
+}
+
+impl FrameWork {
+    /// Adds what another frame asks.
+    pub fn add(&mut self, other: &Self) {
+        self.micros
+            .resize(self.micros.len().max(other.micros.len()), 0);
+        let sums = self.micros.iter_mut().zip(&other.micros);
+        sums.for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+        self.speeds.extend(other.speeds.clone());
+    }
+}
+
 impl FramePlan {
+    /// What it asks of the peers, of so many bricks.
+    #[must_use]
+    pub fn work(&self, brick_count: u32) -> FrameWork {
+        let mut micros = vec![0_u64; brick_count as usize];
+        for job in &self.jobs {
+            let sum = &mut micros[job.brick.0 as usize];
+            *sum = sum.saturating_add(job.estimate_micros);
+        }
+        let speeds = self.peers.iter().cloned().zip(self.speeds.iter().copied());
+        FrameWork {
+            micros,
+            speeds: speeds.collect(),
+        }
+    }
+
     /// Derives the plan. O(bricks · log bricks + jobs · holders), and the bounded searches of
     /// schedule and runs.
     ///

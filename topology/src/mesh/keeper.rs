@@ -171,6 +171,11 @@ impl Keeper {
                 self.upload_all(out);
             }
             KeeperInput::Rendering => self.rendering_at = Some(now),
+            KeeperInput::Asked(requester, data_set, work) => {
+                if let Some(set) = self.sets.get_mut(&data_set) {
+                    set.replicas.asked(&requester, work, now);
+                }
+            }
             KeeperInput::Speed(millionths) => self.speed_millionths = Some(millionths),
             KeeperInput::Delivered(times) => self.last_frame = Some(times),
             KeeperInput::Late(peers) => {

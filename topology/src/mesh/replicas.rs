@@ -12,7 +12,7 @@ mod drops;
 mod own_assignment;
 
 use crate::{
-    balance::{roster::RosterEntry, schedule::SPEED_ONE},
+    balance::{frame_plan::FrameWork, roster::RosterEntry, schedule::SPEED_ONE},
     base::{digest::Digest, peer::PeerId},
     data::{
         brick_grid::{BrickGrid, BrickIndex},
@@ -108,6 +108,10 @@ pub struct Replicas {
     met_at: Option<u64>,
     /// When it was worked out last, while copies are wanting that nobody has assigned.
     wanting_since: Option<u64>,
+    /// What the frames of each requester ask of the peers, and since when.
+    asked: BTreeMap<PeerId, (u64, Arc<FrameWork>)>,
+    /// Some of that was not reckoned with yet.
+    is_asked_anew: bool,
 }
 
 /// Where a brick is to come from.
@@ -148,6 +152,8 @@ impl Replicas {
             outdated: true,
             met_at: None,
             wanting_since: None,
+            asked: BTreeMap::new(),
+            is_asked_anew: false,
         }
     }
 
@@ -322,6 +328,15 @@ impl Replicas {
         self.outdated |= self.others.remove(peer).is_some();
         self.suspects.remove(peer);
         self.own.leavers.remove(peer);
+        self.asked.remove(peer);
+    }
+
+    /// What a requester's frames ask of the peers from now on.
+    pub fn asked(&mut self, requester: &PeerId, work: Arc<FrameWork>, now: u64) {
+        if work.micros.len() == self.grid.brick_count() as usize {
+            self.asked.insert(requester.clone(), (now, work));
+            self.is_asked_anew = true;
+        }
     }
 
     /// A peer is silent or late: it is asked for nothing that others have. Its copies still count.

@@ -7,11 +7,11 @@
 use crate::{
     balance::{
         cost_table::CostTable,
-        frame_plan::{Earlier, FramePlan, PlanInputs},
+        frame_plan::{Earlier, FramePlan, FrameWork, PlanInputs},
         plan_rules::PlanRules,
         roster::Roster,
     },
-    base::digest::Digest,
+    base::{digest::Digest, peer::PeerId},
     data::manifest::Manifest,
     frame::frame_requests::{AttemptRequest, FrameMessage, Named},
     picture::{camera::View, render_settings::RenderSettings, visible_cells::VisibleCellsCache},
@@ -54,6 +54,16 @@ pub struct FrameInputs {
     rosters: Recent<Roster>,
     costs: Recent<CostTable>,
     visible_cells: VisibleCellsCache,
+    last: BTreeMap<(PeerId, Digest), Last>,
+}
+
+/// The last frame of a data set that a requester asked for.
+#[derive(Debug)]
+struct Last {
+    view: View,
+    settings: RenderSettings,
+    /// Its plan; `None`: what that asks was told.
+    plan: Option<Arc<FramePlan>>,
 }
 
 impl Default for FrameInputs {
@@ -63,6 +73,7 @@ impl Default for FrameInputs {
             rosters: Recent::new(BYTES_MAX),
             costs: Recent::new(BYTES_MAX),
             visible_cells: VisibleCellsCache::default(),
+            last: BTreeMap::new(),
         }
     }
 }
@@ -89,6 +100,39 @@ impl FrameInputs {
     /// A data set is not held any more.
     pub fn close(&mut self, data_set: Digest) {
         self.data_sets.remove(&data_set);
+        self.last.retain(|(_, d), _| *d != data_set);
+    }
+
+    /// A requester is gone.
+    pub fn lost(&mut self, requester: &PeerId) {
+        self.last.retain(|(peer, _), _| peer != requester);
+    }
+
+    /// A frame was planned.
+    pub fn planned(&mut self, requester: &PeerId, request: &FrameRequest, plan: &Arc<FramePlan>) {
+        let name = (requester.clone(), request.data_set);
+        let is_last = |last: &Last| last.view == request.view && last.settings == request.settings;
+        // What is left of a frame says nothing of all of it.
+        if request.attempt.earlier.is_some() || self.last.get(&name).is_some_and(is_last) {
+            return;
+        }
+        let last = Last {
+            view: request.view,
+            settings: request.settings.clone(),
+            plan: Some(Arc::clone(plan)),
+        };
+        self.last.insert(name, last);
+    }
+
+    /// What each requester's last frame of each data set asks of the peers, where it has another view or other
+    /// settings than when this was asked last.
+    pub fn news(&mut self) -> impl Iterator<Item = (PeerId, Digest, Arc<FrameWork>)> {
+        let last = self.last.iter_mut();
+        last.filter_map(|((peer, data_set), last)| {
+            let bricks = self.data_sets.get(data_set)?.grid().brick_count();
+            let work = Arc::new(last.plan.take()?.work(bricks));
+            Some((peer.clone(), *data_set, work))
+        })
     }
 
     /// Takes a roster.

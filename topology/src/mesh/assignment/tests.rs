@@ -1,4 +1,5 @@
 use super::*;
+use crate::balance::placement::drift;
 use crate::base::seeded::Seeded;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -11,9 +12,26 @@ struct Mesh {
     redundancy: u32,
     /// Whether memory is short everywhere for another data set.
     pressed: bool,
+    /// What frames ask of it.
+    work: Option<FrameWork>,
     peers: Vec<(PeerId, u32, BrickSet, bool)>,
     moved: u32,
     joined: u32,
+}
+
+/// All that is assigned is held.
+fn members(peers: &[(PeerId, u32, BrickSet, bool)]) -> Vec<Member<'_>> {
+    let mut members = Vec::new();
+    for (peer, capacity, assigned, leaving) in peers {
+        members.push(Member {
+            peer,
+            capacity: *capacity,
+            assigned,
+            held: assigned,
+            leaving: *leaving,
+        });
+    }
+    members
 }
 
 impl Mesh {
@@ -24,6 +42,7 @@ impl Mesh {
             first: RefCell::new(FirstPlacement::new(grid, 7, None)),
             redundancy,
             pressed: false,
+            work: None,
             peers: Vec::new(),
             moved: 0,
             joined: 0,
@@ -40,22 +59,16 @@ impl Mesh {
     }
 
     fn next(&self, me: usize) -> BrickSet {
-        let member = |(peer, capacity, assigned, leaving): &'_ (PeerId, u32, BrickSet, bool)| {
-            (peer.clone(), *capacity, assigned.clone(), *leaving)
-        };
-        let owned: Vec<_> = self.peers.iter().map(member).collect();
-        let members: Vec<Member<'_>> = owned
-            .iter()
-            .map(|(peer, capacity, assigned, leaving)| Member {
-                peer,
-                capacity: *capacity,
-                assigned,
-                held: assigned,
-                leaving: *leaving,
-            })
-            .collect();
+        let members = members(&self.peers);
         let first = &mut self.first.borrow_mut();
-        next_assignment(first, &members, me, self.redundancy, self.pressed)
+        next_assignment(
+            first,
+            &members,
+            me,
+            self.redundancy,
+            self.pressed,
+            self.work.as_ref(),
+        )
     }
 
     fn take(&mut self, me: usize, next: BrickSet) -> bool {
@@ -219,7 +232,7 @@ fn assignments(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
             leaving: false,
         })
         .collect();
-    let next = |me| next_assignment(&mut first, &members, me, 1, false);
+    let next = |me| next_assignment(&mut first, &members, me, 1, false, None);
     let all: Vec<BrickSet> = (0..peers.len()).map(next).collect();
     let numbers = |s: &BrickSet| s.iter().map(|b| b.0).collect();
     all.iter().map(numbers).collect()
@@ -344,7 +357,7 @@ fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
         };
         let members: Vec<Member<'_>> = peers.iter().zip(held).map(member).collect();
         let mut first = FirstPlacement::new(grid, 7, Some(parting.clone()));
-        let next = |me| next_assignment(&mut first, &members, me, redundancy, false);
+        let next = |me| next_assignment(&mut first, &members, me, redundancy, false, None);
         (0..members.len()).map(next).collect::<Vec<BrickSet>>()
     };
     let silent = vec![none.clone(); 4];
@@ -366,4 +379,48 @@ fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
     // Where the parts do not fit, bricks are scattered as without them.
     let small = assigned(&silent, 7, 1);
     assert!(small.iter().all(|held| held.len() == 7));
+}
+
+#[test]
+fn copies_follow_the_work_of_frames_and_no_brick_is_lost() {
+    const ROOM: u32 = 96;
+    let mut mesh = Mesh::new(8, 1, &[ROOM; 8]);
+    mesh.settle();
+    let max_over_mean = |mesh: &Mesh, work: &[u64]| {
+        let members = members(&mesh.peers);
+        let renders = Assignments::new(512, &members, 1, 7).renderers(work, &[SPEED_ONE; 8]);
+        drift::max_over_mean(work, &[1; 8], &renders)
+    };
+    let mut draws = Seeded::new(3);
+    let (mut uneven, moved) = (0, mesh.moved);
+    for _ in 0..40 {
+        // A ball of bricks, each with other work.
+        let middle: [u64; 3] = std::array::from_fn(|_| draws.below(8));
+        let radius = 2 + draws.below(4);
+        let grid = mesh.grid;
+        let of = |b| {
+            let at = grid.coordinates(b).map(u64::from);
+            let square: u64 = (0..3).map(|a| at[a].abs_diff(middle[a]).pow(2)).sum();
+            u64::from(square <= radius * radius) * (1 + draws.below(100))
+        };
+        let micros: Vec<u64> = grid.bricks().map(of).collect();
+        uneven += usize::from(max_over_mean(&mesh, &micros) > 1.1);
+        let speeds = mesh.peers.iter().map(|p| (p.0.clone(), SPEED_ONE));
+        mesh.work = Some(FrameWork {
+            micros: micros.clone(),
+            speeds: speeds.collect(),
+        });
+        mesh.settle();
+        assert!(mesh.copies().iter().all(|&c| c > 0));
+        assert!(mesh.peers.iter().all(|p| p.2.len() <= ROOM));
+        // Work of a few bricks cannot be shared any better.
+        if 4 * 8 * micros.iter().max().unwrap() < micros.iter().sum::<u64>() {
+            let after = max_over_mean(&mesh, &micros);
+            assert!(after <= 1.1, "{after}");
+        }
+    }
+    assert!(uneven > 20, "{uneven}");
+    // Of 40 times 512 bricks.
+    let moved = mesh.moved - moved;
+    assert!((1..2048).contains(&moved), "{moved}");
 }

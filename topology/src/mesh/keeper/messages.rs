@@ -2,6 +2,7 @@
 
 use super::UploadResult;
 use crate::{
+    balance::frame_plan::FrameWork,
     base::{digest::Digest, peer::PeerId},
     data::{brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
@@ -133,6 +134,8 @@ pub enum KeeperInput {
     Uploaded(PeerId, Digest, BrickIndex, UploadResult),
     /// This peer was asked for its part of a frame, or is at one still: bricks are to keep out of its way.
     Rendering,
+    /// What a requester's frames of a data set ask of the peers from now on.
+    Asked(PeerId, Digest, Arc<FrameWork>),
     /// A roster names this speed for this peer, millionths.
     Speed(u64),
     /// A frame that this peer asked for is whole.

@@ -5,6 +5,7 @@
 
 use super::{Announcement, Replicas, announced};
 use crate::{
+    balance::frame_plan::FrameWork,
     base::peer::PeerId,
     data::brick_grid::BrickIndex,
     mesh::assignment::{Member, next_assignment},
@@ -16,6 +17,8 @@ pub(super) const MEETING_MICROS: u64 = 2_000_000;
 /// How long a peer waits at least for others to take up what is theirs, before it takes it
 /// itself.
 pub(super) const WANTING_MICROS: u64 = 10_000_000;
+/// What frames ask counts once it has not changed for so long: nothing is copied for what a hand passes by.
+pub(super) const ASKED_MICROS: u64 = 300_000;
 
 impl Replicas {
     /// Works out anew what this peer should hold. Returns whether that changed. Of what nobody
@@ -33,6 +36,8 @@ impl Replicas {
         if self.is_meeting(now) {
             return settled;
         }
+        let is_at_rest = self.is_at_rest(now);
+        self.outdated |= is_at_rest && std::mem::take(&mut self.is_asked_anew);
         let is_patient = self
             .wanting_since
             .is_none_or(|since| now.saturating_sub(since) < self.patience());
@@ -65,11 +70,38 @@ impl Replicas {
                 leaving: a.leaving,
             })
             .collect();
-        let next = next_assignment(&mut self.first, &members, me, self.redundancy, self.pressed);
+        let work = if is_at_rest { self.work() } else { None };
+        let next = next_assignment(
+            &mut self.first,
+            &members,
+            me,
+            self.redundancy,
+            self.pressed,
+            work.as_ref(),
+        );
         let changed = next != self.own.assigned;
         self.own.assigned = next;
         self.wanting_since = self.is_wanting().then_some(now);
         self.settle() | settled | changed
+    }
+
+    /// Whether nobody has turned the camera or edited anything lately.
+    fn is_at_rest(&self, now: u64) -> bool {
+        let is_new = |since: u64| now.saturating_sub(since) < ASKED_MICROS;
+        !self.asked.values().any(|(since, _)| is_new(*since))
+    }
+
+    /// What the frames of all who look ask of the peers; `None`: nobody looks.
+    fn work(&self) -> Option<FrameWork> {
+        let looks = |peer: &PeerId| match self.others.get(peer) {
+            Some(other) => other.in_use,
+            None => *peer == self.local && self.own.in_use,
+        };
+        let asked = self.asked.iter().filter(|(peer, _)| looks(peer));
+        let mut asked = asked.map(|(_, (_, work))| work);
+        let mut all = FrameWork::clone(asked.next()?);
+        asked.for_each(|work| all.add(work));
+        Some(all)
     }
 
     /// This peer comes into a mesh that has the data set: it gets to know it first.
