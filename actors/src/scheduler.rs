@@ -277,14 +277,19 @@ impl Scheduler {
 
     fn tell_owner(&mut self) {
         let is_under_way = self.worker.is_under_way(self.now());
-        let rendering = is_under_way.then_some(OwnerInput::Rendering);
-        let asked = self.inputs.news();
-        let asked = asked.map(|(peer, data_set, work)| OwnerInput::Asked(peer, data_set, work));
-        for input in rendering.into_iter().chain(asked) {
-            if self.addresses.owner.try_send(input).is_err() {
-                tracing::debug!("the owner's mailbox is full: it does not learn of a frame");
+        let owner = &self.addresses.owner;
+        let tell = |input| {
+            let told = owner.try_send(input).is_ok();
+            if !told {
+                tracing::debug!("the owner's mailbox is full: it does not learn of a frame yet");
             }
+            told
+        };
+        if is_under_way {
+            tell(OwnerInput::Rendering);
         }
+        (self.inputs)
+            .tell_news(|peer, data_set, work| tell(OwnerInput::Asked(peer, data_set, work)));
     }
 }
 

@@ -23,11 +23,12 @@ use brickmesh_topology::{
     data::{
         brick_set::BrickSet, partition_method::PartitionMethod, transfer_function::TransferPoint,
     },
-    mesh::assignment::{FirstPlacement, Member, next_assignment},
+    mesh::assignment::{Demand, FirstPlacement, Member, next_assignment},
     picture::visible_cells::VisibleCells,
 };
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -452,7 +453,12 @@ fn decided(
         leaving: false,
     };
     let members: Vec<Member<'_>> = peers.iter().zip(held).map(member).collect();
-    let next = |me| next_assignment(first, &members, me, 1, false, Some(work));
+    let demand = Demand {
+        redundancy: 1,
+        pressed: false,
+        work: Some(work),
+    };
+    let next = |me| next_assignment(first, &members, me, demand, &mut BTreeSet::new());
     (0..members.len()).map(next).collect()
 }
 

@@ -3,9 +3,14 @@
 use brickmesh_topology::{
     BrickGrid, VoxelBox,
     balance::{
-        placement::{PlacementMethod, deal, place, shares},
+        placement::{
+            PlacementMethod, deal,
+            drift::{Sharer, drifted},
+            place, shares,
+        },
         schedule::{BUDGET_DEFAULT, SPEED_ONE, ScheduledJob, best_fit, lower_bound, refined},
     },
+    data::brick_set::BrickSet,
     picture::depth_order::front_to_back,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -55,6 +60,29 @@ fn decisions(c: &mut Criterion) {
         });
     }
     swaps.finish();
+    for devices in [64_u64, 1024] {
+        // Half of the volume is seen; parts are scattered, so that all devices touch each other.
+        let weights: Vec<u64> = grid.bricks().map(|b| u64::from(b.0 < 2048)).collect();
+        let sharer = |d: u64| {
+            let mut renders = BrickSet::new(4096);
+            let its = grid
+                .bricks()
+                .filter(|b| u64::from(b.0) * 7919 % 4093 % devices == d);
+            its.for_each(|b| {
+                renders.insert(b);
+            });
+            Sharer {
+                share: 1 + d % 4,
+                keeps: renders.clone(),
+                renders,
+                room: 64,
+            }
+        };
+        let sharers: Vec<Sharer> = (0..devices).map(sharer).collect();
+        c.bench_function(&format!("drift/4096_bricks_{devices}_devices"), |b| {
+            b.iter(|| drifted(&grid, black_box(&weights), sharers.clone()))
+        });
+    }
     let boxes: Vec<VoxelBox> = grid.bricks().map(|b| grid.owned_box(b)).collect();
     let eye = DVec3::new(500.0, -2000.0, 300.0);
     c.bench_function("visibility/4096_bricks", |b| {

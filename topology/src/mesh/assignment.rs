@@ -10,19 +10,19 @@
 //! nobody else moves; when a peer leaves or dies, only bricks below the target are copied.
 //! Not here: when a peer counts as dead (`membership`), which brick is fetched from whom.
 //!
-//! Where one copy is wanted of each brick, and what is seen gives some peers much more work than others, those with less take
-//! copies of a few bricks (`drift`), in place of others that are held twice where there is no room.
+//! Where one copy is wanted of each brick, peers with less work copy a few of the others' bricks: `work`.
 //!
 //! Method: the first assignments are the placement of Frey, Ertl 2011, section 4 ([`place_at_once`]); later a brick
 //! that needs a copy goes to the peer whose hash with it is highest (Thaler, Ravishankar 1998,
 //! rendezvous hashing), so the choice stays while others change.
 
+mod work;
+
 use crate::{
     balance::{
         frame_plan::FrameWork,
         partition::PartitionMethod,
-        placement::{drift::drifted, partitioned::place_partition, place_at_once, shares},
-        schedule::SPEED_ONE,
+        placement::{partitioned::place_partition, place_at_once, shares},
     },
     base::{digest::Digest, peer::PeerId, seeded::mixed},
     data::{
@@ -30,7 +30,7 @@ use crate::{
         brick_set::BrickSet,
     },
 };
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 /// A peer that takes part, as the others know it.
 #[derive(Clone, Copy, Debug)]
@@ -117,11 +117,23 @@ impl FirstPlacement {
     }
 }
 
-/// What `members[me]` should hold, for `redundancy` copies of each brick. `pressed`: its
-/// memory is short for another data set, so it keeps no copy beyond those. `work`: what frames ask of them, where that is known.
+/// What copies are for.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand<'a> {
+    /// Copies of each brick.
+    pub redundancy: u32,
+    /// The peer's memory is short for another data set, so it keeps no copy beyond those.
+    pub pressed: bool,
+    /// What frames ask of the peers, where that is known.
+    pub work: Option<&'a FrameWork>,
+}
+
+/// What `members[me]` should hold. `taken`: what it has taken for its work and does not hold yet, from one answer to
+/// the next.
 ///
 /// `members` ascend by peer; `first` is the data set's. O(bricks · members) where there is room; while
-/// nothing is assigned to somebody, a placement besides where capacities have changed.
+/// nothing is assigned to somebody, a placement besides where capacities have changed; where one copy is wanted and
+/// work is known, [`drifted`](crate::balance::placement::drift::drifted) besides.
 ///
 /// # Panics
 /// Where `me` is not an index of `members`.
@@ -130,11 +142,11 @@ pub fn next_assignment(
     first: &mut FirstPlacement,
     members: &[Member<'_>],
     me: usize,
-    redundancy: u32,
-    pressed: bool,
-    work: Option<&FrameWork>,
+    demand: Demand<'_>,
+    taken: &mut BTreeSet<BrickIndex>,
 ) -> BrickSet {
     let (own, brick_count) = (members[me], first.grid.brick_count());
+    taken.retain(|&b| own.assigned.contains(b) && !own.held.contains(b));
     if own.leaving {
         return own.assigned.clone();
     }
@@ -145,26 +157,26 @@ pub fn next_assignment(
     // Whoever has not said what is assigned to it will take its part of the first placement, as long as
     // all others do: it is not to be made up for.
     if members.iter().any(is_silent)
-        && let Some(part) = first_assignment(first, members, me, redundancy)
+        && let Some(part) = first_assignment(first, members, me, demand.redundancy)
     {
         return part;
     }
-    let mut assignments = Assignments::new(brick_count, members, redundancy, first.seed);
-    if pressed {
+    let mut assignments = Assignments::new(brick_count, members, demand.redundancy, first.seed);
+    if demand.pressed {
         assignments.give_back(me);
     } else if own.assigned.is_empty() {
         assignments.take_share(me);
     } else {
-        assignments.shed(me);
+        assignments.shed(me, taken);
     }
     assignments.mend();
-    if redundancy == 1
-        && !pressed
-        && let Some(work) = work
+    if demand.redundancy == 1
+        && !demand.pressed
+        && let Some(work) = demand.work
     {
         let speed = |m: &Member<'_>| work.speeds.get(m.peer).copied().unwrap_or(0);
         let speeds: Vec<u64> = members.iter().map(speed).collect();
-        assignments.share_work(&first.grid, me, &work.micros, &speeds);
+        taken.extend(assignments.share_work(&first.grid, me, &work.micros, &speeds));
     }
     assignments.held.swap_remove(me)
 }
@@ -295,13 +307,14 @@ impl<'a> Assignments<'a> {
     }
 
     /// Takes back what is not held yet of a peer that took more than its share, because it did
-    /// not know of all others then; as long as there are enough copies without it.
-    fn shed(&mut self, me: usize) {
+    /// not know of all others then; as long as there are enough copies without it. What it took for its work stays.
+    fn shed(&mut self, me: usize, taken: &BTreeSet<BrickIndex>) {
         let excess = self.held[me].len().saturating_sub(self.share(me));
         if excess == 0 {
             return;
         }
         let enough = |b: &BrickIndex| !self.has(me, *b) && self.copies(*b) > self.redundancy;
+        let enough = |b: &BrickIndex| enough(b) && !taken.contains(b);
         let mut spare: Vec<BrickIndex> = self.held[me].iter().filter(enough).collect();
         spare.sort_by_key(|&b| (Reverse(self.copies(b)), self.score(b, me), b));
         spare.truncate(excess as usize);
@@ -387,55 +400,6 @@ impl<'a> Assignments<'a> {
         self.add(other, free);
         self.add(brick, taker);
         true
-    }
-
-    /// Takes copies of bricks that give others too much work, in place of those without work here that are held
-    /// elsewhere, too.
-    fn share_work(&mut self, grid: &BrickGrid, me: usize, work: &[u64], speeds: &[u64]) {
-        let renders = self.renderers(work, speeds);
-        let shares = self.staying.iter().zip(speeds);
-        let shares: Vec<u64> = shares
-            .map(|(&stays, &s)| if stays { s } else { 0 })
-            .collect();
-        let next = drifted(grid, work, &shares, &self.capacities, &renders).swap_remove(me);
-        let is_spare = |s: &Self, b: &BrickIndex| s.copies(*b) > 1 && !next.contains(*b);
-        let taken: Vec<BrickIndex> = next
-            .iter()
-            .filter(|&b| !self.held[me].contains(b))
-            .collect();
-        for brick in taken {
-            if self.free[me] == 0 {
-                let spare = self.held[me].iter().filter(|b| is_spare(self, b));
-                let Some(spare) = spare.max_by_key(|&b| (self.copies(b), Reverse(b))) else {
-                    return;
-                };
-                self.drop_one(spare, me);
-            }
-            self.add(brick, me);
-        }
-    }
-
-    /// One peer for each brick, of those to whom it is assigned: the most work first, to whoever is done soonest.
-    fn renderers(&self, work: &[u64], speeds: &[u64]) -> Vec<BrickSet> {
-        let brick_count = u32::try_from(self.copies.len()).unwrap_or(u32::MAX);
-        let mut renders = vec![BrickSet::new(brick_count); self.held.len()];
-        let mut loads = vec![0_u64; self.held.len()];
-        let mut bricks: Vec<BrickIndex> = self.bricks().collect();
-        let of = |b: BrickIndex| work[b.0 as usize];
-        bricks.sort_by_key(|&b| (self.copies(b).min(2), Reverse(of(b)), b));
-        for brick in bricks {
-            let holders =
-                (0..self.held.len()).filter(|&m| self.staying[m] && self.held[m].contains(brick));
-            let done = |m: usize| {
-                let load = u128::from(loads[m]) + u128::from(of(brick));
-                load * u128::from(SPEED_ONE) / u128::from(speeds[m].max(1))
-            };
-            if let Some(holder) = holders.min_by_key(|&m| (done(m), m)) {
-                renders[holder].insert(brick);
-                loads[holder] = loads[holder].saturating_add(of(brick));
-            }
-        }
-        renders
     }
 
     fn drop_one(&mut self, brick: BrickIndex, member: usize) {

@@ -112,7 +112,12 @@ pub struct Replicas {
     asked: BTreeMap<PeerId, (u64, Arc<FrameWork>)>,
     /// Some of that was not reckoned with yet.
     is_asked_anew: bool,
+    /// Copies taken for that which are not here yet.
+    taken: BTreeSet<BrickIndex>,
 }
+
+/// Requesters whose frames are reckoned with, those that asked last.
+const ASKED_MAX: usize = 16;
 
 /// Where a brick is to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,6 +159,7 @@ impl Replicas {
             wanting_since: None,
             asked: BTreeMap::new(),
             is_asked_anew: false,
+            taken: BTreeSet::new(),
         }
     }
 
@@ -169,6 +175,9 @@ impl Replicas {
         let raised = redundancy.min(REDUNDANCY_MAX);
         self.outdated |= raised > self.redundancy;
         self.redundancy = self.redundancy.max(raised);
+        if self.redundancy > 1 {
+            self.asked.clear();
+        }
     }
 
     /// What this peer announces.
@@ -206,11 +215,18 @@ impl Replicas {
         self.own.in_use || self.others.values().any(|a| a.in_use)
     }
 
-    /// Whether this peer could take more bricks if it had more room.
+    /// Whether this peer could take more bricks if it had more room: it is full of such as not enough others have.
     #[must_use]
     pub fn is_short_of_room(&self) -> bool {
-        let (capacity, assigned) = (self.own.capacity, self.own.assigned.len());
-        capacity < self.grid.brick_count() && assigned >= capacity
+        let own = &self.own;
+        let assigned = |b| {
+            self.of_others()
+                .filter(move |a| !a.leaving && a.assigned.contains(b))
+        };
+        let is_needed = |&b: &BrickIndex| assigned(b).count() < self.redundancy as usize;
+        own.capacity < self.grid.brick_count()
+            && own.assigned.len() >= own.capacity
+            && own.assigned.iter().all(|b| is_needed(&b))
     }
 
     /// Whether there is a brick that fewer peers have assigned than should.
@@ -331,11 +347,18 @@ impl Replicas {
         self.asked.remove(peer);
     }
 
-    /// What a requester's frames ask of the peers from now on.
+    /// What a requester's frames ask of the peers from now on. Where several copies are wanted they decide who renders
+    /// what, and it is not kept.
     pub fn asked(&mut self, requester: &PeerId, work: Arc<FrameWork>, now: u64) {
-        if work.micros.len() == self.grid.brick_count() as usize {
-            self.asked.insert(requester.clone(), (now, work));
-            self.is_asked_anew = true;
+        if self.redundancy > 1 || work.micros.len() != self.grid.brick_count() as usize {
+            return;
+        }
+        self.asked.insert(requester.clone(), (now, work));
+        self.is_asked_anew = true;
+        let oldest = self.asked.iter().min_by_key(|(_, (since, _))| *since);
+        let oldest = oldest.map(|(peer, _)| peer.clone());
+        if let Some(oldest) = oldest.filter(|_| self.asked.len() > ASKED_MAX) {
+            self.asked.remove(&oldest);
         }
     }
 

@@ -57,11 +57,12 @@ pub struct FrameInputs {
     last: BTreeMap<(PeerId, Digest), Last>,
 }
 
-/// The last frame of a data set that a requester asked for.
+/// The last frame of a data set that a requester asked for: the first of those that have its view, settings and peers.
 #[derive(Debug)]
 struct Last {
     view: View,
     settings: RenderSettings,
+    peers: Vec<PeerId>,
     /// Its plan; `None`: what that asks was told.
     plan: Option<Arc<FramePlan>>,
 }
@@ -111,7 +112,10 @@ impl FrameInputs {
     /// A frame was planned.
     pub fn planned(&mut self, requester: &PeerId, request: &FrameRequest, plan: &Arc<FramePlan>) {
         let name = (requester.clone(), request.data_set);
-        let is_last = |last: &Last| last.view == request.view && last.settings == request.settings;
+        let is_last = |last: &Last| {
+            let of_frame = (&last.view, &last.settings, &last.peers);
+            of_frame == (&request.view, &request.settings, &plan.peers)
+        };
         // What is left of a frame says nothing of all of it.
         if request.attempt.earlier.is_some() || self.last.get(&name).is_some_and(is_last) {
             return;
@@ -119,20 +123,25 @@ impl FrameInputs {
         let last = Last {
             view: request.view,
             settings: request.settings.clone(),
+            peers: plan.peers.clone(),
             plan: Some(Arc::clone(plan)),
         };
         self.last.insert(name, last);
     }
 
-    /// What each requester's last frame of each data set asks of the peers, where it has another view or other
-    /// settings than when this was asked last.
-    pub fn news(&mut self) -> impl Iterator<Item = (PeerId, Digest, Arc<FrameWork>)> {
-        let last = self.last.iter_mut();
-        last.filter_map(|((peer, data_set), last)| {
-            let bricks = self.data_sets.get(data_set)?.grid().brick_count();
-            let work = Arc::new(last.plan.take()?.work(bricks));
-            Some((peer.clone(), *data_set, work))
-        })
+    /// Tells what each requester's last frame of each data set asks of the peers, where it has another view, other
+    /// settings or other peers than the one told last; again where `tell` fails.
+    pub fn tell_news(&mut self, mut tell: impl FnMut(PeerId, Digest, Arc<FrameWork>) -> bool) {
+        for ((peer, data_set), last) in &mut self.last {
+            if let Some(plan) = &last.plan
+                && let Some(manifest) = self.data_sets.get(data_set)
+            {
+                let work = Arc::new(plan.work(manifest.grid().brick_count()));
+                if tell(peer.clone(), *data_set, work) {
+                    last.plan = None;
+                }
+            }
+        }
     }
 
     /// Takes a roster.

@@ -1,8 +1,8 @@
 use super::*;
-use crate::balance::placement::drift;
+use crate::balance::{placement::drift, schedule::SPEED_ONE};
 use crate::base::seeded::Seeded;
 use proptest::prelude::*;
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::BTreeMap};
 
 /// A mesh whose peers know each other's assignments after every round.
 struct Mesh {
@@ -15,8 +15,20 @@ struct Mesh {
     /// What frames ask of it.
     work: Option<FrameWork>,
     peers: Vec<(PeerId, u32, BrickSet, bool)>,
+    /// What each holds; `None`: all that is assigned to it.
+    held: Option<Vec<BrickSet>>,
+    /// What each remembers to have taken for its work.
+    taken: RefCell<BTreeMap<usize, BTreeSet<BrickIndex>>>,
     moved: u32,
     joined: u32,
+}
+
+fn copies(redundancy: u32) -> Demand<'static> {
+    Demand {
+        redundancy,
+        pressed: false,
+        work: None,
+    }
 }
 
 /// All that is assigned is held.
@@ -44,6 +56,8 @@ impl Mesh {
             pressed: false,
             work: None,
             peers: Vec::new(),
+            held: None,
+            taken: RefCell::default(),
             moved: 0,
             joined: 0,
         };
@@ -59,16 +73,18 @@ impl Mesh {
     }
 
     fn next(&self, me: usize) -> BrickSet {
-        let members = members(&self.peers);
-        let first = &mut self.first.borrow_mut();
-        next_assignment(
-            first,
-            &members,
-            me,
-            self.redundancy,
-            self.pressed,
-            self.work.as_ref(),
-        )
+        let mut members = members(&self.peers);
+        if let Some(held) = &self.held {
+            (members.iter_mut().zip(held)).for_each(|(member, held)| member.held = held);
+        }
+        let demand = Demand {
+            redundancy: self.redundancy,
+            pressed: self.pressed,
+            work: self.work.as_ref(),
+        };
+        let taken = &mut self.taken.borrow_mut();
+        let taken = taken.entry(me).or_default();
+        next_assignment(&mut self.first.borrow_mut(), &members, me, demand, taken)
     }
 
     fn take(&mut self, me: usize, next: BrickSet) -> bool {
@@ -232,7 +248,7 @@ fn assignments(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
             leaving: false,
         })
         .collect();
-    let next = |me| next_assignment(&mut first, &members, me, 1, false, None);
+    let next = |me| next_assignment(&mut first, &members, me, copies(1), &mut BTreeSet::new());
     let all: Vec<BrickSet> = (0..peers.len()).map(next).collect();
     let numbers = |s: &BrickSet| s.iter().map(|b| b.0).collect();
     all.iter().map(numbers).collect()
@@ -357,7 +373,8 @@ fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
         };
         let members: Vec<Member<'_>> = peers.iter().zip(held).map(member).collect();
         let mut first = FirstPlacement::new(grid, 7, Some(parting.clone()));
-        let next = |me| next_assignment(&mut first, &members, me, redundancy, false, None);
+        let demand = copies(redundancy);
+        let next = |me| next_assignment(&mut first, &members, me, demand, &mut BTreeSet::new());
         (0..members.len()).map(next).collect::<Vec<BrickSet>>()
     };
     let silent = vec![none.clone(); 4];
@@ -365,8 +382,7 @@ fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
     for held in &one {
         assert_eq!(held.len(), 8);
         // A block of 2 x 2 x 2 bricks.
-        let xs: std::collections::BTreeSet<u32> =
-            held.iter().map(|b| grid.coordinates(b)[0]).collect();
+        let xs: BTreeSet<u32> = held.iter().map(|b| grid.coordinates(b)[0]).collect();
         assert_eq!(xs.len(), 2);
     }
     // Nothing moves once all have said what is theirs; two copies are two such partitions.
@@ -381,41 +397,54 @@ fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
     assert!(small.iter().all(|held| held.len() == 7));
 }
 
-#[test]
-fn copies_follow_the_work_of_frames_and_no_brick_is_lost() {
-    const ROOM: u32 = 96;
+const ROOM: u32 = 96;
+
+/// 512 bricks, 8 peers, one copy of each.
+fn parted_mesh() -> Mesh {
     let mut mesh = Mesh::new(8, 1, &[ROOM; 8]);
     mesh.settle();
-    let max_over_mean = |mesh: &Mesh, work: &[u64]| {
-        let members = members(&mesh.peers);
-        let renders = Assignments::new(512, &members, 1, 7).renderers(work, &[SPEED_ONE; 8]);
-        drift::max_over_mean(work, &[1; 8], &renders)
+    mesh
+}
+
+/// A ball of bricks, each with other work.
+fn work_of_a_ball(mesh: &Mesh, draws: &mut Seeded) -> FrameWork {
+    let middle: [u64; 3] = std::array::from_fn(|_| draws.below(8));
+    let radius = 2 + draws.below(4);
+    let of = |b| {
+        let at = mesh.grid.coordinates(b).map(u64::from);
+        let square: u64 = (0..3).map(|a| at[a].abs_diff(middle[a]).pow(2)).sum();
+        u64::from(square <= radius * radius) * (1 + draws.below(100))
     };
+    let speeds = mesh.peers.iter().map(|p| (p.0.clone(), SPEED_ONE));
+    FrameWork {
+        micros: mesh.grid.bricks().map(of).collect(),
+        speeds: speeds.collect(),
+    }
+}
+
+/// Busiest peer over the mean.
+fn max_over_mean(mesh: &Mesh, work: &[u64]) -> f64 {
+    let members = members(&mesh.peers);
+    let sharers = Assignments::new(512, &members, 1, 7).sharers(work, &[SPEED_ONE; 8]);
+    let loads = drift::loads(work, sharers.iter().map(|s| &s.renders));
+    drift::max_over_mean(&loads, &[1; 8])
+}
+
+#[test]
+fn copies_follow_the_work_of_frames_and_no_brick_is_lost() {
+    let mut mesh = parted_mesh();
     let mut draws = Seeded::new(3);
     let (mut uneven, moved) = (0, mesh.moved);
     for _ in 0..40 {
-        // A ball of bricks, each with other work.
-        let middle: [u64; 3] = std::array::from_fn(|_| draws.below(8));
-        let radius = 2 + draws.below(4);
-        let grid = mesh.grid;
-        let of = |b| {
-            let at = grid.coordinates(b).map(u64::from);
-            let square: u64 = (0..3).map(|a| at[a].abs_diff(middle[a]).pow(2)).sum();
-            u64::from(square <= radius * radius) * (1 + draws.below(100))
-        };
-        let micros: Vec<u64> = grid.bricks().map(of).collect();
-        uneven += usize::from(max_over_mean(&mesh, &micros) > 1.1);
-        let speeds = mesh.peers.iter().map(|p| (p.0.clone(), SPEED_ONE));
-        mesh.work = Some(FrameWork {
-            micros: micros.clone(),
-            speeds: speeds.collect(),
-        });
+        let work = work_of_a_ball(&mesh, &mut draws);
+        uneven += usize::from(max_over_mean(&mesh, &work.micros) > 1.1);
+        mesh.work = Some(work.clone());
         mesh.settle();
         assert!(mesh.copies().iter().all(|&c| c > 0));
         assert!(mesh.peers.iter().all(|p| p.2.len() <= ROOM));
         // Work of a few bricks cannot be shared any better.
-        if 4 * 8 * micros.iter().max().unwrap() < micros.iter().sum::<u64>() {
-            let after = max_over_mean(&mesh, &micros);
+        if 4 * 8 * work.micros.iter().max().unwrap() < work.micros.iter().sum::<u64>() {
+            let after = max_over_mean(&mesh, &work.micros);
             assert!(after <= 1.1, "{after}");
         }
     }
@@ -423,4 +452,48 @@ fn copies_follow_the_work_of_frames_and_no_brick_is_lost() {
     // Of 40 times 512 bricks.
     let moved = mesh.moved - moved;
     assert!((1..2048).contains(&moved), "{moved}");
+}
+
+#[test]
+fn copies_for_work_stay_assigned_until_they_are_there() {
+    let mut draws = Seeded::new(5);
+    // Of the bricks under way, one of so many arrives after each decision; 0: none.
+    for arriving in [0, 1, 4, 30] {
+        let mut mesh = parted_mesh();
+        let held = || mesh.peers.iter().map(|p| p.2.clone()).collect();
+        mesh.held = Some(held());
+        let (mut taken, mut withdrawn) = (0, 0);
+        for _ in 0..10 {
+            let work = work_of_a_ball(&mesh, &mut draws);
+            let mut quiet = 0;
+            for step in 0.. {
+                // Peers decide one after the other; now and then somebody turns the camera.
+                let me = step % 8;
+                mesh.work = (draws.below(4) > 0).then(|| work.clone());
+                let next = mesh.next(me);
+                let held = &mesh.held.as_ref().unwrap()[me];
+                let before = &mesh.peers[me].2;
+                let under_way = before.iter().filter(|&b| !held.contains(b));
+                withdrawn += under_way.filter(|&b| !next.contains(b)).count();
+                taken += next.len_without(before);
+                quiet = if *before == next { quiet + 1 } else { 0 };
+                mesh.peers[me].2 = next;
+                for (peer, held) in mesh.peers.iter().zip(mesh.held.as_mut().unwrap()) {
+                    for brick in peer.2.iter() {
+                        if arriving > 0 && draws.below(arriving) == 0 {
+                            held.insert(brick);
+                        }
+                    }
+                }
+                if quiet > 40 {
+                    break;
+                }
+                assert!(step < 1000, "assignments do not settle");
+            }
+            assert!(mesh.copies().iter().all(|&c| c > 0));
+        }
+        assert!(taken > 40, "{taken}");
+        // Where the next work needs the room.
+        assert!(50 * withdrawn <= taken as usize, "{withdrawn} of {taken}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
     balance::frame_plan::FrameWork,
     base::peer::PeerId,
     data::brick_grid::BrickIndex,
-    mesh::assignment::{Member, next_assignment},
+    mesh::assignment::{Demand, Member, next_assignment},
 };
 
 /// A newcomer takes its share once it has met nobody new for so long: before, it would think that
@@ -71,14 +71,12 @@ impl Replicas {
             })
             .collect();
         let work = if is_at_rest { self.work() } else { None };
-        let next = next_assignment(
-            &mut self.first,
-            &members,
-            me,
-            self.redundancy,
-            self.pressed,
-            work.as_ref(),
-        );
+        let demand = Demand {
+            redundancy: self.redundancy,
+            pressed: self.pressed,
+            work: work.as_ref(),
+        };
+        let next = next_assignment(&mut self.first, &members, me, demand, &mut self.taken);
         let changed = next != self.own.assigned;
         self.own.assigned = next;
         self.wanting_since = self.is_wanting().then_some(now);

@@ -764,3 +764,47 @@ fn full_peers_do_not_wait_for_each_other_for_ever() {
         "there is room for all"
     );
 }
+
+#[test]
+fn what_frames_ask_is_kept_for_one_copy_and_of_those_that_asked_last() {
+    let work = Arc::new(FrameWork {
+        micros: vec![1; 64],
+        speeds: BTreeMap::new(),
+    });
+    let of_one =
+        |redundancy| Replicas::new(peer(0), grid(), redundancy, 64, Digest::of(b"data"), None);
+    let (mut one, mut two) = (of_one(1), of_one(2));
+    for n in 1..=ASKED_MAX + 3 {
+        one.asked(&peer(n), Arc::clone(&work), n as u64);
+        two.asked(&peer(n), Arc::clone(&work), n as u64);
+    }
+    assert_eq!(one.asked.len(), ASKED_MAX);
+    assert!(!one.asked.contains_key(&peer(3)) && one.asked.contains_key(&peer(4)));
+    assert!(two.asked.is_empty());
+    one.asked(&peer(99), Arc::new(FrameWork::default()), 100);
+    assert!(!one.asked.contains_key(&peer(99)), "of another grid");
+    one.raise_redundancy(2);
+    assert!(one.asked.is_empty());
+}
+
+#[test]
+fn a_peer_that_is_full_of_copies_beyond_those_wanted_is_not_short_of_room() {
+    let mut full = Replicas::new(peer(0), grid(), 1, 8, Digest::of(b"data"), None);
+    (0..8).for_each(|b| {
+        full.own.assigned.insert(BrickIndex(b));
+    });
+    assert!(full.is_short_of_room());
+    let mut other = Announcement::expected(64, 64);
+    other.assigned.insert(BrickIndex(3));
+    full.heard(&peer(1), other.clone(), 0);
+    assert!(!full.is_short_of_room());
+    full.heard(
+        &peer(1),
+        Announcement {
+            leaving: true,
+            ..other
+        },
+        0,
+    );
+    assert!(full.is_short_of_room(), "its copies do not count");
+}
