@@ -1,6 +1,9 @@
 //! A brick on its way: encoded, decoded, and checked against its digest; a partial likewise.
 
-use brickmesh_actors::messages::{Message, Pixels, decode, encode};
+use brickmesh_actors::{
+    messages::{Message, decode, encode},
+    pixels::Pixels,
+};
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{BrickIndex, Digest, PixelRect, picture::render_settings::Mode};
 use bytes::Bytes;

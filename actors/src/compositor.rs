@@ -5,8 +5,9 @@
 use crate::{
     bus::Lane,
     inputs::CompositorInput,
-    messages::{FrameKey, FrameMessage, Message, Partial, Pixels, decode},
+    messages::{FrameKey, FrameMessage, Message, Partial, decode},
     outbox::Outbox,
+    pixels::Pixels,
     span_log::{SpanLog, now_micros},
     vital_thread::VitalThread,
 };

@@ -2,7 +2,8 @@
 
 use crate::{
     budget::{Held, Room},
-    messages::{FrameId, FrameKey, Message, Partial, Pixels},
+    messages::{FrameId, FrameKey, Message, Partial},
+    pixels::Pixels,
 };
 use actix::Recipient;
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, RenderedJob, Scene};

@@ -13,40 +13,16 @@ pub use brickmesh_topology::frame::{
     worker::inputs::FrameRequest,
 };
 
-use crate::plain_text::plain_text;
-use brickmesh_shaders::SubImage;
+use crate::{pixels::Pixels, plain_text::plain_text};
 use brickmesh_topology::{
-    BrickIndex, Digest, PeerId, PixelRect,
+    BrickIndex, Digest, PeerId,
     balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
-    frame::{
-        image::{PIXEL_BYTES, Packed},
-        timeline::Span,
-    },
+    frame::{image::Packed as _, timeline::Span},
     mesh::{followers::Viewpoint, keeper::KeeperMessage},
-    picture::render_settings::Mode,
 };
 use bytes::Bytes;
-use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Pixels of a rectangle, row by row, eight bytes each; those that are wholly 0 are left out. Where a mode combines colours, premultiplied
-/// linear RGBA in half precision; where it combines values, the value's place in the transfer table and
-/// its weight in single precision. Little-endian.
-///
-/// Half the bytes of f32. Rounding is relative (2⁻¹¹ at most), and what a partial adds to a pixel
-/// is at most what is not hidden yet; so all partials of a pixel and its tile together put it off
-/// by 0.0015 at most: less than half a step of an 8-bit picture.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pixels {
-    /// Where they lie in the picture.
-    pub rect: PixelRect,
-    /// Which of them are there: a bit each, the lowest of a byte first; empty: all.
-    #[serde(default, skip_serializing_if = "Bytes::is_empty")]
-    pub seen: Bytes,
-    /// 8 bytes a pixel that is there.
-    pub bytes: Bytes,
-}
 
 /// What thief and victim say to each other about a frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -233,135 +209,13 @@ impl Message {
     }
 }
 
-impl Pixels {
-    /// The bytes of a sub-image.
-    #[must_use]
-    pub fn of(image: &SubImage, mode: Mode) -> Self {
-        // What is no number is not 0: whoever blends it must see it.
-        let is_seen = |p: &[f32; 4]| p.iter().any(|c| c.abs() > 0.0 || c.is_nan());
-        let pixels = image.pixels();
-        let mut seen = vec![0_u8; pixels.len().div_ceil(8)];
-        let mut there = Vec::with_capacity(pixels.len());
-        for (bits, pixels) in seen.iter_mut().zip(pixels.chunks(8)) {
-            for (bit, pixel) in pixels.iter().enumerate().filter(|(_, p)| is_seen(p)) {
-                *bits |= 1 << bit;
-                there.push(*pixel);
-            }
-        }
-        if there.len() == pixels.len() {
-            seen = Vec::new();
-        }
-        let bytes = if mode.combines_values() {
-            let values = there.iter().flat_map(|p| [p[0], p[1]]);
-            values.flat_map(f32::to_le_bytes).collect()
-        } else {
-            let mut halves = vec![f16::ZERO; 4 * there.len()];
-            halves.convert_from_f32_slice(bytemuck::cast_slice(&there));
-            if cfg!(target_endian = "big") {
-                halves.iter_mut().for_each(swap_bytes);
-            }
-            Bytes::from_owner(Halves(halves))
-        };
-        Self {
-            rect: image.rect(),
-            seen: seen.into(),
-            bytes,
-        }
-    }
-
-    /// The sub-image of these bytes; `None` where their length is not that of the pixels that are there, or a number
-    /// is not finite.
-    #[must_use]
-    pub fn image(&self, mode: Mode) -> Option<SubImage> {
-        let all = self.rect.pixel_count();
-        let bits = self.seen.iter().map(|b| b.count_ones() as usize).sum();
-        let count = if self.seen.is_empty() { all } else { bits };
-        let is_all = self.seen.is_empty() || self.seen.len() == all.div_ceil(8) && count <= all;
-        if !is_all
-            || !self.bytes.len().is_multiple_of(PIXEL_BYTES)
-            || self.bytes.len() / PIXEL_BYTES != count
-        {
-            return None;
-        }
-        let pixels = if mode.combines_values() {
-            let number = |b: &[u8]| b.try_into().map_or(f32::NAN, f32::from_le_bytes);
-            let pixel = |b: &[u8]| [number(&b[..4]), number(&b[4..]), 0.0, 0.0];
-            self.bytes.chunks_exact(PIXEL_BYTES).map(pixel).collect()
-        } else {
-            self.colors(count)
-        };
-        // Without a way out in the middle it is done eight at a time.
-        let numbers = pixels.as_flattened().iter();
-        let finite = numbers.fold(true, |all, v| all & v.is_finite());
-        let pixels = finite.then_some(pixels)?;
-        if self.seen.is_empty() {
-            return SubImage::new(self.rect, pixels);
-        }
-        let mut whole = vec![[0.0; 4]; all];
-        let mut next = pixels.into_iter();
-        for (bits, eight) in self.seen.iter().zip(whole.chunks_mut(8)) {
-            for (bit, pixel) in eight.iter_mut().enumerate() {
-                if bits >> bit & 1 == 1 {
-                    *pixel = next.next()?;
-                }
-            }
-        }
-        // A bit beyond the last pixel would leave one over.
-        next.next()
-            .is_none()
-            .then(|| SubImage::new(self.rect, whole))
-            .flatten()
-    }
-
-    fn colors(&self, count: usize) -> Vec<[f32; 4]> {
-        let mut pixels = vec![[0.0; 4]; count];
-        let numbers = pixels.as_flattened_mut();
-        match bytemuck::try_cast_slice::<_, f16>(&self.bytes) {
-            Ok(halves) if cfg!(target_endian = "little") => halves.convert_to_f32_slice(numbers),
-            // What came from the network need not lie at an even address.
-            _ => {
-                let halves = self.bytes.as_chunks().0.iter();
-                let halves: Vec<_> = halves.map(|&b| f16::from_le_bytes(b)).collect();
-                halves.convert_to_f32_slice(numbers);
-            }
-        }
-        pixels
-    }
-}
-
-impl Packed for Pixels {
-    type Image = SubImage;
-
-    fn rect(&self) -> PixelRect {
-        self.rect
-    }
-
-    fn unpack(&self, mode: Mode) -> Option<SubImage> {
-        self.image(mode)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.seen.len()
-    }
-}
-
-/// Numbers whose bytes are lent without a copy.
-struct Halves(Vec<f16>);
-
-impl AsRef<[u8]> for Halves {
-    fn as_ref(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
-    }
-}
-
-fn swap_bytes(value: &mut f16) {
-    *value = f16::from_bits(value.to_bits().swap_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::mesh::{keeper::Hello, membership::Heartbeat};
+    use brickmesh_topology::{
+        PixelRect,
+        mesh::{keeper::Hello, membership::Heartbeat},
+    };
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -397,63 +251,6 @@ mod tests {
     const FROZEN_NEED_INPUTS: &str = "81a55265706c7982a56672616d6582a66e756d62657207a7617474656d707401a57265706c79aa4e656564496e70757473";
     const FROZEN_PIXELS: &str =
         "82a47265637484a17801a17902a5776964746801a668656967687401a56279746573c4080000000000000000";
-
-    #[test]
-    fn pixels_of_a_wrong_length_or_not_finite_are_no_image() {
-        let rect = PixelRect {
-            x: 0,
-            y: 0,
-            width: 2,
-            height: 1,
-        };
-        let image = SubImage::new(rect, vec![[0.25; 4], [0.5; 4]]).unwrap();
-        let good = Pixels::of(&image, Mode::Dvr);
-        assert_eq!(good.image(Mode::Dvr).unwrap(), image);
-        let mut short = good.clone();
-        short.bytes.truncate(15);
-        assert!(short.image(Mode::Dvr).is_none());
-        let mut nan = good.clone();
-        nan.bytes = [&f16::NAN.to_le_bytes(), &nan.bytes[2..]].concat().into();
-        assert!(nan.image(Mode::Dvr).is_none());
-    }
-
-    #[test]
-    fn pixels_of_nothing_do_not_travel() {
-        let rect = PixelRect {
-            x: 3,
-            y: 1,
-            width: 5,
-            height: 3,
-        };
-        let mut pixels = vec![[0.0; 4]; 15];
-        (pixels[2], pixels[9], pixels[14]) = ([0.5; 4], [0.0, 0.0, 0.25, 0.0], [0.125; 4]);
-        let image = SubImage::new(rect, pixels.clone()).unwrap();
-        for mode in [Mode::Dvr, Mode::Additive] {
-            let sent = Pixels::of(&image, mode);
-            assert_eq!((sent.seen.len(), sent.bytes.len()), (2, 3 * PIXEL_BYTES));
-            assert_eq!(sent.image(mode).unwrap(), image);
-            let refused = |change: fn(&mut Pixels)| {
-                let mut sent = sent.clone();
-                change(&mut sent);
-                sent.image(mode).is_none()
-            };
-            assert!(refused(|p| p.seen = vec![0xff].into()));
-            assert!(refused(|p| p.seen = vec![0b100, 0b0100_0010, 0].into()));
-            assert!(refused(|p| p.seen = vec![0b101, 0b0100_0010].into()));
-            // As many bits, one of them beyond the last pixel.
-            assert!(refused(|p| p.seen = vec![0b100, 0b1000_0010].into()));
-            assert!(refused(|p| p.seen = Bytes::new()));
-        }
-        let values: Vec<[f32; 4]> = pixels.iter().map(|p| [p[0], p[1], 0.0, 0.0]).collect();
-        let image = SubImage::new(rect, values).unwrap();
-        assert_eq!(
-            Pixels::of(&image, Mode::Mip).image(Mode::Mip).unwrap(),
-            image
-        );
-        // What is no number is not left out.
-        let nan = SubImage::new(rect, vec![[f32::NAN; 4]; 15]).unwrap();
-        assert!(Pixels::of(&nan, Mode::Dvr).image(Mode::Dvr).is_none());
-    }
 
     #[test]
     fn a_partial_is_known_by_its_first_bytes_and_nothing_else_is_taken_for_one() {

@@ -5,10 +5,9 @@ use crate::{
     budget::Budget,
     bus::Lane,
     inputs::{Addresses, CompositorInput, DeviceInput, OwnerInput, RenderedFrame, SchedulerInput},
-    messages::{
-        FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, Pixels, StealNote,
-    },
+    messages::{FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, StealNote},
     outbox::Outbox,
+    pixels::Pixels,
     span_log::{SpanLog, now_micros},
 };
 use actix::{Actor, AsyncContext, Context, Handler};

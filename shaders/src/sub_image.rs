@@ -62,34 +62,31 @@ impl SubImage {
         Some(Self { rect: part, pixels })
     }
 
-    /// The part inside `rect` that holds every pixel there that is not wholly 0; no pixel where all are.
-    /// What is no number is not 0: whoever blends it must see it.
+    /// The part inside `rect` that holds every pixel there that [`is_seen`]; no pixel where none is.
     fn seen_in(&self, rect: &PixelRect) -> PixelRect {
         let none = self.rect.emptied();
         let Some(part) = self.rect.intersection(rect) else {
             return none;
         };
-        let seen = |p: &[f32; 4]| p.iter().any(|c| c.abs() > 0.0 || c.is_nan());
-        let (mut left, mut right, mut top, mut bottom) = (u32::MAX, 0, u32::MAX, 0);
-        for y in part.y..part.y + part.height {
-            let row = self.row(y, &part);
-            let Some(first) = row.iter().position(seen) else {
-                continue;
-            };
-            let last = row.iter().rposition(seen).unwrap_or(first);
-            left = left.min(pixel_offset(first));
-            right = right.max(pixel_offset(last) + 1);
-            top = top.min(y);
-            bottom = y + 1;
-        }
-        if left >= right {
+        // From outside, and no farther than the first that is seen.
+        let is_row_seen = |y: &u32| self.row(*y, &part).iter().any(is_seen);
+        let mut rows = part.y..part.y + part.height;
+        let Some(top) = rows.find(is_row_seen) else {
             return none;
+        };
+        let bottom = rows.rev().find(is_row_seen).unwrap_or(top);
+        let (mut left, mut right) = (part.width as usize, 0);
+        for y in top..=bottom {
+            let row = self.row(y, &part);
+            left = row[..left].iter().position(is_seen).unwrap_or(left);
+            let more = row[right..].iter().rposition(is_seen);
+            right += more.map_or(0, |last| last + 1);
         }
         PixelRect {
-            x: part.x + left,
+            x: part.x + pixel_offset(left),
             y: top,
-            width: right - left,
-            height: bottom - top,
+            width: pixel_offset(right - left),
+            height: bottom - top + 1,
         }
     }
 
@@ -200,6 +197,15 @@ impl Image for SubImage {
     }
 }
 
+/// Whether a pixel is not wholly 0. What is no number is not 0: whoever blends it must see it.
+#[must_use]
+#[inline]
+pub fn is_seen(pixel: &[f32; 4]) -> bool {
+    // All bits but the signs.
+    let bits = pixel.iter().fold(0, |all, c| all | c.to_bits() << 1);
+    bits != 0
+}
+
 fn pixel_offset(column: usize) -> u32 {
     u32::try_from(column).unwrap_or(u32::MAX)
 }
@@ -287,6 +293,13 @@ mod tests {
         image.paste(&SubImage::new(rect(12, 21, 2, 3), vec![[0.1; 4]; 6]).unwrap());
         assert_eq!(image.part(&all).rect(), rect(12, 21, 2, 3));
         assert_eq!(image.part(&all).pixels(), [[0.1; 4]; 6]);
+        // Rows that begin and end elsewhere.
+        let spots = [(14, 20), (11, 22), (15, 23)];
+        for (x, y) in spots {
+            image.paste(&SubImage::new(rect(x, y, 1, 1), vec![[0.1; 4]]).unwrap());
+        }
+        assert_eq!(image.part(&all).rect(), rect(11, 20, 5, 4));
+        assert_eq!(image.seen_in(&rect(12, 22, 2, 9)), rect(12, 22, 2, 2));
     }
 
     #[test]

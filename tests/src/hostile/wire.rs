@@ -3,8 +3,9 @@
 use super::mutation::{mutate, one_of, pick};
 use brickmesh_actors::messages::{
     AttemptRequest, Complaint, EarlierWork, FrameId, FrameMessage, FrameRequest, Message, Part,
-    Partial, Pixels, StealNote, encode,
+    Partial, StealNote, encode,
 };
+use brickmesh_actors::pixels::Pixels;
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::frame::timeline::{Span, SpanKind};
 use brickmesh_topology::{

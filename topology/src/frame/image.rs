@@ -3,7 +3,7 @@
 
 use crate::picture::{camera::PixelRect, render_settings::Mode};
 
-/// Bytes of a pixel on the wire.
+/// Most bytes of a pixel on the wire.
 pub const PIXEL_BYTES: usize = 8;
 /// Bytes of a pixel in memory.
 pub const PIXEL_BYTES_IN_MEMORY: usize = size_of::<[f32; 4]>();

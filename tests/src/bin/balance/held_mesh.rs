@@ -1,12 +1,10 @@
 //! Peers on hosts that are held to a share of a core, and a viewer on a further host.
 
 use crate::Setting;
-use brickmesh_tests::{
-    lab::{Host, Lab, Wiring, cpu_time_by_thread},
-    program::brickmesh,
-};
+use brickmesh_tests::lab::{Host, Lab, Wiring, cpu_time_by_thread};
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -20,6 +18,7 @@ const VIEWER_MEMORY: &str = "1";
 #[derive(Debug)]
 pub(crate) struct HeldMesh {
     lab: Lab,
+    program: PathBuf,
     pids: Vec<u32>,
 }
 
@@ -43,9 +42,10 @@ impl HeldMesh {
         all.push(viewer);
         let lab = Lab::with_hosts(&all, Wiring::Bridge)?;
         let pids = Vec::new();
-        let mut mesh = Self { lab, pids };
+        let program = setting.program.clone();
+        let mut mesh = Self { lab, program, pids };
         for host in 0..hosts {
-            let mut command = mesh.lab.command(host, brickmesh());
+            let mut command = mesh.lab.command(host, &mesh.program);
             command
                 .args(["peer", "--device", "cpu", "--memory", PEER_MEMORY])
                 .args(["--name", &peer_name(host)])
@@ -64,7 +64,7 @@ impl HeldMesh {
 
     /// A `render` on the viewer's host, with what makes it ask all hosts.
     pub(crate) fn render(&self) -> Command {
-        let mut command = self.lab.command(self.hosts(), brickmesh());
+        let mut command = self.lab.command(self.hosts(), &self.program);
         command
             .arg("render")
             .args(["--mesh", "--device", "cpu", "--memory", VIEWER_MEMORY])

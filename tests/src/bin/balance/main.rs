@@ -12,6 +12,7 @@ mod run;
 mod slow_host;
 mod speed_up;
 
+use brickmesh_tests::program::brickmesh;
 use clap::{Parser, ValueEnum};
 use std::{
     path::PathBuf,
@@ -57,6 +58,9 @@ struct Args {
     /// Rate that each host's link is held to, in megabits a second [default: not held]
     #[arg(long)]
     link_megabits: Option<u32>,
+    /// Another build of the program, measured in turn with this one (speed-up)
+    #[arg(long, value_name = "PROGRAM")]
+    with: Option<PathBuf>,
     /// How often each side is measured where two are compared
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -81,6 +85,10 @@ enum What {
 #[derive(Clone, Debug)]
 struct Setting {
     volume: PathBuf,
+    /// The program of all hosts.
+    program: PathBuf,
+    /// Another one that is measured in turn with it.
+    with: Option<PathBuf>,
     frames: u32,
     size: String,
     hosts: usize,
@@ -112,6 +120,8 @@ impl Setting {
         };
         Ok(Self {
             volume,
+            program: brickmesh().to_owned(),
+            with: args.with,
             frames: args.frames,
             size: args.size,
             hosts: args.hosts as usize,

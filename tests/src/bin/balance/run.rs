@@ -52,6 +52,8 @@ pub(crate) struct FrameFigures {
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) frames: Vec<FrameFigures>,
+    /// How many runs these were; each begins with [`WARM_UP`] frames.
+    rounds: usize,
     /// Processor time of each host's peer a frame, milliseconds, by kind of thread.
     pub(crate) peer_cpu_ms: Vec<BTreeMap<Work, f64>>,
     /// Processor time of the viewer a frame, milliseconds.
@@ -61,7 +63,22 @@ pub(crate) struct Run {
 impl Run {
     /// The frames that count.
     pub(crate) fn warm(&self) -> impl Iterator<Item = &FrameFigures> {
-        self.frames.iter().skip(WARM_UP)
+        let each = self.frames.len() / self.rounds;
+        self.frames.chunks(each).flat_map(|run| &run[WARM_UP..])
+    }
+
+    /// Both, as one: another run of as many frames on as many hosts.
+    pub(crate) fn add(&mut self, mut other: Self) {
+        let (a, b) = (self.rounds as f64, other.rounds as f64);
+        let mean = |mine: &mut f64, its: f64| *mine = (*mine * a + its * b) / (a + b);
+        for (mine, its) in self.peer_cpu_ms.iter_mut().zip(&other.peer_cpu_ms) {
+            for (work, time) in its {
+                mean(mine.entry(*work).or_default(), *time);
+            }
+        }
+        mean(&mut self.viewer_cpu_ms, other.viewer_cpu_ms);
+        self.frames.append(&mut other.frames);
+        self.rounds += other.rounds;
     }
 }
 
@@ -195,6 +212,7 @@ pub(crate) fn run(
     let (peer_cpu_ms, viewer_cpu_ms) = cpu_per_frame(first, last);
     Ok(Run {
         frames: frames(&stats, folder.path())?,
+        rounds: 1,
         peer_cpu_ms,
         viewer_cpu_ms,
     })

@@ -6,23 +6,54 @@ use crate::{
     held_mesh::HeldMesh,
     run::{FrameFigures, Run, Work, run},
 };
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    iter,
+    path::PathBuf,
+};
 
 /// Measures and prints.
 pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
-    let mut runs: Vec<(usize, Run)> = Vec::new();
-    for &hosts in &setting.host_counts {
-        eprintln!("hosts: {hosts} …");
-        let mesh = HeldMesh::new(setting, hosts)?;
-        runs.push((hosts, run(setting, &mesh, &[], |_| Ok(()))?));
+    let of = |program: &PathBuf| Setting {
+        program: program.clone(),
+        ..setting.clone()
+    };
+    let programs = iter::once(&setting.program).chain(&setting.with);
+    let mut sides: Vec<Side> = programs.map(|p| (of(p), BTreeMap::new())).collect();
+    // One alone is not compared.
+    let rounds = if sides.len() > 1 { setting.rounds } else { 1 };
+    for round in 1..=rounds {
+        for (side, runs) in &mut sides {
+            for &hosts in &setting.host_counts {
+                eprintln!(
+                    "round {round}, {}, hosts: {hosts} …",
+                    side.program.display()
+                );
+                let mesh = HeldMesh::new(side, hosts)?;
+                let run = run(side, &mesh, &[], |_| Ok(()))?;
+                match runs.entry(hosts) {
+                    Entry::Vacant(first) => drop(first.insert(run)),
+                    Entry::Occupied(mut all) => all.get_mut().add(run),
+                }
+            }
+        }
     }
-    print_times(&runs);
-    print_causes(&runs);
-    print_cpu(&runs);
+    for (side, runs) in &sides {
+        if sides.len() > 1 {
+            println!("## {}: {rounds} rounds\n", side.program.display());
+        }
+        print_times(runs);
+        print_causes(runs);
+        print_cpu(runs);
+    }
     Ok(())
 }
 
-fn print_times(runs: &[(usize, Run)]) {
-    let Some((_, one)) = runs.first() else {
+/// A build of the program, and its runs by count of hosts.
+type Side = (Setting, BTreeMap<usize, Run>);
+
+fn print_times(runs: &BTreeMap<usize, Run>) {
+    let Some((_, one)) = runs.first_key_value() else {
         return;
     };
     let interval = |run: &Run| median(run.warm().map(|f| f.interval_ms));
@@ -47,7 +78,7 @@ fn print_times(runs: &[(usize, Run)]) {
 }
 
 /// Per frame: jobs, how evenly they were dealt, how well they were foreseen.
-fn print_causes(runs: &[(usize, Run)]) {
+fn print_causes(runs: &BTreeMap<usize, Run>) {
     println!("### Jobs of a frame, medians\n");
     println!(
         "| hosts | jobs | measured ms, all | dearest host / mean | estimates off by | schedule ms | blending ms, all | KiB sent | failed attempts |"
@@ -75,7 +106,7 @@ fn print_causes(runs: &[(usize, Run)]) {
 }
 
 /// Per frame: processor time, which is what hosts are held to.
-fn print_cpu(runs: &[(usize, Run)]) {
+fn print_cpu(runs: &BTreeMap<usize, Run>) {
     println!("### Processor time of a frame, ms, all hosts\n");
     println!(
         "| hosts | rays | pixels | network | actors | together | dearest host / mean | viewer |"

@@ -1,0 +1,278 @@
+//! Pixels as they travel between peers.
+//!
+//! Shapes: a rectangle, row by row; pixels that are wholly 0 are left out. Space: linear, colours premultiplied.
+//! Invariant: nothing that comes is trusted: bytes of another length, or numbers that are not finite, are no image.
+
+use brickmesh_shaders::{SubImage, sub_image::is_seen};
+use brickmesh_topology::{
+    PixelRect,
+    frame::image::{PIXEL_BYTES, Packed},
+    picture::render_settings::Mode,
+};
+use bytes::Bytes;
+use half::{f16, slice::HalfFloatSliceExt};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a pixel whose numbers are from 0 to 1: see [`Pixels`].
+const NARROW_BYTES: usize = 5;
+/// The largest code of 10 bits.
+const CODE_MAX: f32 = 1023.0;
+/// The largest number that has a code: sums of what is 1 together may be a little more.
+const ONE: f32 = 1.0001;
+
+/// Pixels of a rectangle. A pixel that combines values takes 8 bytes: the value's place in the transfer table and its
+/// weight in single precision, little-endian. One that combines colours takes 5: codes of 10 bits for the square roots of red,
+/// green and blue, and for what of the light behind passes, the first in the lowest bits; or, where a
+/// number of the rectangle is not from 0 to 1, 8: RGBA in half precision.
+///
+/// A code is off by 1/2046 at most. So of a picture's 255 steps a colour c of a partial is off by √c / 4 at most, what
+/// shines through by 1/8; √ as what is hidden adds little: however many partials of a pixel follow each other, their
+/// rounding comes to √c / 7 on average (root mean square).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pixels {
+    /// Where they lie in the picture.
+    pub rect: PixelRect,
+    /// Which of them are there: a bit each, the lowest of a byte first; empty: all.
+    #[serde(default, skip_serializing_if = "Bytes::is_empty")]
+    pub seen: Bytes,
+    /// Those that are there.
+    pub bytes: Bytes,
+}
+
+impl Pixels {
+    /// The bytes of a sub-image.
+    #[must_use]
+    pub fn of(image: &SubImage, mode: Mode) -> Self {
+        let pixels = image.pixels();
+        let mut seen = vec![0_u8; pixels.len().div_ceil(8)];
+        let mut there = Vec::with_capacity(pixels.len());
+        for (bits, eight) in seen.iter_mut().zip(pixels.chunks(8)) {
+            for (bit, pixel) in eight.iter().enumerate() {
+                *bits |= u8::from(is_seen(pixel)) << bit;
+            }
+            match *bits {
+                0 => {}
+                u8::MAX => there.extend_from_slice(eight),
+                _ => there.extend(eight.iter().filter(|p| is_seen(p))),
+            }
+        }
+        if there.len() == pixels.len() {
+            seen = Vec::new();
+        }
+        let numbers = there.as_flattened();
+        let bytes = if mode.combines_values() {
+            let values = there.iter().flat_map(|p| [p[0], p[1]]);
+            values.flat_map(f32::to_le_bytes).collect()
+        } else if numbers
+            .iter()
+            .fold(true, |all, &n| all & (0.0..=ONE).contains(&n))
+        {
+            narrow(&there)
+        } else {
+            let mut halves = vec![f16::ZERO; numbers.len()];
+            halves.convert_from_f32_slice(numbers);
+            halves.iter().flat_map(|h| h.to_le_bytes()).collect()
+        };
+        Self {
+            rect: image.rect(),
+            seen: seen.into(),
+            bytes,
+        }
+    }
+
+    /// The sub-image of these bytes; `None` where their length is not that of the pixels that are there, or a number
+    /// is not finite.
+    #[must_use]
+    pub fn image(&self, mode: Mode) -> Option<SubImage> {
+        let all = self.rect.pixel_count();
+        let bits = self.seen.iter().map(|b| b.count_ones() as usize).sum();
+        let count = if self.seen.is_empty() { all } else { bits };
+        let is_all = self.seen.is_empty() || self.seen.len() == all.div_ceil(8) && count <= all;
+        if !is_all {
+            return None;
+        }
+        let is_of = |bytes: usize| count.checked_mul(bytes) == Some(self.bytes.len());
+        let pixels: Vec<[f32; 4]> = if mode.combines_values() && is_of(PIXEL_BYTES) {
+            let number = |b: &[u8]| b.try_into().map_or(f32::NAN, f32::from_le_bytes);
+            let pixel = |b: &[u8]| [number(&b[..4]), number(&b[4..]), 0.0, 0.0];
+            self.bytes.chunks_exact(PIXEL_BYTES).map(pixel).collect()
+        } else if mode.combines_values() {
+            return None;
+        } else if is_of(NARROW_BYTES) {
+            widened(&self.bytes)
+        } else if is_of(PIXEL_BYTES) {
+            let halves = self.bytes.as_chunks().0.iter();
+            let halves: Vec<_> = halves.map(|&b| f16::from_le_bytes(b)).collect();
+            let mut pixels = vec![[0.0; 4]; count];
+            halves.convert_to_f32_slice(pixels.as_flattened_mut());
+            pixels
+        } else {
+            return None;
+        };
+        // Without a way out in the middle it is done eight at a time.
+        let numbers = pixels.as_flattened().iter();
+        let finite = numbers.fold(true, |all, v| all & v.is_finite());
+        let pixels = finite.then_some(pixels)?;
+        if self.seen.is_empty() {
+            return SubImage::new(self.rect, pixels);
+        }
+        let mut whole = vec![[0.0; 4]; all];
+        let mut left = pixels.as_slice();
+        for (&bits, eight) in self.seen.iter().zip(whole.chunks_mut(8)) {
+            let (its, rest) = left.split_at_checked(bits.count_ones() as usize)?;
+            left = rest;
+            if bits == u8::MAX && eight.len() == 8 {
+                eight.copy_from_slice(its);
+                continue;
+            }
+            let there = eight.iter_mut().enumerate();
+            let there = there.filter(|(bit, _)| bits >> bit & 1 == 1);
+            let pairs = there.zip(its).map(|((_, pixel), its)| *pixel = *its);
+            // A bit beyond the last pixel has none.
+            if pairs.count() < its.len() {
+                return None;
+            }
+        }
+        SubImage::new(self.rect, whole)
+    }
+}
+
+/// Five bytes of each pixel; all numbers are from 0 to 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from 0 to 1023"
+)]
+fn narrow(pixels: &[[f32; 4]]) -> Bytes {
+    let mut bytes = vec![0; pixels.len() * NARROW_BYTES];
+    for (bytes, &[r, g, b, a]) in bytes
+        .as_chunks_mut::<NARROW_BYTES>()
+        .0
+        .iter_mut()
+        .zip(pixels)
+    {
+        let codes =
+            [r.sqrt(), g.sqrt(), b.sqrt(), 1.0 - a].map(|c| (c * CODE_MAX + 0.5) as i32 as u64);
+        let code = codes[0] | codes[1] << 10 | codes[2] << 20 | codes[3] << 30;
+        let [b0, b1, b2, b3, b4, ..] = code.to_le_bytes();
+        *bytes = [b0, b1, b2, b3, b4];
+    }
+    bytes.into()
+}
+
+fn widened(bytes: &[u8]) -> Vec<[f32; 4]> {
+    let pixel = |&[b0, b1, b2, b3, b4]: &[u8; NARROW_BYTES]| {
+        let code = u64::from_le_bytes([b0, b1, b2, b3, b4, 0, 0, 0]);
+        let codes = [code, code >> 10, code >> 20, code >> 30];
+        // Divided, so that the largest is 1.
+        let [r, g, b, t] = codes.map(|c| f32::from((c & 1023) as u16) / CODE_MAX);
+        [r * r, g * g, b * b, 1.0 - t]
+    };
+    bytes.as_chunks().0.iter().map(pixel).collect()
+}
+
+impl Packed for Pixels {
+    type Image = SubImage;
+
+    fn rect(&self) -> PixelRect {
+        self.rect
+    }
+
+    fn unpack(&self, mode: Mode) -> Option<SubImage> {
+        self.image(mode)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.seen.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rect(width: u32, height: u32) -> PixelRect {
+        PixelRect {
+            x: 3,
+            y: 1,
+            width,
+            height,
+        }
+    }
+
+    fn image(width: u32, pixels: Vec<[f32; 4]>) -> SubImage {
+        let height = u32::try_from(pixels.len()).unwrap() / width;
+        SubImage::new(rect(width, height), pixels).unwrap()
+    }
+
+    #[test]
+    fn pixels_of_a_wrong_length_or_not_finite_are_no_image() {
+        let narrow = Pixels::of(&image(2, vec![[0.25; 4], [0.5; 4]]), Mode::Dvr);
+        assert!(narrow.image(Mode::Dvr).is_some() && narrow.image(Mode::Mip).is_none());
+        let wide = image(2, vec![[0.25; 4], [1.5; 4]]);
+        let halves = Pixels::of(&wide, Mode::Dvr);
+        assert_eq!((narrow.bytes.len(), halves.bytes.len()), (10, 16));
+        assert_eq!(halves.image(Mode::Dvr).unwrap(), wide);
+        for good in [&narrow, &halves] {
+            let mut short = good.clone();
+            short.bytes.truncate(good.bytes.len() - 1);
+            assert!(short.image(Mode::Dvr).is_none());
+        }
+        let mut nan = halves.clone();
+        nan.bytes = [&f16::NAN.to_le_bytes(), &nan.bytes[2..]].concat().into();
+        assert!(nan.image(Mode::Dvr).is_none());
+    }
+
+    #[test]
+    fn pixels_of_nothing_do_not_travel() {
+        let mut pixels = vec![[0.0; 4]; 15];
+        (pixels[0], pixels[9], pixels[14]) = ([1.0; 4], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]);
+        let colors = image(5, pixels.clone());
+        let places = image(
+            5,
+            pixels
+                .iter()
+                .map(|p| [p[0] + p[1], p[2], 0.0, 0.0])
+                .collect(),
+        );
+        for (mode, image, bytes) in [
+            (Mode::Dvr, &colors, NARROW_BYTES),
+            (Mode::Additive, &colors, NARROW_BYTES),
+            (Mode::Mip, &places, PIXEL_BYTES),
+        ] {
+            let sent = Pixels::of(image, mode);
+            assert_eq!((sent.seen.len(), sent.bytes.len()), (2, 3 * bytes));
+            assert_eq!(sent.image(mode).unwrap(), *image);
+            let refused = |change: fn(&mut Pixels)| {
+                let mut sent = sent.clone();
+                change(&mut sent);
+                sent.image(mode).is_none()
+            };
+            assert!(refused(|p| p.seen = vec![0xff].into()));
+            assert!(refused(|p| p.seen = vec![0b1, 0b0100_0010, 0].into()));
+            assert!(refused(|p| p.seen = vec![0b11, 0b0100_0010].into()));
+            // As many bits, one of them beyond the last pixel.
+            assert!(refused(|p| p.seen = vec![0b1, 0b1000_0010].into()));
+            assert!(refused(|p| p.seen = Bytes::new()));
+        }
+        // What is no number is not left out.
+        let nan = image(5, vec![[f32::NAN; 4]; 15]);
+        assert!(Pixels::of(&nan, Mode::Dvr).image(Mode::Dvr).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn colors_are_off_by_what_is_said(pixels in prop::collection::vec(prop::array::uniform4(0.0_f32..=1.0), 1..40)) {
+            let sent = Pixels::of(&image(1, pixels.clone()), Mode::Dvr);
+            let came = sent.image(Mode::Dvr).unwrap();
+            for (was, is) in pixels.iter().zip(came.pixels()) {
+                for c in 0..3 {
+                    let off = 255.0 * (was[c] - is[c]).abs();
+                    prop_assert!(off <= 0.25 * was[c].max(is[c]).sqrt() + 1e-4, "{was:?} {is:?}");
+                }
+                prop_assert!(255.0 * (was[3] - is[3]).abs() <= 0.125 + 1e-4);
+            }
+        }
+    }
+}
