@@ -9,9 +9,11 @@
 //!
 //! Source: Frey, Ertl 2011, section 5.2. O(J log J + Σ holders).
 
+mod as_placed;
 mod lower_bound;
 mod refined;
 
+pub use as_placed::as_placed;
 pub use lower_bound::lower_bound;
 pub use refined::{BUDGET_DEFAULT, refined};
 
@@ -39,6 +41,8 @@ pub enum Assignment {
     /// Best fit, then a bounded search
     #[default]
     Refined,
+    /// What the same peers hold is rendered whole by one of them, as partitions have it
+    AsPlaced,
 }
 
 /// The second stage of a plan: jobs are given to devices.
@@ -47,6 +51,7 @@ pub fn assign(how: Assignment, jobs: &[ScheduledJob], speeds: &[u64]) -> Schedul
     match how {
         Assignment::BestFit => best_fit(jobs, speeds),
         Assignment::Refined => refined(jobs, speeds, BUDGET_DEFAULT),
+        Assignment::AsPlaced => as_placed(jobs, speeds),
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! Not here: a verdict. Figures depend on the machine; they are read by people.
 
+mod ahead;
 mod figures;
 mod held_mesh;
 mod leap;
@@ -73,6 +74,8 @@ struct Args {
 enum What {
     /// Frame time of 1, 2, 4, … hosts
     SpeedUp,
+    /// Frame rate by how many frames are under way at a time
+    Ahead,
     /// One host gets slow in the middle of a run
     SlowHost,
     /// The camera leaps; stealing off and on
@@ -171,6 +174,9 @@ fn measure(args: Args) -> Result<(), String> {
     let wanted = |one| what == one || what == What::All;
     if wanted(What::SpeedUp) {
         speed_up::measure(&setting)?;
+    }
+    if wanted(What::Ahead) {
+        ahead::measure(&setting)?;
     }
     if wanted(What::SlowHost) {
         slow_host::measure(&setting)?;
