@@ -88,12 +88,13 @@ pub fn decompose(inputs: &DecomposeInputs<'_>) -> (BTreeMap<BrickIndex, JobTree>
 
 impl DecomposeInputs<'_> {
     /// The pixels that may show a part of a brick; `None`: it is no work. The paper renders whatever is
-    /// on the screen, ours what can be seen.
+    /// on the screen, ours where visible cells are (PARC's cubes: Silva, Kaufman 1995).
     fn rect(&self, brick: BrickIndex, part: &VoxelBox) -> Option<PixelRect> {
-        let is_shown = self.rules.decompose == Strategy::FreyErtl2011
-            || self.visible.any(brick) && self.visible.share(self.grid, brick, part) > 0.0;
-        let rect = || self.view.rect_of(self.volume, part);
-        is_shown.then(rect).flatten()
+        let seen = match self.rules.decompose {
+            Strategy::FreyErtl2011 => *part,
+            Strategy::Refined => self.visible.bounds(self.grid, brick, part)?,
+        };
+        self.view.rect_of(self.volume, &seen)
     }
 }
 

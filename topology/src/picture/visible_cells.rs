@@ -100,6 +100,34 @@ impl VisibleCells {
         covered as f64 / part.voxel_count().max(1) as f64
     }
 
+    /// The box around the visible cells of a box inside a brick, as far as they lie in that; `None`: there are none.
+    #[must_use]
+    pub fn bounds(&self, grid: &BrickGrid, brick: BrickIndex, part: &VoxelBox) -> Option<VoxelBox> {
+        let mask = self.mask(brick);
+        if *mask == ALL {
+            return Some(*part);
+        }
+        let owned = grid.owned_box(brick);
+        let [xs, ys, zs] = [0, 1, 2].map(|a| bits(overlaps(&owned, part, a)));
+        let rows = (0..PER_AXIS).filter(|y| ys >> y & 1 == 1);
+        let inside = rows.fold(0, |all, y| all | u64::from(xs) << (y * PER_AXIS));
+        let layers = mask.map(|layer| layer & inside);
+        let union = layers.iter().zip(0..).filter(|(_, z)| zs >> z & 1 == 1);
+        let union = union.fold(0, |all, (layer, _)| all | layer);
+        let rows = union.to_le_bytes();
+        let seen = [
+            rows.iter().fold(0, |all, row| all | row),
+            bits(rows.map(u32::from)),
+            bits(layers.map(|layer| u32::from(layer != 0))) & zs,
+        ];
+        (union != 0).then(|| VoxelBox {
+            lo: std::array::from_fn(|a| plane(&owned, a, seen[a].trailing_zeros()).max(part.lo[a])),
+            hi: std::array::from_fn(|a| {
+                plane(&owned, a, u8::BITS - seen[a].leading_zeros()).min(part.hi[a])
+            }),
+        })
+    }
+
     /// Where a ray first meets a visible cell, in world units, to within a few voxels; `None`: it meets
     /// none. For who has no voxels.
     #[must_use]
@@ -150,12 +178,21 @@ fn kept_cells(clip: &GridClip, owned: &VoxelBox) -> CellMask {
 
 /// Voxels of `part` in each cell along an axis.
 fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; PER_AXIS] {
-    let (lo, hi) = (owned.lo[axis], owned.hi[axis]);
-    let plane = |i: u32| lo + (hi - lo) * i / CELLS_PER_AXIS;
     NUMBERS.map(|i| {
-        let (lo, hi) = (plane(i), plane(i + 1));
+        let (lo, hi) = (plane(owned, axis, i), plane(owned, axis, i + 1));
         hi.min(part.hi[axis]).saturating_sub(lo.max(part.lo[axis]))
     })
+}
+
+/// The lower face of a cell along an axis.
+fn plane(owned: &VoxelBox, axis: usize, cell: u32) -> u32 {
+    owned.lo[axis] + owned.size()[axis] * cell / CELLS_PER_AXIS
+}
+
+/// Which of the numbers are not 0, the first in the lowest bit.
+fn bits(of: [u32; PER_AXIS]) -> u8 {
+    let set = of.iter().zip(NUMBERS).filter(|(n, _)| **n > 0);
+    set.fold(0, |bits, (_, i)| bits | 1 << i)
 }
 
 /// For every pattern of four neighbouring cells the sum of what `of` says of those that are in it.
@@ -203,6 +240,7 @@ mod tests {
         volume::VolumeDescription,
         volume::VoxelType,
     };
+    use proptest::prelude::*;
 
     fn volume(dims: [u32; 3], voxel: VoxelType) -> VolumeDescription {
         VolumeDescription::new(dims, voxel)
@@ -276,6 +314,34 @@ mod tests {
         assert!(is([50.0, 100.0, 87.5], 4.0), "{:?}", shown(4.0));
         assert!(is([0.0, 100.0, 75.0], 4.1), "{:?}", shown(4.1));
         assert!(is([0.0, 0.0, 0.0], 16.0), "{:?}", shown(16.0));
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_are_those_of_the_visible_cells_one_by_one(
+            dims in prop::array::uniform3(1_u32..20),
+            mask in prop::array::uniform8(any::<u64>().prop_flat_map(|a| any::<u64>().prop_map(move |b| a & b & 0x18_3c00_0081))),
+            ends in prop::array::uniform3((0_u32..20, 1_u32..20)),
+        ) {
+            let grid = BrickGrid::new(dims, 20).unwrap();
+            let owned = grid.owned_box(BrickIndex(0));
+            let lo: [u32; 3] = std::array::from_fn(|a| ends[a].0.min(dims[a] - 1));
+            let part = VoxelBox::new(lo, std::array::from_fn(|a| (lo[a] + ends[a].1).min(dims[a])));
+            let cells = (0..512).filter(|i| mask[i / 64] >> (i % 64) & 1 == 1);
+            let inside = cells.filter_map(|i| {
+                let cell = cell_box(&owned, i);
+                let lo: [u32; 3] = std::array::from_fn(|a| cell.lo[a].max(part.lo[a]));
+                let hi: [u32; 3] = std::array::from_fn(|a| cell.hi[a].min(part.hi[a]));
+                (0..3).all(|a| lo[a] < hi[a]).then_some((lo, hi))
+            });
+            let around = inside.reduce(|(l, h), (lo, hi)| {
+                (std::array::from_fn(|a| l[a].min(lo[a])), std::array::from_fn(|a| h[a].max(hi[a])))
+            });
+            let visible = VisibleCells(vec![mask]);
+            let bounds = visible.bounds(&grid, BrickIndex(0), &part);
+            prop_assert_eq!(bounds.map(|b| (b.lo, b.hi)), around);
+            prop_assert_eq!(bounds.is_some(), visible.share(&grid, BrickIndex(0), &part) > 0.0);
+        }
     }
 
     #[test]
