@@ -2,7 +2,7 @@
 
 use brickmesh_actors::{
     messages::{Message, decode, encode},
-    pixels::Pixels,
+    pixels::PackedPixels,
 };
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::{BrickIndex, Digest, PixelRect, picture::render_settings::Mode};
@@ -44,7 +44,7 @@ fn transfer(c: &mut Criterion) {
     let image = SubImage::new(rect, vec![[0.25; 4]; rect.pixel_count()]).expect("an image");
     group.throughput(Throughput::Bytes(16 * rect.pixel_count() as u64));
     group.bench_function("pixels_128x128", |b| {
-        b.iter(|| Pixels::of(black_box(&image), Mode::Dvr).image(Mode::Dvr))
+        b.iter(|| PackedPixels::of(black_box(&image), Mode::Dvr).image(Mode::Dvr))
     });
     group.finish();
 }

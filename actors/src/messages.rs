@@ -212,6 +212,7 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pixels::PackedPixels;
     use brickmesh_topology::{
         PixelRect,
         mesh::{keeper::Hello, membership::Heartbeat},
@@ -232,7 +233,7 @@ mod tests {
             hex(&encode(&Message::Reply { frame, reply })),
             FROZEN_NEED_INPUTS
         );
-        let pixels = Pixels {
+        let pixels = PackedPixels {
             rect: PixelRect {
                 x: 1,
                 y: 2,

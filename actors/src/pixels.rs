@@ -1,4 +1,4 @@
-//! Pixels as they travel between peers.
+//! Pixels between actors, and as they travel between peers.
 //!
 //! Shapes: a rectangle, row by row; pixels that are wholly 0 are left out. Space: linear, colours premultiplied.
 //! Invariant: nothing that comes is trusted: bytes of another length, or numbers that are not finite, are no image.
@@ -6,21 +6,88 @@
 use brickmesh_shaders::{SubImage, sub_image::is_seen};
 use brickmesh_topology::{
     PixelRect,
-    frame::image::{PIXEL_BYTES, Packed},
+    frame::image::{Image as _, PIXEL_BYTES, Packed},
     picture::render_settings::Mode,
 };
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{borrow::Cow, sync::Arc};
 
-/// Bytes of a pixel whose numbers are from 0 to 1: see [`Pixels`].
+/// Bytes of a pixel whose numbers are from 0 to 1: see [`PackedPixels`].
 const NARROW_BYTES: usize = 5;
 /// The largest code of 10 bits.
 const CODE_MAX: f32 = 1023.0;
 /// The largest number that has a code: sums of what is 1 together may be a little more.
 const ONE: f32 = 1.0001;
 
-/// Pixels of a rectangle. A pixel that combines values takes 8 bytes: the value's place in the transfer table and its
+/// Pixels of a rectangle, from one actor to another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pixels {
+    /// As they are: they are packed when they leave this peer.
+    Here(Arc<SubImage>, Mode),
+    /// As they came from another peer.
+    Packed(PackedPixels),
+}
+
+impl Pixels {
+    /// Those of a sub-image.
+    #[must_use]
+    pub fn of(image: SubImage, mode: Mode) -> Self {
+        Self::Here(Arc::new(image), mode)
+    }
+
+    /// The sub-image; `None` where what came is none.
+    #[must_use]
+    pub fn into_image(self, mode: Mode) -> Option<SubImage> {
+        match self {
+            Self::Here(image, _) => Some(Arc::unwrap_or_clone(image)),
+            Self::Packed(packed) => packed.image(mode),
+        }
+    }
+}
+
+impl Packed for Pixels {
+    type Image = SubImage;
+
+    fn rect(&self) -> PixelRect {
+        match self {
+            Self::Here(image, _) => image.rect(),
+            Self::Packed(packed) => packed.rect,
+        }
+    }
+
+    fn unpack(&self, mode: Mode) -> Option<Cow<'_, SubImage>> {
+        match self {
+            Self::Here(image, _) => Some(Cow::Borrowed(image)),
+            Self::Packed(packed) => packed.image(mode).map(Cow::Owned),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Here(image, _) => image.bytes(),
+            Self::Packed(packed) => packed.bytes.len() + packed.seen.len(),
+        }
+    }
+}
+
+impl Serialize for Pixels {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Here(image, mode) => PackedPixels::of(image, *mode).serialize(to),
+            Self::Packed(packed) => packed.serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Pixels {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        PackedPixels::deserialize(from).map(Self::Packed)
+    }
+}
+
+/// Pixels as they travel. A pixel that combines values takes 8 bytes: the value's place in the transfer table and its
 /// weight in single precision, little-endian. One that combines colours takes 5: codes of 10 bits for the square roots of red,
 /// green and blue, and for what of the light behind passes, the first in the lowest bits; or, where a
 /// number of the rectangle is not from 0 to 1, 8: RGBA in half precision.
@@ -29,7 +96,7 @@ const ONE: f32 = 1.0001;
 /// shines through by 1/8; √ as what is hidden adds little: however many partials of a pixel follow each other, their
 /// rounding comes to √c / 7 on average (root mean square).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pixels {
+pub struct PackedPixels {
     /// Where they lie in the picture.
     pub rect: PixelRect,
     /// Which of them are there: a bit each, the lowest of a byte first; empty: all.
@@ -39,7 +106,7 @@ pub struct Pixels {
     pub bytes: Bytes,
 }
 
-impl Pixels {
+impl PackedPixels {
     /// The bytes of a sub-image.
     #[must_use]
     pub fn of(image: &SubImage, mode: Mode) -> Self {
@@ -171,22 +238,6 @@ fn widened(bytes: &[u8]) -> Vec<[f32; 4]> {
     bytes.as_chunks().0.iter().map(pixel).collect()
 }
 
-impl Packed for Pixels {
-    type Image = SubImage;
-
-    fn rect(&self) -> PixelRect {
-        self.rect
-    }
-
-    fn unpack(&self, mode: Mode) -> Option<SubImage> {
-        self.image(mode)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.seen.len()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,10 +259,10 @@ mod tests {
 
     #[test]
     fn pixels_of_a_wrong_length_or_not_finite_are_no_image() {
-        let narrow = Pixels::of(&image(2, vec![[0.25; 4], [0.5; 4]]), Mode::Dvr);
+        let narrow = PackedPixels::of(&image(2, vec![[0.25; 4], [0.5; 4]]), Mode::Dvr);
         assert!(narrow.image(Mode::Dvr).is_some() && narrow.image(Mode::Mip).is_none());
         let wide = image(2, vec![[0.25; 4], [1.5; 4]]);
-        let halves = Pixels::of(&wide, Mode::Dvr);
+        let halves = PackedPixels::of(&wide, Mode::Dvr);
         assert_eq!((narrow.bytes.len(), halves.bytes.len()), (10, 16));
         assert_eq!(halves.image(Mode::Dvr).unwrap(), wide);
         for good in [&narrow, &halves] {
@@ -241,10 +292,10 @@ mod tests {
             (Mode::Additive, &colors, NARROW_BYTES),
             (Mode::Mip, &places, PIXEL_BYTES),
         ] {
-            let sent = Pixels::of(image, mode);
+            let sent = PackedPixels::of(image, mode);
             assert_eq!((sent.seen.len(), sent.bytes.len()), (2, 3 * bytes));
             assert_eq!(sent.image(mode).unwrap(), *image);
-            let refused = |change: fn(&mut Pixels)| {
+            let refused = |change: fn(&mut PackedPixels)| {
                 let mut sent = sent.clone();
                 change(&mut sent);
                 sent.image(mode).is_none()
@@ -258,13 +309,13 @@ mod tests {
         }
         // What is no number is not left out.
         let nan = image(5, vec![[f32::NAN; 4]; 15]);
-        assert!(Pixels::of(&nan, Mode::Dvr).image(Mode::Dvr).is_none());
+        assert!(PackedPixels::of(&nan, Mode::Dvr).image(Mode::Dvr).is_none());
     }
 
     proptest! {
         #[test]
         fn colors_are_off_by_what_is_said(pixels in prop::collection::vec(prop::array::uniform4(0.0_f32..=1.0), 1..40)) {
-            let sent = Pixels::of(&image(1, pixels.clone()), Mode::Dvr);
+            let sent = PackedPixels::of(&image(1, pixels.clone()), Mode::Dvr);
             let came = sent.image(Mode::Dvr).unwrap();
             for (was, is) in pixels.iter().zip(came.pixels()) {
                 for c in 0..3 {

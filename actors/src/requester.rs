@@ -23,8 +23,11 @@ use brickmesh_topology::{
         frame_plan::{Earlier, FramePlan, PlanInputs},
         plan_rules::PlanRules,
     },
-    frame::frame_requests::{
-        AttemptInputs, EndedFrame, FrameOrder, FrameRequests, FramesInput, FramesOutput,
+    frame::{
+        frame_requests::{
+            AttemptInputs, EndedFrame, FrameOrder, FrameRequests, FramesInput, FramesOutput,
+        },
+        image::Packed as _,
     },
     mesh::keeper::FrameTimes,
     picture::visible_cells::VisibleCellsCache,
@@ -273,11 +276,11 @@ impl Requester {
                 // Pixels of nothing take no bytes: what lies outside of the picture is not unpacked.
                 let whole = ask.map(|ask| ask.view.rect());
                 let is_inside = whole.is_some_and(|w| {
-                    pixels.rect.pixel_count() == 0
-                        || w.intersection(&pixels.rect) == Some(pixels.rect)
+                    pixels.rect().pixel_count() == 0
+                        || w.intersection(&pixels.rect()) == Some(pixels.rect())
                 });
                 let mode = ask.map(|ask| ask.settings.mode).filter(|_| is_inside);
-                let image = mode.and_then(|mode| pixels.image(mode));
+                let image = mode.and_then(|mode| pixels.into_image(mode));
                 arrived = image.map(|image| ArrivedTile {
                     tile,
                     image,

@@ -203,7 +203,7 @@ impl Scheduler {
             tile: run.tile,
             first: run.first,
             count: run.count,
-            pixels: Pixels::of(&run.image, plan.mode),
+            pixels: Pixels::of(run.image, plan.mode),
         };
         let partial = Partial {
             key: key.clone(),

@@ -114,7 +114,13 @@ impl SubImage {
 
     /// Writes `part` over this one's pixels, where they meet.
     pub fn paste(&mut self, part: &Self) {
-        let Some(common) = self.rect.intersection(&part.rect) else {
+        self.paste_part(part, &part.rect);
+    }
+
+    /// Writes what `part` has inside `rect` over this one's pixels, where they meet.
+    pub fn paste_part(&mut self, part: &Self, rect: &PixelRect) {
+        let common = self.rect.intersection(&part.rect);
+        let Some(common) = common.and_then(|common| common.intersection(rect)) else {
             return;
         };
         for y in common.y..common.y + common.height {

@@ -46,7 +46,10 @@ use brickmesh_topology::{
         default_transfer::default_transfer,
         voxel_numbers::{NO_DATA_MIN, NUMBER_MAX},
     },
-    frame::frame_requests::attempt::{Attempt, AttemptInput},
+    frame::{
+        frame_requests::attempt::{Attempt, AttemptInput},
+        image::Packed as _,
+    },
     mesh::{
         keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
         membership::Heartbeat,
@@ -569,12 +572,14 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
         Message::Frame(request) => frame(scene, &request)?,
         Message::Partial(partial) => {
             let mut parts = partial.parts.iter();
-            if parts.any(|t| t.pixels.image(Mode::Dvr).is_none()) {
+            if parts.any(|t| t.pixels.unpack(Mode::Dvr).is_none()) {
                 return Err("a part that is no image".to_owned());
             }
         }
         Message::Tile { pixels, .. } => {
-            let image = pixels.image(Mode::Dvr).ok_or("a tile that is no image")?;
+            let image = pixels
+                .into_image(Mode::Dvr)
+                .ok_or("a tile that is no image")?;
             drop(image.crop(&scene.plan.tiles[0].rect));
         }
         Message::Steal(note) => {

@@ -95,8 +95,8 @@ impl Pending {
             return;
         };
         let tile = picture.plan.tiles.get(arrived.tile as usize);
-        if let Some(part) = tile.and_then(|t| arrived.image.crop(&t.rect)) {
-            picture.image.paste(&part);
+        if let Some(tile) = tile {
+            picture.image.paste_part(&arrived.image, &tile.rect);
         }
         picture.composite_micros = picture
             .composite_micros

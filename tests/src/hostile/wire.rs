@@ -5,7 +5,7 @@ use brickmesh_actors::messages::{
     AttemptRequest, Complaint, EarlierWork, FrameId, FrameMessage, FrameRequest, Message, Part,
     Partial, StealNote, encode,
 };
-use brickmesh_actors::pixels::Pixels;
+use brickmesh_actors::pixels::{PackedPixels, Pixels};
 use brickmesh_shaders::SubImage;
 use brickmesh_topology::frame::timeline::{Span, SpanKind};
 use brickmesh_topology::{
@@ -284,7 +284,7 @@ fn pixels() -> Pixels {
     pixels[3..9].fill([0.0; 4]);
     let image = SubImage::new(rect, pixels);
     let image = image.expect("as many pixels as the rectangle has");
-    Pixels::of(&image, Mode::Dvr)
+    Pixels::Packed(PackedPixels::of(&image, Mode::Dvr))
 }
 
 /// Every message of a data set, encoded.

@@ -2,6 +2,7 @@
 //! of who rendered them.
 
 use crate::picture::{camera::PixelRect, render_settings::Mode};
+use std::borrow::Cow;
 
 /// Most bytes of a pixel on the wire.
 pub const PIXEL_BYTES: usize = 8;
@@ -41,7 +42,7 @@ pub trait Packed {
     fn rect(&self) -> PixelRect;
 
     /// The image; `None`: these are no pixels that can be combined.
-    fn unpack(&self, mode: Mode) -> Option<Self::Image>;
+    fn unpack(&self, mode: Mode) -> Option<Cow<'_, Self::Image>>;
 
     /// Memory that it takes, in bytes.
     fn memory_bytes(&self) -> usize;
@@ -51,6 +52,7 @@ pub trait Packed {
 pub mod named {
     use super::{Image, PIXEL_BYTES, Packed};
     use crate::picture::{camera::PixelRect, render_settings::Mode};
+    use std::borrow::Cow;
 
     /// See the module.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,8 +117,8 @@ pub mod named {
             self.rect
         }
 
-        fn unpack(&self, _: Mode) -> Option<Self> {
-            Some(self.clone())
+        fn unpack(&self, _: Mode) -> Option<Cow<'_, Self>> {
+            Some(Cow::Borrowed(self))
         }
 
         fn memory_bytes(&self) -> usize {

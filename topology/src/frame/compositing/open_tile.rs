@@ -98,16 +98,26 @@ impl<I: Image> OpenTile<I> {
             return Err(BadPart::Place);
         }
         let image = part.pixels.unpack(plan.mode).ok_or(BadPart::Pixels)?;
-        self.waiting_bytes += image.bytes();
-        self.waiting.insert(first, (count, image));
-        while let Some((jobs, next)) = self.waiting.remove(&self.combined) {
-            self.waiting_bytes -= next.bytes();
-            let image = self.image.get_or_insert_with(|| I::nothing(self.rect));
-            image.combine(&next, plan.mode);
-            self.combined += jobs;
-        }
         self.received_bytes += bytes;
+        if first > self.combined {
+            let image = image.into_owned();
+            self.waiting_bytes += image.bytes();
+            self.waiting.insert(first, (count, image));
+            return Ok(());
+        }
+        self.combine(plan, &image, count);
+        while let Some((count, next)) = self.waiting.remove(&self.combined) {
+            self.waiting_bytes -= next.bytes();
+            self.combine(plan, &next, count);
+        }
         Ok(())
+    }
+
+    /// Puts the next so many jobs behind the others.
+    fn combine(&mut self, plan: &FramePlan, next: &I, count: usize) {
+        let image = self.image.get_or_insert_with(|| I::nothing(self.rect));
+        image.combine(next, plan.mode);
+        self.combined += count;
     }
 
     /// Jobs that did not come yet.
