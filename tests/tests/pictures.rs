@@ -7,20 +7,21 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_actors::data_set::BrickSource;
+use brickmesh_actors::{data_set::BrickSource, requester::Frame};
 use brickmesh_node::{brick_store, volume_file};
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, Job, RenderDevice, Scene, SubImage, device::cpu::CpuDevice,
 };
 use brickmesh_tests::{
     compare::{compare, to_rgba8},
-    mesh::{MakeDevice, cpu, picture, scalar},
+    mesh::{MakeDevice, Mesh, cpu, picture, scalar},
     reference::{self, Field},
     scenes::{clipped, fields, looks, mode_fields, peaks, settings, views},
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
     Camera, RenderSettings, TransferFunction, View, VoxelBox, VoxelType,
+    balance::plan_rules::{PlanRules, Strategy},
     data::transfer_function::TransferPoint,
     picture::{camera::Projection, depth_order::front_to_back, render_settings::Mode},
 };
@@ -88,6 +89,43 @@ fn every_look_agrees_with_the_reference_within_2_and_with_other_cuts_within_1() 
             }
         }
     }
+}
+
+#[test]
+fn rectangles_around_what_is_visible_lose_no_pixel() {
+    // Neither rule cuts a brick here; the paper's job has the rectangle of its box.
+    let [ours, papers] = [Strategy::Refined, Strategy::FreyErtl2011].map(|decompose| PlanRules {
+        decompose,
+        min_job_micros: u64::MAX,
+        ..PlanRules::default()
+    });
+    let (mut same, mut smaller) = (0, 0);
+    for (name, field) in mode_fields() {
+        actix::System::new().block_on(async {
+            let source = Arc::new(Bricks::cut(&field, 24));
+            let mut mesh = Mesh::start(1, 1, source, &cpu).await;
+            for (look, whole) in looks(&field) {
+                let sparse = RenderSettings {
+                    transfer: peaks(whole.transfer.ends()),
+                    ..whole.clone()
+                };
+                for (eye, view) in views(&field) {
+                    for settings in [&whole, &sparse, &clipped(&field, whole.clone())] {
+                        mesh.rules = papers;
+                        let all = mesh.frame_from(0, view, settings).await.unwrap();
+                        mesh.rules = ours;
+                        let tight = mesh.frame_from(0, view, settings).await.unwrap();
+                        let pictures = [&all, &tight].map(|f| f.image.to_rgba8([0.0; 3]));
+                        assert!(pictures[0] == pictures[1], "{name}, {look}, {eye}");
+                        same += 1;
+                        let jobs = |f: &Frame| f.stats.jobs.len();
+                        smaller += usize::from(jobs(&tight) < jobs(&all));
+                    }
+                }
+            }
+        });
+    }
+    assert!(same > 100 && smaller > 20, "{same} {smaller}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::{EDGE, parameters::Parameters};
 use brickmesh_topology::{
     BrickGrid, VoxelBox,
-    data::cell_ranges::{CELLS_PER_AXIS, CellMask, mask_of},
+    data::cell_ranges::{CellMask, cell_box, mask_of},
 };
 use serde::Serialize;
 
@@ -121,20 +121,7 @@ impl CellVolume {
 
     /// Which of the cells of each brick can be seen, as the manifest would say.
     pub(super) fn visible_masks(&self, grid: &BrickGrid) -> Vec<CellMask> {
-        let n = CELLS_PER_AXIS as usize;
-        let mask = |owned: VoxelBox| {
-            mask_of(|cell| {
-                let at = [cell % n, cell / n % n, cell / n / n];
-                let edge = |a: usize, i: usize| {
-                    let i = u32::try_from(i).unwrap_or(0);
-                    owned.lo[a] + owned.size()[a] * i / CELLS_PER_AXIS
-                };
-                self.any_seen(&VoxelBox {
-                    lo: std::array::from_fn(|a| edge(a, at[a])),
-                    hi: std::array::from_fn(|a| edge(a, at[a] + 1)),
-                })
-            })
-        };
+        let mask = |owned: VoxelBox| mask_of(|cell| self.any_seen(&cell_box(&owned, cell)));
         grid.bricks().map(|b| mask(grid.owned_box(b))).collect()
     }
 

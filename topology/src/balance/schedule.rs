@@ -5,7 +5,8 @@
 //! Invariants: whole numbers only; ties go to the earlier job and the earlier device, so equal
 //! inputs give equal bytes on every machine.
 //!
-//! [`best_fit`] is quick; [`refined()`] starts from it and searches on within a counted budget.
+//! [`best_fit`] is quick; [`refined()`] starts from it and searches on within a counted budget; [`as_placed()`] keeps together what the
+//! same devices hold.
 //!
 //! Source: Frey, Ertl 2011, section 5.2. O(J log J + Σ holders).
 

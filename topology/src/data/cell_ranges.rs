@@ -140,13 +140,17 @@ pub fn mask_of(seen: impl Fn(usize) -> bool) -> CellMask {
 pub fn cell_box(owned: &VoxelBox, cell: usize) -> VoxelBox {
     let n = PER_AXIS;
     let at = [cell % n, cell / n % n, cell / n / n];
-    let edge = |a: usize, i: usize| {
-        owned.lo[a] + owned.size()[a] * u32::try_from(i).unwrap_or(0) / CELLS_PER_AXIS
-    };
+    let at = at.map(|i| u32::try_from(i).unwrap_or(0));
     VoxelBox {
-        lo: std::array::from_fn(|a| edge(a, at[a])),
-        hi: std::array::from_fn(|a| edge(a, at[a] + 1)),
+        lo: std::array::from_fn(|a| cell_plane(owned, a, at[a])),
+        hi: std::array::from_fn(|a| cell_plane(owned, a, at[a] + 1)),
     }
+}
+
+/// The lower face of the n-th cell of a box along an axis.
+#[must_use]
+pub fn cell_plane(owned: &VoxelBox, axis: usize, n: u32) -> u32 {
+    owned.lo[axis] + owned.size()[axis] * n / CELLS_PER_AXIS
 }
 
 /// The voxels that interpolation inside a cell reads, in the coordinates of the stored box: one

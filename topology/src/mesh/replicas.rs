@@ -218,15 +218,17 @@ impl Replicas {
     /// Whether this peer could take more bricks if it had more room: it is full of such as not enough others have.
     #[must_use]
     pub fn is_short_of_room(&self) -> bool {
-        let own = &self.own;
-        let assigned = |b| {
-            self.of_others()
-                .filter(move |a| !a.leaving && a.assigned.contains(b))
-        };
-        let is_needed = |&b: &BrickIndex| assigned(b).count() < self.redundancy as usize;
-        own.capacity < self.grid.brick_count()
-            && own.assigned.len() >= own.capacity
-            && own.assigned.iter().all(|b| is_needed(&b))
+        let (own, brick_count) = (&self.own, self.grid.brick_count());
+        if own.capacity >= brick_count || own.assigned.len() < own.capacity {
+            return false;
+        }
+        let mut copies = vec![0_u32; brick_count as usize];
+        for other in self.of_others().filter(|a| !a.leaving) {
+            let assigned = other.assigned.iter();
+            assigned.for_each(|b| copies[b.0 as usize] += 1);
+        }
+        let is_needed = |b: BrickIndex| copies[b.0 as usize] < self.redundancy;
+        own.assigned.iter().all(is_needed)
     }
 
     /// Whether there is a brick that fewer peers have assigned than should.

@@ -4,7 +4,9 @@ use crate::{
     base::digest::Digest,
     data::{
         brick_grid::{BrickGrid, BrickIndex},
-        cell_ranges::{ALL, CELLS_PER_AXIS, CellMask, NONE, PER_AXIS, cell_box, mask_of},
+        cell_ranges::{
+            ALL, CELLS_PER_AXIS, CellMask, NONE, PER_AXIS, cell_box, cell_plane, mask_of,
+        },
         manifest::Manifest,
         voxel_box::VoxelBox,
     },
@@ -121,9 +123,11 @@ impl VisibleCells {
             bits(layers.map(|layer| u32::from(layer != 0))) & zs,
         ];
         (union != 0).then(|| VoxelBox {
-            lo: std::array::from_fn(|a| plane(&owned, a, seen[a].trailing_zeros()).max(part.lo[a])),
+            lo: std::array::from_fn(|a| {
+                cell_plane(&owned, a, seen[a].trailing_zeros()).max(part.lo[a])
+            }),
             hi: std::array::from_fn(|a| {
-                plane(&owned, a, u8::BITS - seen[a].leading_zeros()).min(part.hi[a])
+                cell_plane(&owned, a, u8::BITS - seen[a].leading_zeros()).min(part.hi[a])
             }),
         })
     }
@@ -179,14 +183,9 @@ fn kept_cells(clip: &GridClip, owned: &VoxelBox) -> CellMask {
 /// Voxels of `part` in each cell along an axis.
 fn overlaps(owned: &VoxelBox, part: &VoxelBox, axis: usize) -> [u32; PER_AXIS] {
     NUMBERS.map(|i| {
-        let (lo, hi) = (plane(owned, axis, i), plane(owned, axis, i + 1));
+        let (lo, hi) = (cell_plane(owned, axis, i), cell_plane(owned, axis, i + 1));
         hi.min(part.hi[axis]).saturating_sub(lo.max(part.lo[axis]))
     })
-}
-
-/// The lower face of a cell along an axis.
-fn plane(owned: &VoxelBox, axis: usize, cell: u32) -> u32 {
-    owned.lo[axis] + owned.size()[axis] * cell / CELLS_PER_AXIS
 }
 
 /// Which of the numbers are not 0, the first in the lowest bit.

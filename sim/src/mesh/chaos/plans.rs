@@ -6,7 +6,7 @@
 
 use super::{super::volume, oracle::Oracle};
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, RenderSettings, View,
+    BrickIndex, Digest, Manifest, RenderSettings, View, VoxelBox,
     balance::{
         cost_table::CostTable,
         frame_plan::{Earlier, FramePlan, PlanInputs, PlannedJob},
@@ -206,9 +206,14 @@ impl Plans {
             *jobs.entry((j.brick, j.leaf)).or_default() += 1;
         }
         let shows_all = self.rules.decompose == Strategy::FreyErtl2011;
-        for brick in grid.bricks().filter(|&b| shows_all || self.visible.any(b)) {
+        let is_seen = |brick, part: &VoxelBox| {
+            let bounds = || self.visible.bounds(grid, brick, part);
+            let seen = if shows_all { Some(*part) } else { bounds() };
+            seen.is_some_and(|seen| self.views[view].rect_of(volume, &seen).is_some())
+        };
+        for brick in grid.bricks() {
             let owned = grid.owned_box(brick);
-            if self.views[view].rect_of(volume, &owned).is_none() {
+            if !is_seen(brick, &owned) {
                 continue;
             }
             let leaves = plan.trees.get(&brick).map(|t| t.leaves(owned));
@@ -219,9 +224,7 @@ impl Plans {
                 oracle.broken(&format!("brick {} is not parted by its jobs", brick.0));
             }
             for (index, (part, _)) in leaves.iter().enumerate() {
-                let seen = (shows_all || self.visible.share(grid, brick, part) > 0.0)
-                    && self.views[view].rect_of(volume, part).is_some();
-                let expected = usize::from(seen);
+                let expected = usize::from(is_seen(brick, part));
                 if jobs.remove(&(brick, index)).unwrap_or(0) != expected {
                     oracle.broken(&format!("brick {} has a wrong number of jobs", brick.0));
                 }

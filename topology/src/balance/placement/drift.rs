@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 pub const DRIFT_MAX: f64 = 1.08;
 /// What they move for: a little further, so that the next change does not ask for more at once.
 const DRIFT_GOAL: f64 = 1.05;
-/// Most pairs of devices and bricks that are looked at, beside the bricks once: some hundredths of a second. The rest moves
-/// when it is asked for again.
+/// Where so many pairs of devices and bricks were looked at, beside the bricks once, no further one is: some hundredths of a second.
+/// The rest moves when it is asked for again.
 const LOOKS_MAX: usize = 1 << 22;
 
 /// A device among those that share the work of a frame.
@@ -38,11 +38,10 @@ pub struct Sharer {
     pub room: u32,
 }
 
-/// What each of the devices is to render: where [`max_over_mean`] is above [`DRIFT_MAX`], bricks move until it is well below, or no
-/// move brings it nearer. `weights[b]` is the work of brick b.
+/// What each of the devices is to render: where [`max_over_mean`] is above [`DRIFT_MAX`], bricks move until it is well below, or none
+/// can move from a device that is above. `weights[b]` is the work of brick b.
 ///
-/// O(n), and at most [`LOOKS_MAX`] steps besides: a move looks at the pairs of devices that touch, and at the bricks of
-/// one.
+/// O(n), and some [`LOOKS_MAX`] steps besides: a move looks at the pairs of devices that touch, and at the bricks of one.
 ///
 /// # Panics
 /// Where there are not as many weights as bricks.
@@ -97,6 +96,8 @@ struct Drift<'a> {
     loads: Vec<u64>,
     /// The sum of the coordinates of each one's bricks.
     places: Vec<[u64; 3]>,
+    /// Bricks that each keeps and does not render.
+    spare: Vec<u32>,
     /// Who renders each brick; `usize::MAX`: nobody.
     renderer: Vec<usize>,
     /// Faces between bricks of two devices, the smaller number first; none is 0.
@@ -123,6 +124,10 @@ impl<'a> Drift<'a> {
             weights,
             shares: sharers.iter().map(|s| s.share).collect(),
             places: sharers.iter().map(place).collect(),
+            spare: sharers
+                .iter()
+                .map(|s| s.keeps.len_without(&s.renders))
+                .collect(),
             sharers,
             loads,
             renderer,
@@ -183,10 +188,11 @@ impl<'a> Drift<'a> {
         }
     }
 
-    /// Moves a brick from a device to a less busy one whose bricks touch its own, of all such pairs the most
-    /// unlike; where none is left, to any from the busiest. One without bricks touches all. False: there is nothing to move.
+    /// Moves a brick from a device that has more than it should to a less busy one whose bricks touch its own, of all such pairs
+    /// the most unlike; where none is left, to any from the busiest. One without bricks touches all. False: there is nothing to move.
     fn move_one(&mut self) -> bool {
         let times: Vec<f64> = (0..self.sharers.len()).map(|d| self.time(d)).collect();
+        let goal = self.goal();
         let devices = || (0..times.len()).filter(|&d| times[d].is_finite());
         let idle = devices().filter(|&d| self.sharers[d].renders.is_empty());
         let of_idle = idle.flat_map(|i| devices().map(move |d| (i, d)));
@@ -203,12 +209,22 @@ impl<'a> Drift<'a> {
             let pairs = pairs
                 .into_iter()
                 .flat_map(|(a, b)| [apart((a, b)), apart((b, a))]);
-            let mut pairs: Vec<_> = pairs
-                .filter(|&(apart, ..)| apart > 0.0 && apart.is_finite())
-                .collect();
+            let takes = |d: usize| self.sharers[d].room > 0 || self.spare[d] > 0;
+            let helps = |&(apart, from, to): &(f64, usize, usize)| {
+                apart > 0.0 && apart.is_finite() && times[from] > goal && takes(to)
+            };
+            let mut pairs: Vec<_> = pairs.filter(helps).collect();
             pairs.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-            pairs.into_iter().any(|(_, from, to)| self.moves(from, to))
+            let mut pairs = pairs.into_iter();
+            pairs.any(|(_, from, to)| self.looks < LOOKS_MAX && self.moves(from, to))
         })
+    }
+
+    /// The time that no device should be above.
+    fn goal(&self) -> f64 {
+        let devices = self.loads.iter().zip(&self.shares).filter(|d| *d.1 > 0);
+        let (load, share) = devices.fold((0, 0), |(l, s), d| (l + d.0, s + d.1));
+        DRIFT_GOAL * float(load) / float(share)
     }
 
     /// Moves a brick from one device to another that has room and stays less busy than the first was. False: none can.
@@ -241,12 +257,20 @@ impl<'a> Drift<'a> {
         let (at, weight) = (self.grid.coordinates(brick), self.weights[brick.0 as usize]);
         let gives = &mut self.sharers[from];
         gives.renders.remove(brick);
-        gives.room += u32::from(!gives.keeps.contains(brick));
+        if gives.keeps.contains(brick) {
+            self.spare[from] += 1;
+        } else {
+            gives.room += 1;
+        }
         self.loads[from] -= weight;
         self.places[from] = moved(self.places[from], at, u64::wrapping_sub);
         let takes = &mut self.sharers[to];
         takes.renders.insert(brick);
-        takes.room -= u32::from(!takes.keeps.contains(brick));
+        if takes.keeps.contains(brick) {
+            self.spare[to] -= 1;
+        } else {
+            takes.room -= 1;
+        }
         self.loads[to] += weight;
         self.places[to] = moved(self.places[to], at, u64::wrapping_add);
         self.renderer[brick.0 as usize] = to;
@@ -333,6 +357,16 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_help_the_busiest_does_not_move() {
+        // One brick is most of all work, and cannot be shared.
+        let grid = BrickGrid::new([64, 8, 8], 8).unwrap();
+        let held = sets(&grid, |b| b.0 as usize / 2, 4);
+        let weights = [900, 0, 10, 20, 30, 5, 10, 25];
+        let next = drifted(&grid, &weights, sharers(&[1; 4], &[8; 4], &held));
+        assert_eq!(bricks(&next), bricks(&held));
+    }
+
+    #[test]
     fn what_a_device_has_it_renders_without_room() {
         let grid = BrickGrid::new([64, 8, 8], 8).unwrap();
         let held = sets(&grid, |b| usize::from(b.0 >= 6), 2);
@@ -393,6 +427,10 @@ mod tests {
                 prop_assert_eq!(&drift.faces, &anew.faces);
                 prop_assert_eq!(&drift.places, &anew.places);
                 prop_assert_eq!(&drift.renderer, &anew.renderer);
+                let spare = drift.sharers.iter().zip(&held);
+                // What was given away is kept; what was taken is not counted twice.
+                let spare: Vec<u32> = spare.map(|(s, h)| h.len_without(&s.renders)).collect();
+                prop_assert_eq!(&drift.spare, &spare);
             }
         }
     }

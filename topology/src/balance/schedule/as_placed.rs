@@ -1,15 +1,15 @@
 //! Jobs as their bricks are placed: what the same devices hold is a cell, which one of them renders whole.
 //!
-//! With one copy of each brick a device renders what it holds, and nothing else: as partitions have it. With several,
-//! neighbours in depth stay with one device, which blends them before it sends anything; the price is that
-//! loads are as even as whole cells can be.
+//! With one copy of each brick a device renders what it holds, and nothing else: as partitions have it. Where a partition is held
+//! several times, neighbours in depth stay with one device, which blends them before it sends anything; the price
+//! is that loads are as even as whole cells can be.
 //!
 //! Source: Frank, Kaufman 2009, section 3 (a cell is rendered by one node, in the order of the others).
 
 use super::{Schedule, ScheduledJob, best_fit, cost_on};
 use std::collections::BTreeMap;
 
-/// Cells in descending cost, each to the holder that would finish it first. O(jobs · (log jobs + holders)).
+/// Cells in descending cost, each to the holder that would finish it first. O(jobs · holders · log jobs).
 #[must_use]
 pub fn as_placed(jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
     let mut cells = BTreeMap::<&[usize], u64>::new();
