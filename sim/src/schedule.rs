@@ -191,9 +191,14 @@ mod tests {
                 &input.replacen('{', &format!("{{\"method\":\"{method}\","), 1),
             )
         };
-        assert!(with("refined").unwrap().contains("\"makespan_us\": 51"));
+        for method in ["refined", "as-placed"] {
+            assert!(with(method).unwrap().contains("\"makespan_us\": 51"));
+        }
         let error = with("magic").unwrap_err().to_string();
-        assert!(error.contains("`best-fit` or `refined`"), "{error}");
+        assert!(
+            error.contains("`best-fit`, `refined`, `as-placed`"),
+            "{error}"
+        );
     }
 
     #[test]
