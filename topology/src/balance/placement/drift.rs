@@ -41,7 +41,7 @@ pub struct Sharer {
 /// What each of the devices is to render: where [`max_over_mean`] is above [`DRIFT_MAX`], bricks move until it is well below, or none
 /// can move from a device that is above. `weights[b]` is the work of brick b.
 ///
-/// O(n), and some [`LOOKS_MAX`] steps besides: a move looks at the pairs of devices that touch, and at the bricks of one.
+/// O(n), and some four million steps besides: a move looks at the pairs of devices that touch, and at the bricks of one.
 ///
 /// # Panics
 /// Where there are not as many weights as bricks.
