@@ -7,7 +7,7 @@ use crate::{
     held_mesh::HeldMesh,
     run::{Run, Work, run},
 };
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::BTreeMap;
 
 /// Frames under way that are measured, in turn.
 const AHEAD: [u8; 4] = [1, 2, 3, 4];
@@ -20,11 +20,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
         for ahead in AHEAD {
             eprintln!("round {round}, frames under way: {ahead} …");
             let more = ["--ahead".to_owned(), ahead.to_string()];
-            let run = run(setting, &mesh, &more, |_| Ok(()))?;
-            match runs.entry(ahead) {
-                Entry::Vacant(first) => drop(first.insert(run)),
-                Entry::Occupied(mut all) => all.get_mut().add(run),
-            }
+            run(setting, &mesh, &more, |_| Ok(()))?.add_to(&mut runs, ahead);
         }
     }
     println!("### Frames under way, {} hosts\n", mesh.hosts());

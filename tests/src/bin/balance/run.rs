@@ -7,7 +7,7 @@ use crate::{Setting, held_mesh::HeldMesh};
 use brickmesh_tests::lab::cpu_time;
 use serde::Deserialize;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -67,8 +67,16 @@ impl Run {
         self.frames.chunks(each).flat_map(|run| &run[WARM_UP..])
     }
 
-    /// Both, as one: another run of as many frames on as many hosts.
-    pub(crate) fn add(&mut self, mut other: Self) {
+    /// Adds a run to those of its kind: of as many frames on as many hosts.
+    pub(crate) fn add_to<K: Ord>(self, runs: &mut BTreeMap<K, Self>, kind: K) {
+        match runs.entry(kind) {
+            Entry::Vacant(first) => drop(first.insert(self)),
+            Entry::Occupied(mut all) => all.get_mut().add(self),
+        }
+    }
+
+    /// Both, as one.
+    fn add(&mut self, mut other: Self) {
         let (a, b) = (self.rounds as f64, other.rounds as f64);
         let mean = |mine: &mut f64, its: f64| *mine = (*mine * a + its * b) / (a + b);
         for (mine, its) in self.peer_cpu_ms.iter_mut().zip(&other.peer_cpu_ms) {

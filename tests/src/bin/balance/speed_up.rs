@@ -6,11 +6,7 @@ use crate::{
     held_mesh::HeldMesh,
     run::{FrameFigures, Run, Work, run},
 };
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    iter,
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, iter, path::PathBuf};
 
 /// Measures and prints.
 pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
@@ -30,11 +26,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
                     side.program.display()
                 );
                 let mesh = HeldMesh::new(side, hosts)?;
-                let run = run(side, &mesh, &[], |_| Ok(()))?;
-                match runs.entry(hosts) {
-                    Entry::Vacant(first) => drop(first.insert(run)),
-                    Entry::Occupied(mut all) => all.get_mut().add(run),
-                }
+                run(side, &mesh, &[], |_| Ok(()))?.add_to(runs, hosts);
             }
         }
     }
