@@ -15,7 +15,7 @@ use brickmesh_topology::{
         plan_rules::{PlanRules, Strategy},
         prediction::Prediction,
         roster::{Roster, RosterEntry},
-        schedule::SPEED_ONE,
+        schedule::{Assignment, SPEED_ONE},
     },
     base::seeded::Seeded,
     data::{brick_set::BrickSet, manifest::ManifestParts, transfer_function::TransferPoint},
@@ -159,9 +159,22 @@ fn a_dear_brick_is_cut_and_shared_by_its_holders_and_merged_when_cheap() {
     let renderers: BTreeSet<_> = of_dear().map(|j| j.renderer).collect();
     assert_eq!(renderers.len(), 3, "all holders of the dear brick share it");
     let third = scene.after(&second, &table, |_| 900);
-    scene.rules.min_job_micros = u64::MAX;
-    let whole = scene.plan(&view(0.3, 1.0), &third);
-    assert_eq!(whole.jobs.iter().filter(|j| j.brick == dear).count(), 1);
+    let mut parts = |rules: PlanRules, table: &CostTable| {
+        scene.rules = rules;
+        let plan = scene.plan(&view(0.3, 1.0), table);
+        plan.jobs.iter().filter(|j| j.brick == dear).count()
+    };
+    let whole = PlanRules {
+        min_job_micros: u64::MAX,
+        ..PlanRules::default()
+    };
+    assert_eq!(parts(whole, &third), 1);
+    let as_placed = PlanRules {
+        assign: Assignment::AsPlaced,
+        min_job_micros: 100,
+        ..PlanRules::default()
+    };
+    assert_eq!(parts(as_placed, &table), 1, "one peer renders it whole");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::{
         job_tree::{JobTree, Leaf, SplitRule, lean_threshold, threshold},
         plan_rules::{PlanRules, Strategy},
         prediction::{Prediction, Rate},
+        schedule::Assignment,
     },
     data::{
         brick_grid::{BrickGrid, BrickIndex},
@@ -125,7 +126,12 @@ fn trees(inputs: &DecomposeInputs<'_>) -> BTreeMap<BrickIndex, JobTree> {
         .values()
         .flat_map(JobTree::leaf_values)
         .fold(0_u64, |sum, l| sum.saturating_add(l.cost_micros));
-    let (devices, min_job) = (inputs.devices, rules.min_job_micros);
+    // What is not shared out is not cut.
+    let min_job = match rules.assign {
+        Assignment::AsPlaced => u64::MAX,
+        Assignment::BestFit | Assignment::Refined => rules.min_job_micros,
+    };
+    let devices = inputs.devices;
     let threshold_micros = match rules.decompose {
         Strategy::FreyErtl2011 => {
             let copies = inputs.holders.iter().map(Vec::len).max().unwrap_or(1);

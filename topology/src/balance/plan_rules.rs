@@ -24,7 +24,7 @@ pub struct PlanRules {
     /// How bricks are cut into jobs ([`crate::balance::decompose`]).
     pub decompose: Strategy,
     /// Shortest job that a cut may make, microseconds on a device of speed 1; with the largest number
-    /// none is cut.
+    /// none is cut. Nor is any where what the same peers hold is rendered whole.
     #[serde(alias = "min_job_us")]
     pub min_job_micros: u64,
     /// How costs follow from the last frame.
