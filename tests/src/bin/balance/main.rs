@@ -6,6 +6,7 @@
 //! Not here: a verdict. Figures depend on the machine; they are read by people.
 
 mod ahead;
+mod edits;
 mod figures;
 mod held_mesh;
 mod leap;
@@ -16,6 +17,7 @@ mod speed_up;
 use brickmesh_tests::program::brickmesh;
 use clap::{Parser, ValueEnum};
 use std::{
+    iter,
     path::PathBuf,
     process::ExitCode,
     sync::{
@@ -59,7 +61,7 @@ struct Args {
     /// Rate that each host's link is held to, in megabits a second [default: not held]
     #[arg(long)]
     link_megabits: Option<u32>,
-    /// Another build of the program, measured in turn with this one (speed-up)
+    /// Another build of the program, measured in turn with this one (speed-up, edits)
     #[arg(long, value_name = "PROGRAM")]
     with: Option<PathBuf>,
     /// How often each side is measured where two are compared
@@ -80,6 +82,8 @@ enum What {
     SlowHost,
     /// The camera leaps; stealing off and on
     Leap,
+    /// One copy of each brick, and edits that show others: before peers with less work have copies, and after
+    Edits,
     /// All of these
     All,
 }
@@ -117,7 +121,7 @@ impl Setting {
         }
         let host_counts = if args.host_counts.is_empty() {
             let doubled = |n: &u32| n.checked_mul(2).filter(|&n| n <= args.hosts);
-            std::iter::successors(Some(1), doubled).collect()
+            iter::successors(Some(1), doubled).collect()
         } else {
             args.host_counts
         };
@@ -138,6 +142,18 @@ impl Setting {
         })
     }
 
+    /// The settings of the programs to measure in turn, and how often.
+    fn sides(&self) -> (Vec<Self>, u32) {
+        let programs = iter::once(&self.program).chain(&self.with);
+        let sides = programs.map(|program| Self {
+            program: program.clone(),
+            ..self.clone()
+        });
+        // One alone is not compared.
+        let rounds = if self.with.is_some() { self.rounds } else { 1 };
+        (sides.collect(), rounds)
+    }
+
     /// What was measured on what, for the reader of the tables.
     fn words(&self) -> String {
         let name = self.volume.file_name().unwrap_or_default();
@@ -151,10 +167,9 @@ impl Setting {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         format!(
-            "{}, {}, shaded, {} frames of an orbit{more}. Each host: a network namespace held to \
-             {:.0} % of a core, CPU device; {link}; two copies of each brick. The frames are asked \
-             for by a further host, held to {:.0} % of a core, that holds no bricks and renders nothing. All on one \
-             machine of {cores} cores.",
+            "{}, {}, shaded, {} frames{more}; an orbit and two copies of each brick where nothing else is said. Each host: a network \
+             namespace held to {:.0} % of a core, CPU device; {link}. The frames are asked for by a further host, held to {:.0} % of \
+             a core, that holds no bricks and renders nothing. All on one machine of {cores} cores.",
             name.display(),
             self.size,
             self.frames,
@@ -183,6 +198,9 @@ fn measure(args: Args) -> Result<(), String> {
     }
     if wanted(What::Leap) {
         leap::measure(&setting)?;
+    }
+    if wanted(What::Edits) {
+        edits::measure(&setting)?;
     }
     Ok(())
 }

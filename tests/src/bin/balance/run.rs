@@ -58,13 +58,19 @@ pub(crate) struct Run {
     pub(crate) peer_cpu_ms: Vec<BTreeMap<Work, f64>>,
     /// Processor time of the viewer a frame, milliseconds.
     pub(crate) viewer_cpu_ms: f64,
+    /// Bricks that all peers held at the end, a copy counted each.
+    pub(crate) copies: usize,
 }
 
 impl Run {
+    /// The frames of each round.
+    pub(crate) fn rounds(&self) -> impl Iterator<Item = &[FrameFigures]> {
+        self.frames.chunks(self.frames.len() / self.rounds)
+    }
+
     /// The frames that count.
     pub(crate) fn warm(&self) -> impl Iterator<Item = &FrameFigures> {
-        let each = self.frames.len() / self.rounds;
-        self.frames.chunks(each).flat_map(|run| &run[WARM_UP..])
+        self.rounds().flat_map(|run| &run[WARM_UP..])
     }
 
     /// Adds a run to those of its kind: of as many frames on as many hosts.
@@ -87,6 +93,7 @@ impl Run {
         mean(&mut self.viewer_cpu_ms, other.viewer_cpu_ms);
         self.frames.append(&mut other.frames);
         self.rounds += other.rounds;
+        self.copies = other.copies;
     }
 }
 
@@ -117,7 +124,13 @@ impl Work {
 
 #[derive(Deserialize)]
 struct StatsFile {
+    peers: Vec<StatsPeer>,
     frames: Vec<StatsFrame>,
+}
+
+#[derive(Deserialize)]
+struct StatsPeer {
+    bricks: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -218,11 +231,13 @@ pub(crate) fn run(
         );
     }
     let (peer_cpu_ms, viewer_cpu_ms) = cpu_per_frame(first, last);
+    let (frames, copies) = figures_of(&stats, folder.path())?;
     Ok(Run {
-        frames: frames(&stats, folder.path())?,
+        frames,
         rounds: 1,
         peer_cpu_ms,
         viewer_cpu_ms,
+        copies,
     })
 }
 
@@ -296,7 +311,8 @@ fn cpu_per_frame(first: Option<CpuNow>, last: Option<CpuNow>) -> (Vec<BTreeMap<W
     (peers.map(peer).collect(), viewer)
 }
 
-fn frames(stats: &Path, folder: &Path) -> Result<Vec<FrameFigures>, String> {
+/// The frames of a run, and [`Run::copies`].
+fn figures_of(stats: &Path, folder: &Path) -> Result<(Vec<FrameFigures>, usize), String> {
     let error = |e: &dyn std::fmt::Display| format!("{}: {e}", stats.display());
     let text = fs::read(stats).map_err(|e| error(&e))?;
     let file: StatsFile = serde_json::from_slice(&text).map_err(|e| error(&e))?;
@@ -309,7 +325,7 @@ fn frames(stats: &Path, folder: &Path) -> Result<Vec<FrameFigures>, String> {
         before = Some(done);
         frames.push(figures(frame, done, interval));
     }
-    Ok(frames)
+    Ok((frames, file.peers.iter().map(|p| p.bricks.len()).sum()))
 }
 
 fn figures(frame: &StatsFrame, done: SystemTime, interval: Option<Duration>) -> FrameFigures {

@@ -6,18 +6,12 @@ use crate::{
     held_mesh::HeldMesh,
     run::{FrameFigures, Run, Work, run},
 };
-use std::{collections::BTreeMap, iter, path::PathBuf};
+use std::collections::BTreeMap;
 
 /// Measures and prints.
 pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
-    let of = |program: &PathBuf| Setting {
-        program: program.clone(),
-        ..setting.clone()
-    };
-    let programs = iter::once(&setting.program).chain(&setting.with);
-    let mut sides: Vec<Side> = programs.map(|p| (of(p), BTreeMap::new())).collect();
-    // One alone is not compared.
-    let rounds = if sides.len() > 1 { setting.rounds } else { 1 };
+    let (sides, rounds) = setting.sides();
+    let mut sides: Vec<Side> = sides.into_iter().map(|s| (s, BTreeMap::new())).collect();
     for round in 1..=rounds {
         for (side, runs) in &mut sides {
             for &hosts in &setting.host_counts {
