@@ -27,7 +27,11 @@ use brickmesh_shaders::DeviceError;
 use brickmesh_topology::{
     Digest, Manifest, PeerId,
     balance::{
-        placement::comparison::{ComparedDevice, chosen},
+        partition::PartitionMethod,
+        placement::{
+            comparison::{ComparedDevice, chosen},
+            partitioned::place_partition,
+        },
         schedule::SPEED_ONE,
     },
     mesh::keeper::Hello,
@@ -46,6 +50,26 @@ const ROOM_WAIT: Duration = Duration::from_secs(3);
 const AUTO_PIXELS: (u32, u32) = (1024, 1024);
 /// How long the mesh's directory may take to say who had a data set.
 const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
+
+/// The peers that are there, as placements see them. Of one that has rendered nothing yet the speed is not known: it is taken for that of
+/// the mean.
+fn devices(manifest: &Manifest, status: &MeshStatus) -> Vec<ComparedDevice> {
+    let device = |(peer, hello): (&PeerId, &Hello)| {
+        let vitals = status.vitals.get(peer);
+        ComparedDevice {
+            room: room(manifest, hello.memory_bytes),
+            speed_millionths: vitals.and_then(|v| v.speed_millionths).unwrap_or(SPEED_ONE),
+        }
+    };
+    status.peers.iter().map(device).collect()
+}
+
+/// Whether the peers that are there have room for all bricks in parts.
+fn fits(method: PartitionMethod, manifest: &Manifest, status: &MeshStatus) -> bool {
+    let rooms = devices(manifest, status).into_iter().map(|d| d.room);
+    let (rooms, weights) = (rooms.collect::<Vec<_>>(), manifest.occupied_voxels());
+    place_partition(manifest.grid(), &weights, &rooms, method, 1).is_some()
+}
 
 /// What a session shows.
 #[derive(Clone, Debug)]
@@ -126,6 +150,14 @@ impl Mesh {
                     note(
                         "brickmesh: the data set is open in the mesh with another placement, which stays",
                     );
+                } else if let Some(method) = manifest.placement()
+                    && !fits(method, &manifest, &status)
+                {
+                    note(format_args!(
+                        "brickmesh: placement {}: its parts do not fit into the memory of the peers that are there: bricks are \
+                         scattered. Give peers more --memory, or ask for another --placement",
+                        placement_name(Some(method))
+                    ));
                 }
                 let open = OpenSource { source, redundancy };
                 let opened = self.owner().send(open).await;
@@ -144,11 +176,7 @@ impl Mesh {
     ) -> Result<Arc<dyn BrickSource>, SessionError> {
         let status = self.status().await?;
         let manifest = Arc::new(source.manifest().clone());
-        let device = |hello: &Hello| ComparedDevice {
-            room: room(&manifest, hello.memory_bytes),
-            speed_millionths: SPEED_ONE,
-        };
-        let devices: Vec<ComparedDevice> = status.peers.values().map(device).collect();
+        let devices = devices(&manifest, &status);
         let stop = self.stop.clone();
         // It may take seconds, in which this peer goes on.
         let choosing = tokio::task::spawn_blocking(move || {

@@ -91,17 +91,19 @@ impl FirstPlacement {
         }
     }
 
-    /// What each peer holds where the data set is parted, `redundancy` copies of it; `None`: it is not, or does not fit
-    /// like that.
+    /// What each peer holds where the data set is parted, `redundancy` copies of it, or one where only that fits; `None`: it is not,
+    /// or does not fit like that.
     fn parted(&mut self, capacities: &[u32], redundancy: u32) -> Option<&[BrickSet]> {
         let parting = self.parting.as_ref()?;
         let is_it = |p: &Parted| p.capacities == capacities && p.copies == redundancy;
         if !self.parted.as_ref().is_some_and(is_it) {
             let (method, weights) = (parting.method, &parting.weights);
+            let held = |copies| place_partition(&self.grid, weights, capacities, method, copies);
             self.parted = Some(Parted {
                 capacities: capacities.to_vec(),
                 copies: redundancy,
-                held: place_partition(&self.grid, weights, capacities, method, redundancy),
+                // Further copies go where there is room.
+                held: held(redundancy).or_else(|| held(1)),
             });
         }
         self.parted.as_ref()?.held.as_deref()

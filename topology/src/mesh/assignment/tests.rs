@@ -392,6 +392,15 @@ fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
     for brick in grid.bricks() {
         assert_eq!(two.iter().filter(|held| held.contains(brick)).count(), 2);
     }
+    // Where there is not room for two, it is parted once; further copies are what there is room for.
+    assert_eq!(assigned(&silent, 12, 2), one);
+    let more = assigned(&one, 12, 2);
+    assert!(
+        one.iter()
+            .zip(&more)
+            .all(|(one, more)| more.len_without(one) == more.len() - one.len())
+    );
+    assert!(more.iter().map(BrickSet::len).sum::<u32>() > 32);
     // Where the parts do not fit, bricks are scattered as without them.
     let small = assigned(&silent, 7, 1);
     assert!(small.iter().all(|held| held.len() == 7));
