@@ -41,7 +41,20 @@ fn transfer(c: &mut Criterion) {
         width: 128,
         height: 128,
     };
-    let image = SubImage::new(rect, vec![[0.25; 4]; rect.pixel_count()]).expect("an image");
+    // A shaded ball before nothing, rough to some thousandths.
+    let pixel = |i: usize| {
+        let [x, y] = [i % 128, i / 128].map(|v| v as f32 / 64.0 - 1.0);
+        let light = (1.0 - x * x - y * y).max(0.0).sqrt() + 0.004 * (i * 31 % 7) as f32;
+        [0.9, 0.7, 0.5, 1.0].map(|c| {
+            if x * x + y * y < 1.0 {
+                c * light.min(1.0)
+            } else {
+                0.0
+            }
+        })
+    };
+    let pixels = (0..rect.pixel_count()).map(pixel).collect();
+    let image = SubImage::new(rect, pixels).expect("an image");
     group.throughput(Throughput::Bytes(16 * rect.pixel_count() as u64));
     group.bench_function("pixels_128x128", |b| {
         b.iter(|| PackedPixels::of(black_box(&image), Mode::Dvr).image(Mode::Dvr))

@@ -17,6 +17,7 @@ pub mod manifest_message;
 pub mod messages;
 pub mod outbox;
 pub mod peer;
+mod pixel_codes;
 pub mod pixels;
 pub mod plain_text;
 pub mod raycaster;

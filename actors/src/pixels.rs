@@ -3,6 +3,7 @@
 //! Shapes: a rectangle, row by row; pixels that are wholly 0 are left out. Space: linear, colours premultiplied.
 //! Invariant: nothing that comes is trusted: bytes of another length, or numbers that are not finite, are no image.
 
+use crate::pixel_codes::{self, ONE};
 use brickmesh_shaders::{SubImage, sub_image::is_seen};
 use brickmesh_topology::{
     PixelRect,
@@ -12,18 +13,12 @@ use brickmesh_topology::{
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, iter, sync::Arc};
 
-/// Bytes of a pixel whose numbers are from 0 to 1: see [`PackedPixels`].
-const NARROW_BYTES: usize = 6;
-/// The largest code of 12 bits.
-const CODE_MAX: f32 = 4095.0;
-/// 2^23: a sum with it has the rounded number in its lowest bits; a cast, which checks, takes longer.
-const ROUNDS: f32 = 8_388_608.0;
-/// Pixels whose codes are made together.
-const TOGETHER: usize = 32;
-/// The largest number that has a code: sums of what is 1 together may be a little more.
-const ONE: f32 = 1.0001;
+/// How colours begin that follow as [codes](crate::pixel_codes).
+const CODES: u8 = 0;
+/// How colours begin that follow as RGBA in half precision.
+const HALVES: u8 = 1;
 
 /// Pixels of a rectangle, from one actor to another.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,12 +87,9 @@ impl<'de> Deserialize<'de> for Pixels {
 }
 
 /// Pixels as they travel. A pixel that combines values takes 8 bytes: the value's place in the transfer table and its
-/// weight in single precision, little-endian. One that combines colours takes 6: codes of 12 bits for the square roots of red,
-/// green, blue and opacity, the first in the lowest bits; or, where a number of the rectangle is not from 0 to 1, 8: RGBA in
-/// half precision.
-///
-/// A code is off by 1/8190 at most, so a number c by √c/4095: of a picture's 255 steps √c/16. Square roots, because what is small
-/// is exact to a share of it: n partials of a pixel that add up to 1 are off by √n/16 of a step at most, thin fog as well.
+/// weight in single precision, little-endian. Colours begin with a byte that says how they are written: 0, as
+/// [codes](crate::pixel_codes) that take 3 to 4 bytes a pixel in most pictures; or, where a number of the rectangle is not from 0 to 1, 1, and 8 bytes
+/// each: RGBA in half precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PackedPixels {
     /// Where they lie in the picture.
@@ -137,11 +129,12 @@ impl PackedPixels {
             .iter()
             .fold(true, |all, &n| all & (0.0..=ONE).contains(&n))
         {
-            narrow(&there)
+            pixel_codes::coded(&there, CODES)
         } else {
             let mut halves = vec![f16::ZERO; numbers.len()];
             halves.convert_from_f32_slice(numbers);
-            halves.iter().flat_map(|h| h.to_le_bytes()).collect()
+            let halves = halves.iter().flat_map(|h| h.to_le_bytes());
+            iter::once(HALVES).chain(halves).collect()
         };
         Self {
             rect: image.rect(),
@@ -161,23 +154,24 @@ impl PackedPixels {
         if !is_all {
             return None;
         }
-        let is_of = |bytes: usize| count.checked_mul(bytes) == Some(self.bytes.len());
-        let pixels: Vec<[f32; 4]> = if mode.combines_values() && is_of(PIXEL_BYTES) {
+        let is_wide = |bytes: &[u8]| count.checked_mul(PIXEL_BYTES) == Some(bytes.len());
+        let pixels: Vec<[f32; 4]> = if mode.combines_values() {
+            let bytes = Some(&*self.bytes).filter(|b| is_wide(b))?;
             let number = |b: &[u8]| b.try_into().map_or(f32::NAN, f32::from_le_bytes);
             let pixel = |b: &[u8]| [number(&b[..4]), number(&b[4..]), 0.0, 0.0];
-            self.bytes.chunks_exact(PIXEL_BYTES).map(pixel).collect()
-        } else if mode.combines_values() {
-            return None;
-        } else if is_of(NARROW_BYTES) {
-            widened(&self.bytes)
-        } else if is_of(PIXEL_BYTES) {
-            let halves = self.bytes.as_chunks().0.iter();
-            let halves: Vec<_> = halves.map(|&b| f16::from_le_bytes(b)).collect();
-            let mut pixels = vec![[0.0; 4]; count];
-            halves.convert_to_f32_slice(pixels.as_flattened_mut());
-            pixels
+            bytes.chunks_exact(PIXEL_BYTES).map(pixel).collect()
         } else {
-            return None;
+            match self.bytes.split_first()? {
+                (&CODES, codes) => pixel_codes::decoded(codes, count)?,
+                (&HALVES, halves) if is_wide(halves) => {
+                    let halves = halves.as_chunks().0.iter();
+                    let halves: Vec<_> = halves.map(|&b| f16::from_le_bytes(b)).collect();
+                    let mut pixels = vec![[0.0; 4]; count];
+                    halves.convert_to_f32_slice(pixels.as_flattened_mut());
+                    pixels
+                }
+                _ => return None,
+            }
         };
         if !is_finite(&pixels) {
             return None;
@@ -212,46 +206,6 @@ fn is_finite(pixels: &[[f32; 4]]) -> bool {
     numbers.by_ref().fold(true, |all, v| all & v.is_finite())
 }
 
-/// Six bytes of each pixel; all numbers are from 0 to 1.
-fn narrow(pixels: &[[f32; 4]]) -> Bytes {
-    let mut bytes = vec![0; pixels.len() * NARROW_BYTES];
-    let places = bytes.as_chunks_mut::<NARROW_BYTES>().0;
-    // Roots of many at once, then codes put together: the first is done by vectors then.
-    let mut codes = [[0; 4]; TOGETHER];
-    for (places, pixels) in places.chunks_mut(TOGETHER).zip(pixels.chunks(TOGETHER)) {
-        let numbers = pixels.as_flattened().iter();
-        for (code, &number) in codes.as_flattened_mut().iter_mut().zip(numbers) {
-            *code = (number.sqrt() * CODE_MAX + ROUNDS).to_bits() & 0xfff;
-        }
-        for (place, &[r, g, b, a]) in places.iter_mut().zip(&codes) {
-            let (low, high) = (u64::from(r | g << 12), u64::from(b | a << 12));
-            let [b0, b1, b2, b3, b4, b5, ..] = (low | high << 24).to_le_bytes();
-            *place = [b0, b1, b2, b3, b4, b5];
-        }
-    }
-    bytes.into()
-}
-
-fn widened(bytes: &[u8]) -> Vec<[f32; 4]> {
-    let places = bytes.as_chunks::<NARROW_BYTES>().0;
-    let mut pixels = vec![[0.0; 4]; places.len()];
-    let mut codes = [[0; 4]; TOGETHER];
-    for (pixels, places) in pixels.chunks_mut(TOGETHER).zip(places.chunks(TOGETHER)) {
-        for (code, &[b0, b1, b2, b3, b4, b5]) in codes.iter_mut().zip(places) {
-            let low = u32::from_le_bytes([b0, b1, b2, 0]);
-            let high = u32::from_le_bytes([b3, b4, b5, 0]);
-            *code = [low & 0xfff, low >> 12, high & 0xfff, high >> 12].map(u32::cast_signed);
-        }
-        let numbers = pixels.as_flattened_mut().iter_mut();
-        for (number, &code) in numbers.zip(codes.as_flattened()) {
-            // Divided, so that the largest is 1.
-            let root = code as f32 / CODE_MAX;
-            *number = root * root;
-        }
-    }
-    pixels
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,20 +228,26 @@ mod tests {
 
     #[test]
     fn pixels_of_a_wrong_length_or_not_finite_are_no_image() {
-        let narrow = PackedPixels::of(&image(2, vec![[0.25; 4], [0.5; 4]]), Mode::Dvr);
-        assert!(narrow.image(Mode::Dvr).is_some() && narrow.image(Mode::Mip).is_none());
+        let codes = PackedPixels::of(&image(2, vec![[0.25; 4], [0.5; 4]]), Mode::Dvr);
+        assert!(codes.image(Mode::Dvr).is_some() && codes.image(Mode::Mip).is_none());
         let wide = image(2, vec![[0.25; 4], [1.5; 4]]);
         let halves = PackedPixels::of(&wide, Mode::Dvr);
-        assert_eq!((narrow.bytes.len(), halves.bytes.len()), (12, 16));
+        assert_eq!((codes.bytes[0], halves.bytes[0]), (CODES, HALVES));
+        assert_eq!(halves.bytes.len(), 1 + 16);
         assert_eq!(halves.image(Mode::Dvr).unwrap(), wide);
-        for good in [&narrow, &halves] {
+        for good in [&codes, &halves] {
             let mut short = good.clone();
             short.bytes.truncate(good.bytes.len() - 1);
             assert!(short.image(Mode::Dvr).is_none());
         }
         let mut nan = halves.clone();
-        nan.bytes = [&f16::NAN.to_le_bytes(), &nan.bytes[2..]].concat().into();
+        nan.bytes = [&[HALVES], &f16::NAN.to_le_bytes()[..], &nan.bytes[3..]]
+            .concat()
+            .into();
         assert!(nan.image(Mode::Dvr).is_none());
+        let mut other = halves.clone();
+        other.bytes = [&[2], &halves.bytes[1..]].concat().into();
+        assert!(other.image(Mode::Dvr).is_none());
     }
 
     #[test]
@@ -302,13 +262,14 @@ mod tests {
                 .map(|p| [p[0] + p[1], p[2], 0.0, 0.0])
                 .collect(),
         );
+        let codes = pixel_codes::coded(&[pixels[0], pixels[9], pixels[14]], CODES).len();
         for (mode, image, bytes) in [
-            (Mode::Dvr, &colors, NARROW_BYTES),
-            (Mode::Additive, &colors, NARROW_BYTES),
-            (Mode::Mip, &places, PIXEL_BYTES),
+            (Mode::Dvr, &colors, codes),
+            (Mode::Additive, &colors, codes),
+            (Mode::Mip, &places, 3 * PIXEL_BYTES),
         ] {
             let sent = PackedPixels::of(image, mode);
-            assert_eq!((sent.seen.len(), sent.bytes.len()), (2, 3 * bytes));
+            assert_eq!((sent.seen.len(), sent.bytes.len()), (2, bytes));
             assert_eq!(sent.image(mode).unwrap(), *image);
             let refused = |change: fn(&mut PackedPixels)| {
                 let mut sent = sent.clone();
@@ -317,7 +278,7 @@ mod tests {
             };
             assert!(refused(|p| p.seen = vec![0xff].into()));
             assert!(refused(|p| p.seen = vec![0b1, 0b0100_0010, 0].into()));
-            assert!(refused(|p| p.seen = vec![0b11, 0b0100_0010].into()));
+            assert!(refused(|p| p.seen = vec![0xff, 0b0111_1111].into()));
             // As many bits, one of them beyond the last pixel.
             assert!(refused(|p| p.seen = vec![0b1, 0b1000_0010].into()));
             assert!(refused(|p| p.seen = Bytes::new()));
@@ -332,7 +293,7 @@ mod tests {
         let all = image(2, vec![[0.0, 0.25, 1.0, 1.0], [0.000_1, 0.5, 0.75, 0.001]]);
         let packed = PackedPixels::of(&all, Mode::Dvr);
         let hex: String = packed.bytes.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, "000080ffffff2900b5da1d08");
+        assert_eq!(hex, "00cc9cffdf64ff0f6afe9fae010802");
         let encoded = |pixels: &Pixels| rmp_serde::to_vec_named(pixels).unwrap();
         let here = Pixels::of(all, Mode::Dvr);
         assert_eq!(encoded(&here), encoded(&Pixels::Packed(packed)));

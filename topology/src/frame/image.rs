@@ -4,7 +4,7 @@
 use crate::picture::{camera::PixelRect, render_settings::Mode};
 use std::borrow::Cow;
 
-/// Most bytes of a pixel on the wire.
+/// Bytes of a pixel on the wire, at most but for a few of each rectangle.
 pub const PIXEL_BYTES: usize = 8;
 /// Bytes of a pixel in memory.
 pub const PIXEL_BYTES_IN_MEMORY: usize = size_of::<[f32; 4]>();

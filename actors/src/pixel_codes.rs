@@ -1,0 +1,220 @@
+//! Colours as they travel: codes of 12 bits, of which only what changes from pixel to pixel is written.
+//!
+//! Shapes: pixels in the order of their rectangle, those of nothing left out; bytes, in blocks of up to eight pixels. A
+//! block begins with the widths of its four channels, 4 bits each, red in the lowest, little-endian; then, channel by channel,
+//! so many bits of each pixel, the first in the lowest, rounded up to a byte. They are the steps of a channel's codes from the pixel before,
+//! those of red and blue without that of green (most change together), modulo 4096, 0, −1, 1, −2 … as 0, 1, 2, 3 …
+//!
+//! A code is 4095 times the square root of a number, rounded. It is off by 1/8190 at most, so a number c by √c/4095: of a picture's 255 steps
+//! √c/16. Square roots, because what is small is exact to a share of it: n partials of a pixel that add up to 1 are off by √n/16 of a
+//! step at most, thin fog as well.
+//! Invariant: whatever the bytes, what is decoded is from 0 to 1, or nothing.
+
+use bytes::Bytes;
+
+/// The largest number that has a code: sums of what is 1 together may be a little more.
+pub(crate) const ONE: f32 = 1.0001;
+/// The largest code.
+const CODE_MAX: f32 = 4095.0;
+/// Its bits.
+const CODE_BITS: u32 = 12;
+/// 2^23: a sum with it has the rounded number in its lowest bits; a cast, which checks, takes longer.
+const ROUNDS: f32 = 8_388_608.0;
+/// Pixels of a block.
+const BLOCK: usize = 8;
+/// Blocks whose codes are made together: by vectors.
+const TOGETHER: usize = 4;
+/// Bytes of a block's widths.
+const HEAD_BYTES: usize = 2;
+/// Most bytes of a block.
+const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 4 * BLOCK * CODE_BITS as usize / 8;
+
+/// Writes pixels whose numbers are from 0 to [`ONE`], behind a first byte.
+pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
+    // A channel is stored as 16 bytes, of which the next one overwrites what it does not need.
+    let bytes_max = 1 + pixels.len().div_ceil(BLOCK) * BLOCK_BYTES_MAX + size_of::<u128>();
+    let mut bytes = vec![0; bytes_max];
+    bytes[0] = first;
+    let (mut end, mut before) = (1, [0; 4]);
+    let mut codes = [[0; 4]; TOGETHER * BLOCK];
+    for pixels in pixels.chunks(TOGETHER * BLOCK) {
+        let numbers = pixels.as_flattened().iter();
+        for (code, &number) in codes.as_flattened_mut().iter_mut().zip(numbers) {
+            *code = (number.sqrt() * CODE_MAX + ROUNDS).to_bits() & 0xfff;
+        }
+        for block in codes[..pixels.len()].chunks(BLOCK) {
+            let mut steps = [[0; BLOCK]; 4];
+            for (n, &code) in block.iter().enumerate() {
+                let [r, g, b, a] = std::array::from_fn(|c| code[c].wrapping_sub(before[c]));
+                before = code;
+                let step = [r.wrapping_sub(g), g, b.wrapping_sub(g), a];
+                (0..4).for_each(|c| steps[c][n] = folded(step[c]));
+            }
+            let width = |steps: &[u32; BLOCK]| u32::BITS - union(steps).leading_zeros();
+            let widths = steps.each_ref().map(width);
+            let [r, g, b, a] = widths;
+            let head = (r | g << 4 | b << 8 | a << 12).to_le_bytes();
+            bytes[end..end + HEAD_BYTES].copy_from_slice(&head[..HEAD_BYTES]);
+            end += HEAD_BYTES;
+            for (steps, width) in steps.into_iter().zip(widths) {
+                let joined = joined(steps, width).to_le_bytes();
+                bytes[end..end + joined.len()].copy_from_slice(&joined);
+                end += channel_bytes(width, block.len());
+            }
+        }
+    }
+    bytes.truncate(end);
+    bytes.into()
+}
+
+/// Reads so many pixels; `None` where the bytes are not those of so many.
+pub(crate) fn decoded(mut bytes: &[u8], count: usize) -> Option<Vec<[f32; 4]>> {
+    // What is announced takes memory only where there are bytes for it.
+    if count.div_ceil(BLOCK) > bytes.len() / HEAD_BYTES {
+        return None;
+    }
+    let mut pixels = vec![[0.0; 4]; count];
+    let mut before = [0_u32; 4];
+    let mut codes = [[0; 4]; TOGETHER * BLOCK];
+    for pixels in pixels.chunks_mut(TOGETHER * BLOCK) {
+        for block in codes[..pixels.len()].chunks_mut(BLOCK) {
+            let (&[low, high], mut rest) = bytes.split_first_chunk()?;
+            let widths = [low & 0xf, low >> 4, high & 0xf, high >> 4].map(u32::from);
+            let mut steps = [[0; BLOCK]; 4];
+            for (steps, width) in steps.iter_mut().zip(widths) {
+                if width > CODE_BITS {
+                    return None;
+                }
+                let (its, after) = rest.split_at_checked(channel_bytes(width, block.len()))?;
+                let joined = rest.first_chunk().copied().unwrap_or_else(|| {
+                    let mut last = [0; size_of::<u128>()];
+                    last[..its.len()].copy_from_slice(its);
+                    last
+                });
+                *steps = parted(u128::from_le_bytes(joined), width);
+                rest = after;
+            }
+            bytes = rest;
+            for (n, code) in block.iter_mut().enumerate() {
+                let [r, g, b, a] = std::array::from_fn(|c| unfolded(steps[c][n]));
+                let step = [r.wrapping_add(g), g, b.wrapping_add(g), a];
+                before = std::array::from_fn(|c| before[c].wrapping_add(step[c]) & 0xfff);
+                *code = before.map(u32::cast_signed);
+            }
+        }
+        let numbers = pixels.as_flattened_mut().iter_mut();
+        for (number, &code) in numbers.zip(codes.as_flattened()) {
+            // Divided, so that the largest is 1.
+            let root = code as f32 / CODE_MAX;
+            *number = root * root;
+        }
+    }
+    bytes.is_empty().then_some(pixels)
+}
+
+/// Bytes of a channel of a block of so many pixels.
+fn channel_bytes(width: u32, pixels: usize) -> usize {
+    (width as usize * pixels).div_ceil(8)
+}
+
+/// A step modulo 4096, small ones of either sign as small numbers.
+fn folded(step: u32) -> u32 {
+    let step = (step << (u32::BITS - CODE_BITS)).cast_signed() >> (u32::BITS - CODE_BITS);
+    (step << 1 ^ step >> 31).cast_unsigned()
+}
+
+fn unfolded(step: u32) -> u32 {
+    step >> 1 ^ (step & 1).wrapping_neg()
+}
+
+/// All bits of the steps.
+fn union(steps: &[u32; BLOCK]) -> u32 {
+    steps.iter().fold(0, |all, step| all | step)
+}
+
+/// So many bits of each step, side by side.
+fn joined(steps: [u32; BLOCK], width: u32) -> u128 {
+    let [a, b, c, d, e, f, g, h] = steps.map(u64::from);
+    let pairs = [
+        a | b << width,
+        c | d << width,
+        e | f << width,
+        g | h << width,
+    ];
+    let [low, high] = [
+        pairs[0] | pairs[1] << (2 * width),
+        pairs[2] | pairs[3] << (2 * width),
+    ];
+    u128::from(low) | u128::from(high) << (4 * width)
+}
+
+/// What [`joined`] joins.
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+fn parted(joined: u128, width: u32) -> [u32; BLOCK] {
+    let mask = (1_u32 << width) - 1;
+    let halves = [joined as u64, (joined >> (4 * width)) as u64];
+    std::array::from_fn(|n| (halves[n / 4] >> (n as u32 % 4 * width)) as u32 & mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_bits_are_frozen() {
+        let hex = |pixels: &[[f32; 4]]| {
+            let bytes = coded(pixels, 7);
+            bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()
+        };
+        assert_eq!(hex(&[]), "07");
+        // Nothing is written of what does not change.
+        assert_eq!(hex(&[[0.0; 4]; 9]), "0700000000");
+        assert_eq!(hex(&[[0.25; 4]; 3]), "07c0c0ff0f000000ff0f000000");
+        let two = [[0.0, 0.25, 1.0, 1.0], [0.000_1, 0.5, 0.75, 0.001]];
+        assert_eq!(hex(&two), "07cc9cffdf64ff0f6afe9fae010802");
+    }
+
+    #[test]
+    fn what_is_smooth_takes_few_bytes() {
+        let ramp = (0..1000).map(|n| n as f32 / 4000.0);
+        let pixels: Vec<[f32; 4]> = ramp.map(|v| [0.9 * v, 0.8 * v, 0.5 * v, v]).collect();
+        let bytes = coded(&pixels, 0).len();
+        assert!(bytes < 3 * pixels.len(), "{bytes}");
+    }
+
+    #[test]
+    fn bytes_of_another_length_or_width_are_no_pixels() {
+        let pixels: Vec<[f32; 4]> = (0..21).map(|n| [n as f32 / 21.0; 4]).collect();
+        let bytes = coded(&pixels, 0).slice(1..);
+        assert!(decoded(&bytes, 21).is_some());
+        for count in [0, 8, 16, 20, 22, 24, 1000, usize::MAX] {
+            assert!(decoded(&bytes, count).is_none(), "{count}");
+        }
+        for end in 0..bytes.len() {
+            assert!(decoded(&bytes[..end], 21).is_none(), "{end}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(decoded(&longer, 21).is_none());
+        let mut wide = bytes.to_vec();
+        wide[0] |= 0xf;
+        assert!(decoded(&wide, 21).is_none());
+        assert_eq!(decoded(&[], 0), Some(vec![]));
+    }
+
+    proptest! {
+        #[test]
+        fn codes_come_back_whatever_they_are(codes in prop::collection::vec(prop::array::uniform4(0_u16..4096), 0..70)) {
+            let number = |code: u16| (f32::from(code) / CODE_MAX).powi(2);
+            let pixels: Vec<[f32; 4]> = codes.iter().map(|c| c.map(number)).collect();
+            prop_assert_eq!(decoded(&coded(&pixels, 0)[1..], pixels.len()), Some(pixels));
+        }
+
+        #[test]
+        fn whatever_the_bytes_what_comes_is_from_0_to_1(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0_usize..40) {
+            for pixel in decoded(&bytes, count).into_iter().flatten().flatten() {
+                prop_assert!((0.0..=1.0).contains(&pixel));
+            }
+        }
+    }
+}
