@@ -24,6 +24,8 @@ const ROUNDS: f32 = 8_388_608.0;
 const BLOCK: usize = 8;
 /// Blocks whose codes are made together: by vectors.
 const TOGETHER: usize = 4;
+/// Bytes of a pixel that are expected.
+const PIXEL_BYTES_USUAL: usize = 4;
 /// Bytes of a block's widths.
 const HEAD_BYTES: usize = 2;
 /// Most bytes of a block.
@@ -31,17 +33,18 @@ const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 4 * BLOCK * CODE_BITS as usize / 8;
 
 /// Writes pixels whose numbers are from 0 to [`ONE`], behind a first byte.
 pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
-    // A channel is stored as 16 bytes, of which the next one overwrites what it does not need.
-    let bytes_max = 1 + pixels.len().div_ceil(BLOCK) * BLOCK_BYTES_MAX + size_of::<u128>();
-    let mut bytes = vec![0; bytes_max];
-    bytes[0] = first;
-    let (mut end, mut before) = (1, [0; 4]);
+    let mut bytes = Vec::with_capacity(1 + pixels.len() * PIXEL_BYTES_USUAL);
+    bytes.push(first);
+    let mut before = [0; 4];
     let mut codes = [[0; 4]; TOGETHER * BLOCK];
+    // A channel is stored as 16 bytes, of which the next one overwrites what it does not need.
+    let mut written = [0; TOGETHER * BLOCK_BYTES_MAX + size_of::<u128>()];
     for pixels in pixels.chunks(TOGETHER * BLOCK) {
         let numbers = pixels.as_flattened().iter();
         for (code, &number) in codes.as_flattened_mut().iter_mut().zip(numbers) {
             *code = (number.sqrt() * CODE_MAX + ROUNDS).to_bits() & 0xfff;
         }
+        let mut end = 0;
         for block in codes[..pixels.len()].chunks(BLOCK) {
             let mut steps = [[0; BLOCK]; 4];
             for (n, &code) in block.iter().enumerate() {
@@ -54,16 +57,16 @@ pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
             let widths = steps.each_ref().map(width);
             let [r, g, b, a] = widths;
             let head = (r | g << 4 | b << 8 | a << 12).to_le_bytes();
-            bytes[end..end + HEAD_BYTES].copy_from_slice(&head[..HEAD_BYTES]);
+            written[end..end + HEAD_BYTES].copy_from_slice(&head[..HEAD_BYTES]);
             end += HEAD_BYTES;
             for (steps, width) in steps.into_iter().zip(widths) {
                 let joined = joined(steps, width).to_le_bytes();
-                bytes[end..end + joined.len()].copy_from_slice(&joined);
+                written[end..end + joined.len()].copy_from_slice(&joined);
                 end += channel_bytes(width, block.len());
             }
         }
+        bytes.extend_from_slice(&written[..end]);
     }
-    bytes.truncate(end);
     bytes.into()
 }
 
