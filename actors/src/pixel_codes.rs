@@ -3,7 +3,7 @@
 //! Shapes: pixels in the order of their rectangle, those of nothing left out; bytes, in blocks of up to eight pixels. A
 //! block begins with the widths of its four channels, 4 bits each, red in the lowest, little-endian; then, channel by channel,
 //! so many bits of each pixel, the first in the lowest, rounded up to a byte. They are the steps of a channel's codes from the pixel before,
-//! those of red and blue without that of green (most change together), modulo 4096, 0, −1, 1, −2 … as 0, 1, 2, 3 …
+//! those of red and blue without that of green (most change together), the first from 0, modulo 4096, 0, −1, 1, −2 … as 0, 1, 2, 3 …
 //!
 //! A code is 4095 times the square root of a number, rounded. It is off by 1/8190 at most, so a number c by √c/4095: of a picture's 255 steps
 //! √c/16. Square roots, because what is small is exact to a share of it: n partials of a pixel that add up to 1 are off by √n/16 of a
@@ -19,7 +19,7 @@ const CODE_MAX: f32 = 4095.0;
 /// Its bits.
 const CODE_BITS: u32 = 12;
 /// 2^23: a sum with it has the rounded number in its lowest bits; a cast, which checks, takes longer.
-const ROUNDS: f32 = 8_388_608.0;
+const ROUNDING: f32 = 8_388_608.0;
 /// Pixels of a block.
 const BLOCK: usize = 8;
 /// Blocks whose codes are made together: by vectors.
@@ -42,7 +42,7 @@ pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
     for pixels in pixels.chunks(TOGETHER * BLOCK) {
         let numbers = pixels.as_flattened().iter();
         for (code, &number) in codes.as_flattened_mut().iter_mut().zip(numbers) {
-            *code = (number.sqrt() * CODE_MAX + ROUNDS).to_bits() & 0xfff;
+            *code = (number.sqrt() * CODE_MAX + ROUNDING).to_bits() & 0xfff;
         }
         let mut end = 0;
         for block in codes[..pixels.len()].chunks(BLOCK) {
@@ -53,6 +53,7 @@ pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
                 let step = [r.wrapping_sub(g), g, b.wrapping_sub(g), a];
                 (0..4).for_each(|c| steps[c][n] = folded(step[c]));
             }
+            let union = |steps: &[u32; BLOCK]| steps.iter().fold(0, |all, step| all | step);
             let width = |steps: &[u32; BLOCK]| u32::BITS - union(steps).leading_zeros();
             let widths = steps.each_ref().map(width);
             let [r, g, b, a] = widths;
@@ -70,7 +71,7 @@ pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
     bytes.into()
 }
 
-/// Reads so many pixels; `None` where the bytes are not those of so many.
+/// Reads so many pixels; `None` where the bytes cannot be those of so many.
 pub(crate) fn decoded(mut bytes: &[u8], count: usize) -> Option<Vec<[f32; 4]>> {
     // What is announced takes memory only where there are bytes for it.
     if count.div_ceil(BLOCK) > bytes.len() / HEAD_BYTES {
@@ -130,12 +131,7 @@ fn unfolded(step: u32) -> u32 {
     step >> 1 ^ (step & 1).wrapping_neg()
 }
 
-/// All bits of the steps.
-fn union(steps: &[u32; BLOCK]) -> u32 {
-    steps.iter().fold(0, |all, step| all | step)
-}
-
-/// So many bits of each step, side by side.
+/// So many bits of each step, side by side. By pairs, for shifts of 128 bits take long.
 fn joined(steps: [u32; BLOCK], width: u32) -> u128 {
     let [a, b, c, d, e, f, g, h] = steps.map(u64::from);
     let pairs = [
@@ -171,7 +167,7 @@ mod tests {
             bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()
         };
         assert_eq!(hex(&[]), "07");
-        // Nothing is written of what does not change.
+        // Of what does not change the widths alone are written.
         assert_eq!(hex(&[[0.0; 4]; 9]), "0700000000");
         assert_eq!(hex(&[[0.25; 4]; 3]), "07c0c0ff0f000000ff0f000000");
         let two = [[0.0, 0.25, 1.0, 1.0], [0.000_1, 0.5, 0.75, 0.001]];

@@ -1,7 +1,7 @@
 //! Pixels between actors, and as they travel between peers.
 //!
 //! Shapes: a rectangle, row by row; pixels that are wholly 0 are left out. Space: linear, colours premultiplied.
-//! Invariant: nothing that comes is trusted: bytes of another length, or numbers that are not finite, are no image.
+//! Invariant: nothing that comes is trusted: bytes that cannot be those of so many pixels, or numbers that are not finite, are no image.
 
 use crate::pixel_codes::{self, ONE};
 use brickmesh_shaders::{SubImage, sub_image::is_seen};
@@ -143,7 +143,7 @@ impl PackedPixels {
         }
     }
 
-    /// The sub-image of these bytes; `None` where their length is not that of the pixels that are there, or a number
+    /// The sub-image of these bytes; `None` where they cannot be those of the pixels that are there, or a number
     /// is not finite.
     #[must_use]
     pub fn image(&self, mode: Mode) -> Option<SubImage> {

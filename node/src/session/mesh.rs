@@ -32,6 +32,7 @@ use brickmesh_topology::{
             comparison::{ComparedDevice, chosen},
             partitioned::place_partition,
         },
+        roster::SPEED_MAX,
         schedule::SPEED_ONE,
     },
     mesh::keeper::Hello,
@@ -55,17 +56,17 @@ const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
 /// the mean.
 fn devices(manifest: &Manifest, status: &MeshStatus) -> Vec<ComparedDevice> {
     let device = |(peer, hello): (&PeerId, &Hello)| {
-        let vitals = status.vitals.get(peer);
+        let speed = status.vitals.get(peer).and_then(|v| v.speed_millionths);
         ComparedDevice {
             room: room(manifest, hello.memory_bytes),
-            speed_millionths: vitals.and_then(|v| v.speed_millionths).unwrap_or(SPEED_ONE),
+            speed_millionths: speed.unwrap_or(SPEED_ONE).clamp(1, SPEED_MAX),
         }
     };
     status.peers.iter().map(device).collect()
 }
 
-/// Whether the peers that are there have room for all bricks in parts.
-fn fits(method: PartitionMethod, manifest: &Manifest, status: &MeshStatus) -> bool {
+/// Whether there is a part for each of the peers that are there.
+fn can_be_parted(method: PartitionMethod, manifest: &Manifest, status: &MeshStatus) -> bool {
     let rooms = devices(manifest, status).into_iter().map(|d| d.room);
     let (rooms, weights) = (rooms.collect::<Vec<_>>(), manifest.occupied_voxels());
     place_partition(manifest.grid(), &weights, &rooms, method, 1).is_some()
@@ -150,12 +151,14 @@ impl Mesh {
                     note(
                         "brickmesh: the data set is open in the mesh with another placement, which stays",
                     );
-                } else if let Some(method) = manifest.placement()
-                    && !fits(method, &manifest, &status)
+                } else if known.is_none()
+                    && let Some(method) = manifest.placement()
+                    && !can_be_parted(method, &manifest, &status)
                 {
                     note(format_args!(
-                        "brickmesh: placement {}: its parts do not fit into the memory of the peers that are there: bricks are \
-                         scattered. Give peers more --memory, or ask for another --placement",
+                        "brickmesh: placement {}: it has no parts for the peers that are there: their memory is too small for \
+                         them, or there are more peers than parts. Bricks are scattered. Give peers more --memory, or ask for \
+                         another --placement",
                         placement_name(Some(method))
                     ));
                 }

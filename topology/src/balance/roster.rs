@@ -15,6 +15,9 @@ use std::{
 /// Most peers in a roster.
 pub const ROSTER_PEERS_MAX: usize = 4096;
 
+/// Largest speed, millionths.
+pub const SPEED_MAX: u64 = 1_000_000_000_000;
+
 /// A peer in a roster snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterEntry {
@@ -107,7 +110,7 @@ impl Roster {
                     brick_count,
                 });
             }
-            if !(1..=1_000_000_000_000).contains(&e.speed_millionths) {
+            if !(1..=SPEED_MAX).contains(&e.speed_millionths) {
                 return Err(RosterError::Speed {
                     peer: e.peer.clone(),
                     found: e.speed_millionths,

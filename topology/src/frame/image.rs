@@ -4,7 +4,7 @@
 use crate::picture::{camera::PixelRect, render_settings::Mode};
 use std::borrow::Cow;
 
-/// Bytes of a pixel on the wire, at most but for a few of each rectangle.
+/// Most bytes of a pixel on the wire, besides a few of each rectangle and a bit of each pixel.
 pub const PIXEL_BYTES: usize = 8;
 /// Bytes of a pixel in memory.
 pub const PIXEL_BYTES_IN_MEMORY: usize = size_of::<[f32; 4]>();

@@ -91,19 +91,20 @@ impl FirstPlacement {
         }
     }
 
-    /// What each peer holds where the data set is parted, `redundancy` copies of it, or one where only that fits; `None`: it is not,
-    /// or does not fit like that.
+    /// What each peer holds where the data set is parted, `redundancy` copies of it, or as many as fit like that; `None`: it is
+    /// not, or none does.
     fn parted(&mut self, capacities: &[u32], redundancy: u32) -> Option<&[BrickSet]> {
         let parting = self.parting.as_ref()?;
         let is_it = |p: &Parted| p.capacities == capacities && p.copies == redundancy;
         if !self.parted.as_ref().is_some_and(is_it) {
             let (method, weights) = (parting.method, &parting.weights);
+            let devices = u32::try_from(capacities.len()).unwrap_or(u32::MAX);
             let held = |copies| place_partition(&self.grid, weights, capacities, method, copies);
             self.parted = Some(Parted {
                 capacities: capacities.to_vec(),
                 copies: redundancy,
                 // Further copies go where there is room.
-                held: held(redundancy).or_else(|| held(1)),
+                held: (1..=redundancy.min(devices)).rev().find_map(held),
             });
         }
         self.parted.as_ref()?.held.as_deref()
@@ -192,8 +193,10 @@ fn first_assignment(
 ) -> Option<BrickSet> {
     let agrees = |(m, part): (&Member<'_>, &BrickSet)| m.assigned.is_empty() || m.assigned == part;
     if let Some(parted) = first.parted(&capacities(members), redundancy) {
-        let all_agree = members.iter().zip(parted).all(agrees);
-        return all_agree.then(|| parted[me].clone());
+        // Whose part is empty has nothing to take, and is not waited for.
+        let waits = |(m, part): (&Member<'_>, &BrickSet)| m.assigned.is_empty() && !part.is_empty();
+        let pairs = || members.iter().zip(parted);
+        return (pairs().all(agrees) && pairs().any(waits)).then(|| parted[me].clone());
     }
     let capacities = shares(first.grid.brick_count(), &capacities(members), redundancy);
     let is_part =

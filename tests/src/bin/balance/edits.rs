@@ -1,5 +1,5 @@
 //! One copy of each brick, cut as a kd-tree, and one edit of the transfer function after the other, each looked at from
-//! where the camera stands: frames before peers with less work have copied bricks of the others, and after.
+//! where the camera stands: the first frames, in which peers with less work begin to copy bricks of the others, and the last.
 
 use crate::{
     Setting,
@@ -21,14 +21,13 @@ const WINDOWS: [[u32; 2]; 6] = [
 ];
 /// Frames right after an edit, and at the end, that are compared.
 const COMPARED: usize = 6;
-/// How the bricks lie at first.
-const PLACEMENT: [&str; 6] = [
-    "--placement",
-    "kd-tree",
-    "--redundancy",
-    "1",
-    "--brick",
-    "32",
+/// What `render` is told where the user says nothing else: how the bricks lie at first, where the camera stands, what is seen.
+const ARGUMENTS: [[&str; 2]; 5] = [
+    ["--placement", "kd-tree"],
+    ["--redundancy", "1"],
+    ["--brick", "32"],
+    ["--spin", "0"],
+    ["--transfer", "structure"],
 ];
 
 /// Measures and prints.
@@ -45,8 +44,9 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
                     side.program.display()
                 );
                 let range = format!("{low},{high}");
-                let edit = ["--spin", "0", "--transfer", "structure", "--transfer-range"];
-                let more = PLACEMENT.iter().chain(&edit).copied().chain([&*range]);
+                let is_given = |of: &[&str; 2]| setting.render.iter().any(|given| given == of[0]);
+                let more = ARGUMENTS.iter().filter(|of| !is_given(of)).flatten();
+                let more = more.copied().chain(["--transfer-range", &*range]);
                 let more: Vec<String> = more.map(str::to_owned).collect();
                 run(side, &mesh, &more, |_| Ok(()))?.add_to(&mut runs, (s, w));
             }
@@ -58,7 +58,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<(), String> {
             side.program.display()
         );
         println!(
-            "| values | ms from frame to frame: at first | at the end | busiest host / mean: at first | at the end | copies held |"
+            "| values | ms from frame to frame: at first | at the end | busiest host / mean: at first | at the end | copies held when the edit came |"
         );
         println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
         for (w, window) in WINDOWS.into_iter().enumerate() {
@@ -73,11 +73,7 @@ fn print(setting: &Setting, run: &Run, [low, high]: [u32; 2]) {
     let rounds: Vec<&[FrameFigures]> = run.rounds().collect();
     let part = |range: fn(usize) -> Range<usize>| {
         let frames = rounds.iter().flat_map(|r| &r[range(r.len())]);
-        let busiest = frames.clone().map(|f| {
-            let all: f64 = f.measured_ms.values().sum();
-            let most = f.measured_ms.values().copied().fold(0.0, f64::max);
-            most * setting.hosts as f64 / all
-        });
+        let busiest = frames.clone().map(|f| f.busiest_over_mean(setting.hosts));
         (median(frames.map(|f| f.interval_ms)), mean(busiest))
     };
     let first = part(|_| WARM_UP..WARM_UP + COMPARED);

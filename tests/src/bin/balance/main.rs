@@ -82,7 +82,7 @@ enum What {
     SlowHost,
     /// The camera leaps; stealing off and on
     Leap,
-    /// One copy of each brick, and edits that show others: before peers with less work have copies, and after
+    /// One copy of each brick, and edits that show others: the first frames of each, and the last, when peers with less work have copies
     Edits,
     /// All of these
     All,

@@ -58,8 +58,16 @@ pub(crate) struct Run {
     pub(crate) peer_cpu_ms: Vec<BTreeMap<Work, f64>>,
     /// Processor time of the viewer a frame, milliseconds.
     pub(crate) viewer_cpu_ms: f64,
-    /// Bricks that all peers held at the end, a copy counted each.
+    /// Bricks that all peers held when its last round began, a copy counted each.
     pub(crate) copies: usize,
+}
+
+impl FrameFigures {
+    /// What the busiest of so many hosts was measured to take, over the mean.
+    pub(crate) fn busiest_over_mean(&self, hosts: usize) -> f64 {
+        let busiest = self.measured_ms.values().copied().fold(0.0, f64::max);
+        busiest * hosts as f64 / self.measured_ms.values().sum::<f64>()
+    }
 }
 
 impl Run {

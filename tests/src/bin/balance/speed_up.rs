@@ -73,9 +73,7 @@ fn print_causes(runs: &BTreeMap<usize, Run>) {
     for (hosts, run) in runs {
         let of = |figure: &dyn Fn(&FrameFigures) -> f64| median(run.warm().map(figure));
         let all = |f: &FrameFigures| f.measured_ms.values().sum::<f64>();
-        let dearest = |f: &FrameFigures| {
-            f.measured_ms.values().copied().fold(0.0, f64::max) * *hosts as f64 / all(f)
-        };
+        let dearest = |f: &FrameFigures| f.busiest_over_mean(*hosts);
         println!(
             "| {hosts} | {} | {:.1} | {:.2} | {:.0} % | {:.2} | {:.1} | {:.0} | {} |",
             of(&|f| f.jobs as f64),

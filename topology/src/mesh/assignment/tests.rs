@@ -406,6 +406,45 @@ fn a_parted_data_set_is_placed_by_its_parts_and_kept_up_as_any_other() {
     assert!(small.iter().all(|held| held.len() == 7));
 }
 
+#[test]
+fn a_peer_whose_part_is_empty_is_not_waited_for() {
+    let grid = BrickGrid::new([64, 8, 8], 8).unwrap();
+    let mut weights = vec![10; 8];
+    weights[0] = 90;
+    let parting = Parting {
+        method: PartitionMethod::KdTree,
+        weights,
+    };
+    let peers: Vec<PeerId> = ["a", "b", "c", "d"].map(PeerId::new).to_vec();
+    let none = BrickSet::new(8);
+    let next = |held: &[BrickSet]| {
+        let member = |((peer, capacity), assigned)| Member {
+            peer,
+            capacity,
+            assigned,
+            held: &none,
+            leaving: false,
+        };
+        let members: Vec<Member<'_>> = (peers.iter().zip([4, 4, 4, 3]).zip(held))
+            .map(member)
+            .collect();
+        let mut first = FirstPlacement::new(grid, 7, Some(parting.clone()));
+        let next = |me| next_assignment(&mut first, &members, me, copies(2), &mut BTreeSet::new());
+        (0..members.len()).map(next).collect::<Vec<BrickSet>>()
+    };
+    // Two copies do not fit in parts, and of one a part is empty.
+    let one = next(&vec![none.clone(); 4]);
+    let sizes: Vec<u32> = one.iter().map(BrickSet::len).collect();
+    assert_eq!(sizes.iter().sum::<u32>(), 8);
+    assert!(sizes.contains(&0), "{sizes:?}");
+    let two = next(&one);
+    assert!(two.iter().all(|held| !held.is_empty()), "{two:?}");
+    assert!(
+        two.iter().map(BrickSet::len).sum::<u32>() > 8 + 1,
+        "{two:?}"
+    );
+}
+
 const ROOM: u32 = 96;
 
 /// 512 bricks, 8 peers, one copy of each.
