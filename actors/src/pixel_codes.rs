@@ -5,15 +5,21 @@
 //! so many bits of each pixel, the first in the lowest, rounded up to a byte. They are the steps of a channel's codes from the pixel before,
 //! those of red and blue without that of green (most change together), the first from 0, modulo 4096, 0, −1, 1, −2 … as 0, 1, 2, 3 …
 //!
-//! A code is 4095 times the square root of a number, rounded. It is off by 1/8190 at most, so a number c by √c/4095: of a picture's 255 steps
-//! √c/16. Square roots, because what is small is exact to a share of it: n partials of a pixel that add up to 1 are off by √n/16 of a
-//! step at most, thin fog as well.
-//! Invariant: whatever the bytes, what is decoded is from 0 to 1, or nothing.
+//! All of it behind a byte, the scale s of the numbers: 1, or as many 64ths more as the largest needs (highlights are above 1).
+//!
+//! A code is 4095 times the square root of a number over s, rounded. It is off by 1/8190 at most, so a number c by √(c·s)/4095: of a picture's
+//! 255 steps √(c·s)/16. Square roots, because what is small is exact to a share of it: n partials of a pixel that add up to 1 are off by
+//! √(n·s)/16 of a step at most, thin fog as well.
+//! Invariant: whatever the bytes, what is decoded is from 0 to 5, or nothing.
 
 use bytes::Bytes;
 
-/// The largest number that has a code: sums of what is 1 together may be a little more.
-pub(crate) const ONE: f32 = 1.0001;
+/// Sums of what is 1 together may be a little more, and count as 1.
+const ONE: f32 = 1.0001;
+/// Parts of 1 that scales come in.
+const SCALE_STEPS: f32 = 64.0;
+/// The largest scale; the byte above it is free for others.
+const SCALE_MAX: u8 = u8::MAX - 1;
 /// The largest code.
 const CODE_MAX: f32 = 4095.0;
 /// Its bits.
@@ -31,10 +37,16 @@ const HEAD_BYTES: usize = 2;
 /// Most bytes of a block.
 const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 4 * BLOCK * CODE_BITS as usize / 8;
 
-/// Writes pixels whose numbers are from 0 to [`ONE`], behind a first byte.
-pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
+/// Writes pixels; `None` where a number is negative, too large, or none. The first byte is never 255.
+pub(crate) fn coded(pixels: &[[f32; 4]]) -> Option<Bytes> {
+    let numbers = pixels.as_flattened().iter();
+    let (is_none_below, most) = numbers.fold((true, 0.0_f32), |(all, most), &n| {
+        (all & (n >= 0.0), if n > most { n } else { most })
+    });
+    let scale = scale_byte(most).filter(|_| is_none_below)?;
+    let inverse = scale_of(scale).recip();
     let mut bytes = Vec::with_capacity(1 + pixels.len() * PIXEL_BYTES_USUAL);
-    bytes.push(first);
+    bytes.push(scale);
     let mut before = [0; 4];
     let mut codes = [[0; 4]; TOGETHER * BLOCK];
     // A channel is stored as 16 bytes, of which the next one overwrites what it does not need.
@@ -42,7 +54,7 @@ pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
     for pixels in pixels.chunks(TOGETHER * BLOCK) {
         let numbers = pixels.as_flattened().iter();
         for (code, &number) in codes.as_flattened_mut().iter_mut().zip(numbers) {
-            *code = (number.sqrt() * CODE_MAX + ROUNDING).to_bits() & 0xfff;
+            *code = ((number * inverse).sqrt() * CODE_MAX + ROUNDING).to_bits() & 0xfff;
         }
         let mut end = 0;
         for block in codes[..pixels.len()].chunks(BLOCK) {
@@ -68,11 +80,13 @@ pub(crate) fn coded(pixels: &[[f32; 4]], first: u8) -> Bytes {
         }
         bytes.extend_from_slice(&written[..end]);
     }
-    bytes.into()
+    Some(bytes.into())
 }
 
 /// Reads so many pixels; `None` where the bytes cannot be those of so many.
-pub(crate) fn decoded(mut bytes: &[u8], count: usize) -> Option<Vec<[f32; 4]>> {
+pub(crate) fn decoded(bytes: &[u8], count: usize) -> Option<Vec<[f32; 4]>> {
+    let (&scale, mut bytes) = bytes.split_first().filter(|(s, _)| **s <= SCALE_MAX)?;
+    let scale = scale_of(scale);
     // What is announced takes memory only where there are bytes for it.
     if count.div_ceil(BLOCK) > bytes.len() / HEAD_BYTES {
         return None;
@@ -110,10 +124,28 @@ pub(crate) fn decoded(mut bytes: &[u8], count: usize) -> Option<Vec<[f32; 4]>> {
         for (number, &code) in numbers.zip(codes.as_flattened()) {
             // Divided, so that the largest is 1.
             let root = code as f32 / CODE_MAX;
-            *number = root * root;
+            *number = root * root * scale;
         }
     }
     bytes.is_empty().then_some(pixels)
+}
+
+/// The scale for numbers up to `most`, as a byte.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "whole and in range"
+)]
+fn scale_byte(most: f32) -> Option<u8> {
+    if most <= ONE {
+        return Some(0);
+    }
+    let steps = ((most - 1.0) * SCALE_STEPS).ceil();
+    (steps <= f32::from(SCALE_MAX)).then_some(steps as u8)
+}
+
+fn scale_of(byte: u8) -> f32 {
+    1.0 + f32::from(byte) / SCALE_STEPS
 }
 
 /// Bytes of a channel of a block of so many pixels.
@@ -160,34 +192,53 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn all_of(pixels: &[[f32; 4]]) -> Bytes {
+        coded(pixels).unwrap()
+    }
+
     #[test]
     fn the_bits_are_frozen() {
         let hex = |pixels: &[[f32; 4]]| {
-            let bytes = coded(pixels, 7);
+            let bytes = all_of(pixels);
             bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()
         };
-        assert_eq!(hex(&[]), "07");
+        assert_eq!(hex(&[]), "00");
         // Of what does not change the widths alone are written.
-        assert_eq!(hex(&[[0.0; 4]; 9]), "0700000000");
-        assert_eq!(hex(&[[0.25; 4]; 3]), "07c0c0ff0f000000ff0f000000");
+        assert_eq!(hex(&[[0.0; 4]; 9]), "0000000000");
+        assert_eq!(hex(&[[0.25; 4]; 3]), "00c0c0ff0f000000ff0f000000");
         let two = [[0.0, 0.25, 1.0, 1.0], [0.000_1, 0.5, 0.75, 0.001]];
-        assert_eq!(hex(&two), "07cc9cffdf64ff0f6afe9fae010802");
+        assert_eq!(hex(&two), "00cc9cffdf64ff0f6afe9fae010802");
+        assert_eq!(hex(&[[4.0; 4]]), "c010100101");
     }
 
     #[test]
     fn what_is_smooth_takes_few_bytes() {
         let ramp = (0..1000).map(|n| n as f32 / 4000.0);
         let pixels: Vec<[f32; 4]> = ramp.map(|v| [0.9 * v, 0.8 * v, 0.5 * v, v]).collect();
-        let bytes = coded(&pixels, 0).len();
+        let bytes = all_of(&pixels).len();
         assert!(bytes < 3 * pixels.len(), "{bytes}");
+    }
+
+    #[test]
+    fn what_has_no_code_is_not_written() {
+        for none in [-0.1, f32::NAN, 5.0, f32::INFINITY] {
+            assert_eq!(coded(&[[0.5; 4], [0.0, none, 0.0, 0.0]]), None, "{none}");
+        }
+        for some in [-0.0, 1.0, ONE, 1.2, 4.9] {
+            let back = decoded(&all_of(&[[some; 4]]), 1).unwrap()[0][0];
+            assert!(
+                (back - some).abs() <= 0.000_11 + some / 4095.0,
+                "{some} {back}"
+            );
+        }
     }
 
     #[test]
     fn bytes_of_another_length_or_width_are_no_pixels() {
         let pixels: Vec<[f32; 4]> = (0..21).map(|n| [n as f32 / 21.0; 4]).collect();
-        let bytes = coded(&pixels, 0).slice(1..);
+        let bytes = all_of(&pixels);
         assert!(decoded(&bytes, 21).is_some());
-        for count in [0, 8, 16, 20, 22, 24, 1000, usize::MAX] {
+        for count in [0, 8, 16, 24, 25, 1000, usize::MAX] {
             assert!(decoded(&bytes, count).is_none(), "{count}");
         }
         for end in 0..bytes.len() {
@@ -195,10 +246,12 @@ mod tests {
         }
         let longer = [&bytes[..], &[0]].concat();
         assert!(decoded(&longer, 21).is_none());
-        let mut wide = bytes.to_vec();
-        wide[0] |= 0xf;
-        assert!(decoded(&wide, 21).is_none());
-        assert_eq!(decoded(&[], 0), Some(vec![]));
+        for (at, bits) in [(0, 0xff), (1, 0xf)] {
+            let mut other = bytes.to_vec();
+            other[at] |= bits;
+            assert!(decoded(&other, 21).is_none());
+        }
+        assert_eq!(decoded(&[0], 0), Some(vec![]));
     }
 
     proptest! {
@@ -206,13 +259,23 @@ mod tests {
         fn codes_come_back_whatever_they_are(codes in prop::collection::vec(prop::array::uniform4(0_u16..4096), 0..70)) {
             let number = |code: u16| (f32::from(code) / CODE_MAX).powi(2);
             let pixels: Vec<[f32; 4]> = codes.iter().map(|c| c.map(number)).collect();
-            prop_assert_eq!(decoded(&coded(&pixels, 0)[1..], pixels.len()), Some(pixels));
+            prop_assert_eq!(decoded(&all_of(&pixels), pixels.len()), Some(pixels));
         }
 
         #[test]
-        fn whatever_the_bytes_what_comes_is_from_0_to_1(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0_usize..40) {
-            for pixel in decoded(&bytes, count).into_iter().flatten().flatten() {
-                prop_assert!((0.0..=1.0).contains(&pixel));
+        fn numbers_are_off_by_what_is_said(pixels in prop::collection::vec(prop::array::uniform4(0.0_f32..4.9), 1..40)) {
+            let bytes = all_of(&pixels);
+            let came = decoded(&bytes, pixels.len()).unwrap();
+            for (was, is) in pixels.as_flattened().iter().zip(came.as_flattened()) {
+                let off = 255.0 * (was - is).abs();
+                prop_assert!(off <= (was.max(*is) * scale_of(bytes[0])).sqrt() / 16.0 + 1e-3, "{} {}", was, is);
+            }
+        }
+
+        #[test]
+        fn whatever_the_bytes_what_comes_is_from_0_to_5(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0_usize..40) {
+            for number in decoded(&bytes, count).into_iter().flatten().flatten() {
+                prop_assert!((0.0..=5.0).contains(&number));
             }
         }
     }
