@@ -16,7 +16,7 @@ use std::error::Error;
 const VIEWS: u32 = 8;
 /// Bits of a pixel in the rectangles of images, of which those that show nothing do not travel. This and the two below are what
 /// eight hosts of the lab took (`balance speed-up`, bonsai in bricks of 32, one copy, scattered and by a kd-tree).
-const PIXEL_BITS: f64 = 12.0;
+const PIXEL_BITS: f64 = 8.0;
 /// Processor time of a pixel that is sent, on each side, microseconds.
 const PIXEL_MICROS: f64 = 0.005;
 /// The same of an image, whatever its size.
