@@ -15,7 +15,7 @@ use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{borrow::Cow, iter, sync::Arc};
 
-/// How colours begin that follow as RGBA in half precision; [codes](crate::pixel_codes) begin otherwise.
+/// How colours begin that follow as RGBA in half precision; codes (`pixel_codes`) begin otherwise.
 const HALVES: u8 = u8::MAX;
 
 /// Pixels of a rectangle, from one actor to another.
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Pixels {
 }
 
 /// Pixels as they travel. A pixel that combines values takes 8 bytes: the value's place in the transfer table and its
-/// weight in single precision, little-endian. Colours are written as [codes](crate::pixel_codes) that take 3 to 4 bytes a pixel in most
+/// weight in single precision, little-endian. Colours are written as codes (`pixel_codes`) that take 3 to 4 bytes a pixel in most
 /// pictures; or, where a number of the rectangle has none, as the byte 255 and 8 bytes each: RGBA in half precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PackedPixels {
