@@ -5,12 +5,13 @@
 //! so many bits of each pixel, the first in the lowest, rounded up to a byte. They are the steps of a channel's codes from the pixel before,
 //! those of red and blue without that of green (most change together), the first from 0, modulo 4096, 0, −1, 1, −2 … as 0, 1, 2, 3 …
 //!
-//! All of it behind a byte, the scale s of the numbers: 1, or as many 64ths more as the largest needs (highlights are above 1).
+//! All of it behind a byte, the scale s of red, green and blue: 1, or as many 64ths more as the largest needs (highlights are above 1). That of
+//! opacities is 1, and what is opaque stays it.
 //!
 //! A code is 4095 times the square root of a number over s, rounded. It is off by 1/8190 at most, so a number c by √(c·s)/4095: of a picture's
 //! 255 steps √(c·s)/16. Square roots, because what is small is exact to a share of it: n partials of a pixel that add up to 1 are off by
 //! √(n·s)/16 of a step at most, thin fog as well.
-//! Invariant: whatever the bytes, what is decoded is from 0 to 5, or nothing.
+//! Invariant: whatever the bytes, colours are decoded from 0 to 5 and opacities from 0 to 1, or nothing is.
 
 use bytes::Bytes;
 
@@ -39,22 +40,37 @@ const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 4 * BLOCK * CODE_BITS as usize / 8;
 
 /// Writes pixels; `None` where a number is negative, too large, or none. The first byte is never 255.
 pub(crate) fn coded(pixels: &[[f32; 4]]) -> Option<Bytes> {
-    let numbers = pixels.as_flattened().iter();
-    let (is_none_below, most) = numbers.fold((true, 0.0_f32), |(all, most), &n| {
-        (all & (n >= 0.0), if n > most { n } else { most })
+    // Without a way out in the middle it is done eight at a time.
+    let mut numbers = pixels.as_flattened().iter();
+    let is_none_below = numbers.by_ref().fold(true, |all, &n| all & (n >= 0.0));
+    let most = pixels.iter().fold([0.0_f32; 4], |most, pixel| {
+        std::array::from_fn(|c| {
+            if pixel[c] > most[c] {
+                pixel[c]
+            } else {
+                most[c]
+            }
+        })
     });
-    let scale = scale_byte(most).filter(|_| is_none_below)?;
+    if !is_none_below || most[3] > ONE {
+        return None;
+    }
+    let scale = scale_byte(most[0].max(most[1]).max(most[2]))?;
     let inverse = scale_of(scale).recip();
     let mut bytes = Vec::with_capacity(1 + pixels.len() * PIXEL_BYTES_USUAL);
     bytes.push(scale);
     let mut before = [0; 4];
     let mut codes = [[0; 4]; TOGETHER * BLOCK];
+    let mut scaled = [[0.0_f32; 4]; TOGETHER * BLOCK];
     // A channel is stored as 16 bytes, of which the next one overwrites what it does not need.
     let mut written = [0; TOGETHER * BLOCK_BYTES_MAX + size_of::<u128>()];
     for pixels in pixels.chunks(TOGETHER * BLOCK) {
-        let numbers = pixels.as_flattened().iter();
-        for (code, &number) in codes.as_flattened_mut().iter_mut().zip(numbers) {
-            *code = ((number * inverse).sqrt() * CODE_MAX + ROUNDING).to_bits() & 0xfff;
+        for (scaled, &[r, g, b, a]) in scaled.iter_mut().zip(pixels) {
+            *scaled = [r * inverse, g * inverse, b * inverse, a];
+        }
+        let numbers = scaled.as_flattened().iter();
+        for (code, number) in codes.as_flattened_mut().iter_mut().zip(numbers) {
+            *code = (number.sqrt() * CODE_MAX + ROUNDING).to_bits() & 0xfff;
         }
         let mut end = 0;
         for block in codes[..pixels.len()].chunks(BLOCK) {
@@ -124,7 +140,11 @@ pub(crate) fn decoded(bytes: &[u8], count: usize) -> Option<Vec<[f32; 4]>> {
         for (number, &code) in numbers.zip(codes.as_flattened()) {
             // Divided, so that the largest is 1.
             let root = code as f32 / CODE_MAX;
-            *number = root * root * scale;
+            *number = root * root;
+        }
+        let scales = [scale, scale, scale, 1.0];
+        for pixel in pixels {
+            *pixel = std::array::from_fn(|c| pixel[c] * scales[c]);
         }
     }
     bytes.is_empty().then_some(pixels)
@@ -208,7 +228,7 @@ mod tests {
         assert_eq!(hex(&[[0.25; 4]; 3]), "00c0c0ff0f000000ff0f000000");
         let two = [[0.0, 0.25, 1.0, 1.0], [0.000_1, 0.5, 0.75, 0.001]];
         assert_eq!(hex(&two), "00cc9cffdf64ff0f6afe9fae010802");
-        assert_eq!(hex(&[[4.0; 4]]), "c010100101");
+        assert_eq!(hex(&[[4.0, 4.0, 4.0, 1.0]]), "c010100101");
     }
 
     #[test]
@@ -224,8 +244,10 @@ mod tests {
         for none in [-0.1, f32::NAN, 5.0, f32::INFINITY] {
             assert_eq!(coded(&[[0.5; 4], [0.0, none, 0.0, 0.0]]), None, "{none}");
         }
+        assert_eq!(coded(&[[0.5, 0.5, 0.5, 1.01]]), None);
         for some in [-0.0, 1.0, ONE, 1.2, 4.9] {
-            let back = decoded(&all_of(&[[some; 4]]), 1).unwrap()[0][0];
+            let [.., back, opacity] = decoded(&all_of(&[[0.0, 0.0, some, 1.0]]), 1).unwrap()[0];
+            assert!((opacity - 1.0).abs() < f32::EPSILON);
             assert!(
                 (back - some).abs() <= 0.000_11 + some / 4095.0,
                 "{some} {back}"
@@ -263,7 +285,8 @@ mod tests {
         }
 
         #[test]
-        fn numbers_are_off_by_what_is_said(pixels in prop::collection::vec(prop::array::uniform4(0.0_f32..4.9), 1..40)) {
+        fn numbers_are_off_by_what_is_said(pixels in prop::collection::vec((prop::array::uniform3(0.0_f32..4.9), 0.0_f32..=ONE), 1..40)) {
+            let pixels: Vec<[f32; 4]> = pixels.into_iter().map(|([r, g, b], a)| [r, g, b, a]).collect();
             let bytes = all_of(&pixels);
             let came = decoded(&bytes, pixels.len()).unwrap();
             for (was, is) in pixels.as_flattened().iter().zip(came.as_flattened()) {
@@ -273,9 +296,9 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_bytes_what_comes_is_from_0_to_5(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0_usize..40) {
-            for number in decoded(&bytes, count).into_iter().flatten().flatten() {
-                prop_assert!((0.0..=5.0).contains(&number));
+        fn whatever_the_bytes_what_comes_is_in_bounds(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0_usize..40) {
+            for [r, g, b, a] in decoded(&bytes, count).into_iter().flatten() {
+                prop_assert!([r, g, b, a * 5.0].iter().all(|n| (0.0..=5.0).contains(n)));
             }
         }
     }
