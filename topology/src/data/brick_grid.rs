@@ -148,6 +148,20 @@ impl BrickGrid {
             hi: std::array::from_fn(|a| (owned.hi[a] + GHOST_ABOVE_VOXELS).min(self.dims[a])),
         }
     }
+
+    /// Voxels of the largest stored box.
+    #[must_use]
+    pub fn largest_stored_voxels(&self) -> u64 {
+        // The axes are alike: a brick that has bricks on both sides is the longest, or the first one.
+        let edges = self.counts().map(|n| [0, 1.min(n - 1)]);
+        let length = |a: usize, at: u32| {
+            let lo = (at * self.edge).saturating_sub(GHOST_BELOW_VOXELS);
+            let hi = ((at + 1) * self.edge).min(self.dims[a]) + GHOST_ABOVE_VOXELS;
+            u64::from(hi.min(self.dims[a]) - lo)
+        };
+        let longest = |a: usize| edges[a].map(|at| length(a, at)).into_iter().max();
+        (0..3).filter_map(longest).product()
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +170,15 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn no_stored_box_is_larger_than_the_largest(
+            dims in prop::array::uniform3(1u32..40), edge in EDGE_MIN..20
+        ) {
+            let grid = BrickGrid::new(dims, edge).unwrap();
+            let voxels = grid.bricks().map(|b| grid.stored_box(b).voxel_count());
+            prop_assert_eq!(voxels.max(), Some(grid.largest_stored_voxels()));
+        }
+
         #[test]
         fn every_voxel_has_exactly_one_owner(
             dims in prop::array::uniform3(1u32..40), edge in EDGE_MIN..20, at in prop::array::uniform3(0u32..40)

@@ -520,11 +520,7 @@ impl Manifest {
         } else {
             self.parts.volume.voxel.bytes()
         };
-        let voxels = self
-            .grid
-            .bricks()
-            .map(|b| self.grid.stored_box(b).voxel_count());
-        voxels.max().unwrap_or(0) * voxel_bytes as u64
+        self.grid.largest_stored_voxels() * voxel_bytes as u64
     }
 }
 
