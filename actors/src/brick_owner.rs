@@ -20,10 +20,12 @@ use crate::{
     manifest_message::manifest_lane,
     messages::Message,
     outbox::Outbox,
+    patient::Patient,
 };
 use actix::{Actor, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
+    data::brick_set::BrickSet,
     mesh::{
         keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
         membership::Health,
@@ -59,6 +61,10 @@ pub struct BrickOwner {
     unreadable: BTreeMap<(Digest, BrickIndex), String>,
     peer_log: PeerLog,
     voxel_reads: VoxelReads,
+    /// What the scheduler must not miss.
+    to_scheduler: Patient<SchedulerInput>,
+    /// What the scheduler was told to be held of each data set.
+    told_held: BTreeMap<Digest, Arc<BrickSet>>,
     /// It has said goodbye.
     has_left: bool,
     /// Who waits for the goodbye.
@@ -82,6 +88,7 @@ impl BrickOwner {
             incarnation.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
         Self {
             keeper: Keeper::new(outbox.local().clone(), hello, incarnation),
+            to_scheduler: Patient::new(addresses.scheduler.clone()),
             outbox,
             addresses,
             memory_bytes,
@@ -93,6 +100,7 @@ impl BrickOwner {
             unreadable: BTreeMap::new(),
             peer_log: PeerLog::default(),
             voxel_reads: VoxelReads::default(),
+            told_held: BTreeMap::new(),
             has_left: false,
             waiting: Vec::new(),
         }
@@ -110,6 +118,7 @@ impl BrickOwner {
             match output {
                 KeeperOutput::Roster(data_set) => {
                     if told.insert(data_set) {
+                        self.tell_scheduler(data_set);
                         self.tell_requester(data_set);
                     }
                 }
@@ -131,6 +140,15 @@ impl BrickOwner {
             KeeperOutput::Unload(data_set, brick) => self.unload(data_set, brick),
             KeeperOutput::Dropped(data_set, brick) => {
                 self.copies.remove(&(data_set, brick));
+            }
+            KeeperOutput::Staged(data_set, brick, question, is_there) => {
+                let staged = SchedulerInput::Staged(data_set, brick, question, is_there);
+                self.to_scheduler.send(staged);
+            }
+            KeeperOutput::Unstage(data_set, brick) => {
+                self.unload(data_set, brick);
+                let freed = SchedulerInput::Unstaged(data_set, brick);
+                self.to_scheduler.send(freed);
             }
             KeeperOutput::Upload(to, data_set, brick) => self.upload(to, data_set, brick, ctx),
             KeeperOutput::Opened(manifest) => self.opened(manifest),
@@ -187,6 +205,7 @@ impl BrickOwner {
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
+        self.to_scheduler.go_on();
         self.step(KeeperInput::Tick, None, ctx);
     }
 
@@ -225,6 +244,7 @@ impl BrickOwner {
         self.sources.remove(&data_set);
         self.copies.retain(|(d, _), _| *d != data_set);
         self.unreadable.retain(|(d, _), _| *d != data_set);
+        self.told_held.remove(&data_set);
         let scheduler = self
             .addresses
             .scheduler
@@ -235,6 +255,23 @@ impl BrickOwner {
             .try_send(RequesterInput::Closed(data_set));
         if scheduler.is_err() || requester.is_err() {
             tracing::warn!("an actor's mailbox is full: it keeps a data set that is closed");
+        }
+    }
+
+    /// Tells the scheduler what is held, where that has changed.
+    fn tell_scheduler(&mut self, data_set: Digest) {
+        let mut sets = self.keeper.data_sets();
+        let set = sets.find(|(manifest, _)| manifest.digest() == data_set);
+        let Some((_, replicas)) = set else {
+            return;
+        };
+        let held = &replicas.announcement().held;
+        let told = self.told_held.get(&data_set);
+        if told.is_none_or(|told| **told != *held) {
+            let held = Arc::new(held.clone());
+            self.told_held.insert(data_set, Arc::clone(&held));
+            let holds = SchedulerInput::Holds(data_set, held);
+            self.to_scheduler.send(holds);
         }
     }
 
@@ -310,6 +347,10 @@ impl Handler<OwnerInput> for BrickOwner {
             OwnerInput::Delivered(times) => (KeeperInput::Delivered(times), None),
             OwnerInput::Late(peers) => (KeeperInput::Late(peers), None),
             OwnerInput::Device(news) => (self.device_news(news), None),
+            OwnerInput::Stage(data_set, brick, question) => {
+                (KeeperInput::Stage(data_set, brick, question), None)
+            }
+            OwnerInput::Release(data_set, brick) => (KeeperInput::Release(data_set, brick), None),
             OwnerInput::Said(from, Message::Keeper(message), _held) => {
                 if let KeeperMessage::BrickRefused { brick, why, .. } = &message {
                     tracing::debug!(

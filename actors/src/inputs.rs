@@ -8,11 +8,12 @@ use crate::{
 use actix::Recipient;
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, RenderedJob, Scene};
 use brickmesh_topology::{
-    Digest, Manifest, PeerId,
+    BrickIndex, Digest, Manifest, PeerId,
     balance::{
         frame_plan::{FramePlan, FrameWork},
         roster::Candidate,
     },
+    data::brick_set::BrickSet,
     mesh::keeper::FrameTimes,
 };
 use bytes::Bytes;
@@ -131,6 +132,10 @@ pub enum OwnerInput {
     Late(Vec<PeerId>),
     /// What became of the device.
     Device(DeviceNews),
+    /// A frame needs a brick that is not held; the number of the question.
+    Stage(Digest, BrickIndex, u64),
+    /// No frame needs it any more.
+    Release(Digest, BrickIndex),
 }
 
 /// What became of the device, for the brick owner.
@@ -189,6 +194,12 @@ pub enum SchedulerInput {
     DeviceLost(String),
     /// There is a device again.
     DeviceOpened,
+    /// The peer holds these bricks of a data set.
+    Holds(Digest, Arc<BrickSet>),
+    /// A brick that a frame needs is in device memory; false: it cannot be had. The number is that of the question.
+    Staged(Digest, BrickIndex, u64, bool),
+    /// The memory of a brick that frames needed is needed for another one.
+    Unstaged(Digest, BrickIndex),
 }
 
 /// A frame that is rendered here.

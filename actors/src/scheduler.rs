@@ -7,6 +7,7 @@ use crate::{
     inputs::{Addresses, CompositorInput, DeviceInput, OwnerInput, RenderedFrame, SchedulerInput},
     messages::{FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, StealNote},
     outbox::Outbox,
+    patient::Patient,
     pixels::Pixels,
     span_log::{SpanLog, now_micros},
 };
@@ -44,6 +45,8 @@ pub struct Scheduler {
     inputs: FrameInputs,
     worker: FrameWorker<RenderedFrame, SubImage>,
     spans: SpanLog,
+    /// What the owner must not miss.
+    to_owner: Patient<OwnerInput>,
     clock: Instant,
 }
 
@@ -53,6 +56,7 @@ impl Scheduler {
     pub fn new(outbox: Outbox, addresses: Addresses) -> Self {
         Self {
             worker: FrameWorker::new(outbox.local().clone()),
+            to_owner: Patient::new(addresses.owner.clone()),
             outbox,
             addresses,
             expected: Budget::new(EXPECTED_MAX),
@@ -95,10 +99,11 @@ impl Scheduler {
         if expect.is_none_or(|e| self.addresses.compositor.try_send(e).is_err()) {
             return self.reply(requester, key.1, FrameMessage::Busy);
         }
+        let name = (key, manifest.digest());
         let scene = Scene::new(&manifest, request.view, request.settings);
         let frame = Arc::new(RenderedFrame::new(scene, plan));
         let (now, steal) = (self.now(), request.rules.steal);
-        self.step(|worker, out| worker.begin(now, key, frame, steal, out));
+        self.step(|worker, out| worker.begin(now, name, frame, steal, out));
     }
 
     fn reply(&self, requester: &PeerId, frame: FrameId, reply: FrameMessage) {
@@ -148,6 +153,13 @@ impl Scheduler {
             }
             WorkerOutput::PutAside { frame } => frame.wait(true),
             WorkerOutput::CallOff { frame, is_over } => frame.call_off(is_over),
+            WorkerOutput::Stage(data_set, brick, question) => {
+                self.to_owner
+                    .send(OwnerInput::Stage(data_set, brick, question));
+            }
+            WorkerOutput::Release(data_set, brick) => {
+                self.to_owner.send(OwnerInput::Release(data_set, brick));
+            }
             WorkerOutput::Runs {
                 key,
                 frame,
@@ -298,6 +310,7 @@ impl Actor for Scheduler {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(ASK_AGAIN, |scheduler, _| {
             scheduler.step(FrameWorker::ask_again);
+            scheduler.to_owner.go_on();
         });
         let tick = Duration::from_micros(TICK_MICROS);
         ctx.run_interval(tick, |scheduler, _| scheduler.tell_owner());
@@ -310,7 +323,18 @@ impl Handler<SchedulerInput> for Scheduler {
     fn handle(&mut self, input: SchedulerInput, _: &mut Self::Context) {
         match input {
             SchedulerInput::Opened(manifest) => self.inputs.open(manifest),
-            SchedulerInput::Closed(data_set) => self.inputs.close(data_set),
+            SchedulerInput::Closed(data_set) => {
+                self.inputs.close(data_set);
+                self.worker.closed(data_set);
+            }
+            SchedulerInput::Holds(data_set, held) => {
+                self.step(|worker, out| worker.holds(data_set, held, out));
+            }
+            SchedulerInput::Staged(data_set, brick, question, is_there) => {
+                let name = (data_set, brick);
+                self.step(|worker, out| worker.staged(name, question, is_there, out));
+            }
+            SchedulerInput::Unstaged(data_set, brick) => self.worker.freed((data_set, brick)),
             SchedulerInput::Lost(peer) => {
                 self.spans.retain(|key| key.0 != peer);
                 self.inputs.lost(&peer);

@@ -208,7 +208,7 @@ fn resident_bytes() -> Option<u64> {
 type Of = fn(&DataSetStatus, &Announcement) -> f64;
 
 /// The gauges of each data set: name, help, and value.
-const OF_DATA_SETS: [(&str, &str, Of); 9] = [
+const OF_DATA_SETS: [(&str, &str, Of); 10] = [
     (
         "brickmesh_data_set_in_use",
         "1 where somebody looks at the data set or offers it.",
@@ -257,8 +257,13 @@ const OF_DATA_SETS: [(&str, &str, Of); 9] = [
     ),
     (
         "brickmesh_bricks_missing",
-        "Bricks that no peer holds: frames have holes there; 0 where nobody uses the data set.",
+        "Bricks that no peer holds or can read: frames have holes there; 0 where nobody uses the data set.",
         |d, _| f64::from(at_risk(d, |s| s.missing)),
+    ),
+    (
+        "brickmesh_bricks_read",
+        "Bricks that no peer has memory for, and that are read for each frame; 0 where nobody uses the data set.",
+        |d, _| f64::from(at_risk(d, |s| s.read)),
     ),
 ];
 

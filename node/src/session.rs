@@ -9,13 +9,14 @@ pub use mesh::DataSource;
 
 use self::{
     mesh::Mesh,
-    shortage::{Arrival, Arriving},
+    shortage::{Arrival, Arriving, read_for_frames},
 };
 use crate::{
     args::{MeshArgs, NetworkArgs},
     network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
     progress::Progress,
     stop::Stop,
+    terminal::note,
 };
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_actors::{
@@ -348,7 +349,12 @@ impl Session {
             let data_set = data_set.ok_or(SessionError::Ended)?;
             match arriving.look(&status, data_set, is_own, Instant::now()) {
                 Arrival::UnderWay => {}
-                Arrival::Done => return Ok(()),
+                Arrival::Done => {
+                    if let Some(read) = read_for_frames(data_set) {
+                        note(format_args!("brickmesh: {read}"));
+                    }
+                    return Ok(());
+                }
                 Arrival::Short(shortage) if whole => return Err(SessionError::NotWhole(shortage)),
                 Arrival::Short(shortage) if shortage.is_all() => {
                     return Err(SessionError::Nothing(shortage));

@@ -159,6 +159,8 @@ struct MeshReport {
     missing: u32,
     /// Copies that every brick has at least.
     copies_min: u32,
+    /// Bricks that are read for each frame.
+    read: u32,
     /// Names of peers that were there and are not any more.
     gone: Vec<String>,
 }

@@ -401,9 +401,13 @@ fn what_cannot_be_had_is_said_at_once_and_the_rest_is_shown() {
         let whole = desk.render_of(&store, &["--peers", peers, "--whole"]);
         assert_refused(&whole, &[name, "--whole"]);
     }
-    // A brick of 16³ floats and its ghosts is 23 KiB; of 27 there is room for a few.
-    let small = ["--peers", "3", "--memory", "100K", "--brick", "16"];
-    let said = desk.render(&small);
+    // A brick of 16³ floats and its ghosts is 23 KiB: of 27 there is room for a few, and the others are read.
+    let few = |memory| {
+        [
+            "--peers", "3", "--memory", memory, "--brick", "16", "--whole",
+        ]
+    };
+    let said = desk.render(&few("100K"));
     assert!(
         said.is_well && said.took < SOON,
         "{:?} {}",
@@ -411,15 +415,19 @@ fn what_cannot_be_had_is_said_at_once_and_the_rest_is_shown() {
         said.errors
     );
     for word in [
-        "one copy of each takes 0.7 MiB",
-        "room for 9 (peer-01 0.1 MiB",
+        "27 bricks take 0.7 MiB",
+        "read from their source",
         "--memory",
-        "missing, nobody holds",
     ] {
         assert!(said.errors.contains(word), "{word:?}: {}", said.errors);
     }
-    let whole = desk.render(&[small.as_slice(), &["--whole"]].concat());
-    assert_refused(&whole, &["room for 9", "--whole"]);
+    // Where there is no room for one, nothing can be read either.
+    let words = [
+        "one copy of each takes 0.7 MiB",
+        "room for 0 (peer-01 0.0 MiB",
+        "--memory",
+    ];
+    assert_refused(&desk.render(&few("20K")), &words);
 }
 
 /// A peer on loopback with a key of its own.

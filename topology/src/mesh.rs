@@ -1,5 +1,5 @@
 //! A peer among others: who is well (`membership`), who should hold what (`replicas`, `assignment`), bricks
-//! on their way (`transfers`), and the keeper, which brings these together; a device that is lost.
+//! on their way (`transfers`), bricks read for frames (`staging`), and the keeper, which brings these together; a device that is lost.
 //!
 //! May use `base`, `data`, `balance` and, for who may take part in frames, `frame`; `.ci/arrows` checks it.
 
@@ -9,4 +9,5 @@ pub mod followers;
 pub mod keeper;
 pub mod membership;
 pub mod replicas;
+mod staging;
 mod transfers;

@@ -89,7 +89,11 @@ impl BrickOwner {
                 LoadResult::Done
             }
             Err(LoadError::Device(error @ DeviceError::OutOfMemory { .. })) => {
-                tracing::warn!(brick = brick.0, %error, "this peer holds less than its share");
+                if self.keeper.is_staging(data_set, brick) {
+                    tracing::debug!(brick = brick.0, %error, "a frame's brick waits for room");
+                } else {
+                    tracing::warn!(brick = brick.0, %error, "this peer holds less than its share");
+                }
                 LoadResult::NoRoom
             }
             Err(LoadError::Device(error @ DeviceError::Unavailable { .. })) => {
@@ -106,7 +110,7 @@ impl BrickOwner {
                 if known.as_ref() != Some(&why) {
                     tracing::warn!("{why}; it is tried again");
                 }
-                LoadResult::Failed
+                LoadResult::Unreadable
             }
             Err(error) => {
                 tracing::warn!(brick = brick.0, %error, "a brick was not loaded; it is tried again");
@@ -120,8 +124,10 @@ impl BrickOwner {
     fn keep(&mut self, data_set: Digest, brick: BrickIndex, copy: Bytes) {
         let is_open = self.keeper.manifest(data_set).is_some();
         match self.sources.get(&data_set) {
-            // Nobody else will ask: what the device has need not be kept twice.
-            Some(source) if !self.keep_copies => source.release(brick),
+            // Nobody else will ask: what the device has need not be kept twice, as long as it has room for all.
+            Some(source) if !self.keep_copies && self.keeper.has_room_for_all(data_set) => {
+                source.release(brick);
+            }
             None if self.keep_copies && is_open => {
                 self.copies.insert((data_set, brick), copy);
             }

@@ -132,7 +132,7 @@ fn data_set_json(d: &DataSetStatus) -> Value {
     json!({ "data_set": d.manifest.digest().to_string(), "source": d.manifest.source(),
         "bricks": d.manifest.grid().brick_count(), "redundancy": d.redundancy,
         "redundancy_min": d.safety.copies_min, "redundancy_mean": redundancy_mean(d),
-        "endangered": d.safety.endangered, "missing": d.safety.missing,
+        "endangered": d.safety.endangered, "missing": d.safety.missing, "read": d.safety.read,
         "in_use": d.residency.values().any(|r| r.in_use), "holders": held })
 }
 
@@ -193,7 +193,7 @@ fn doing(status: &MeshStatus, peer: &PeerId) -> String {
 fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
     writeln!(
         text,
-        "data set {} ({}): {}, {} wanted, at least {}, on average {:.2}; {} endangered, {} missing",
+        "data set {} ({}): {}, {} wanted, at least {}, on average {:.2}; {} endangered, {} missing{}",
         d.manifest.digest(),
         plain_text(d.manifest.source()),
         counted(d.manifest.grid().brick_count(), "brick"),
@@ -205,7 +205,11 @@ fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> s
         d.safety.copies_min,
         redundancy_mean(d),
         counted(d.safety.endangered, "brick"),
-        d.safety.missing
+        d.safety.missing,
+        match d.safety.read {
+            0 => String::new(),
+            read => format!(", {read} read for each frame"),
+        }
     )?;
     for (peer, r) in &d.residency {
         let coming = on_their_way(d, r);

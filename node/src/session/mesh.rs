@@ -162,9 +162,12 @@ impl Mesh {
                         placement_name(Some(method))
                     ));
                 }
-                let open = OpenSource { source, redundancy };
-                let opened = self.owner().send(open).await;
-                opened.map_err(|_| SessionError::Ended)?;
+                // All peers of this process can read it.
+                for peer in &self.peers {
+                    let source = Arc::clone(&source);
+                    let opened = peer.owner.send(OpenSource { source, redundancy }).await;
+                    opened.map_err(|_| SessionError::Ended)?;
+                }
                 Ok(manifest)
             }
             DataSource::Named(name) => self.find(name).await,

@@ -45,7 +45,7 @@ impl Shortage {
             missing: data_set.safety.missing,
             bricks,
             brick_bytes: data_set.manifest.largest_brick_bytes(),
-            room: (room < bricks.into()).then_some(room),
+            room: (data_set.safety.read == 0 && room < bricks.into()).then_some(room),
             rooms: rooms.collect(),
             unreadable: unreadable.cloned().collect(),
         }
@@ -81,6 +81,23 @@ impl fmt::Display for Shortage {
         }
         Ok(())
     }
+}
+
+/// What is said of a data set that the peers have too little memory for, where what they do not hold is read.
+pub(super) fn read_for_frames(data_set: &DataSetStatus) -> Option<String> {
+    let (read, bricks) = (data_set.safety.read, data_set.manifest.grid().brick_count());
+    let wanted = data_set
+        .manifest
+        .largest_brick_bytes()
+        .saturating_mul(bricks.into());
+    (read > 0).then(|| {
+        format!(
+            "{} take {} in device memory, more than the peers have: {read} of them are read from their source for each \
+             frame. More peers or more --memory make frames faster",
+            counted(bricks, "brick"),
+            in_mib(wanted)
+        )
+    })
 }
 
 /// Bytes for people.
@@ -166,7 +183,10 @@ impl Arriving {
         }
         let bricks = data_set.manifest.grid().brick_count();
         // What there is no room for, and what cannot be read, does not come.
-        let no_room = u64::from(bricks).saturating_sub(room);
+        let no_room = match data_set.safety.read {
+            0 => u64::from(bricks).saturating_sub(room),
+            _ => 0,
+        };
         let never = no_room + never_read(data_set).count() as u64;
         let is_clear = is_own && missing > 0 && u64::from(missing) <= never && quiet > QUIET;
         let is_over = settled_for.is_some_and(|s| s > SETTLED)

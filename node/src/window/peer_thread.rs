@@ -313,6 +313,7 @@ async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), S
         let mut report = MeshReport::default();
         for set in of_set {
             report.missing = set.safety.missing;
+            report.read = set.safety.read;
             report.copies_min = set.safety.copies_min;
             for (id, hello) in &status.peers {
                 let bricks = set.residency.get(id).map_or(0, |r| r.held.len());

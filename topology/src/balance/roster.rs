@@ -150,6 +150,8 @@ impl Roster {
 pub struct Candidate {
     /// What it holds.
     pub entry: RosterEntry,
+    /// Bricks that it can read for a frame, where nobody holds them.
+    pub readable: BrickSet,
     /// Peers that it does not hear.
     pub suspects: Arc<BTreeSet<PeerId>>,
     /// It is not heard, or does not hear the requester: no frames are given to it.

@@ -99,6 +99,10 @@ pub struct Work {
     loads: Vec<u64>,
     /// Jobs to render, front to back.
     queue: VecDeque<u32>,
+    /// Jobs whose bricks are not in device memory yet, front to back.
+    parked: VecDeque<u32>,
+    /// By job: whether it waits or is rendered here.
+    to_come: Vec<bool>,
     /// Jobs that the device has on hand, in its order.
     running: VecDeque<u32>,
     done: Done,
@@ -121,7 +125,9 @@ impl Work {
     #[must_use]
     pub fn new(plan: &FramePlan, me: usize, steal: bool) -> Self {
         let mine = plan.jobs.iter().zip(0_u32..);
+        let to_come = plan.jobs.iter().map(|j| j.renderer == Some(me)).collect();
         Self {
+            to_come,
             me,
             steal: steal && plan.peers.len() > 1,
             costs: plan.jobs.iter().map(PlannedJob::cost_micros).collect(),
@@ -133,6 +139,7 @@ impl Work {
                 .filter(|(j, _)| j.renderer == Some(me))
                 .map(|(_, i)| i)
                 .collect(),
+            parked: VecDeque::new(),
             running: VecDeque::new(),
             done: Done::default(),
             question: 0,
@@ -158,7 +165,31 @@ impl Work {
         self.queue.front().copied()
     }
 
-    /// Whether jobs wait to be rendered here.
+    /// Sets those aside of the jobs that wait whose bricks are not in device memory.
+    pub fn park(&mut self, is_here: impl Fn(u32) -> bool) {
+        let (queue, parked) = self.queue.drain(..).partition(|&j| is_here(j));
+        self.queue = queue;
+        self.parked.extend::<VecDeque<u32>>(parked);
+        self.parked.make_contiguous().sort_unstable();
+    }
+
+    /// Of the jobs that were set aside these can be rendered now; `jobs` ascend.
+    pub fn unpark(&mut self, jobs: &[u32]) {
+        for &job in jobs {
+            if let Ok(at) = self.parked.binary_search(&job) {
+                self.parked.remove(at);
+                let at = self.queue.partition_point(|&j| j < job);
+                self.queue.insert(at, job);
+            }
+        }
+    }
+
+    /// Jobs that are set aside.
+    pub fn parked(&self) -> impl Iterator<Item = u32> + '_ {
+        self.parked.iter().copied()
+    }
+
+    /// Whether jobs wait that can be rendered here.
     #[must_use]
     pub fn has_jobs(&self) -> bool {
         !self.queue.is_empty()
@@ -167,18 +198,31 @@ impl Work {
     /// Whether jobs wait or are rendered here.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.has_jobs() || !self.running.is_empty()
+        self.has_jobs() || !self.running.is_empty() || !self.parked.is_empty()
+    }
+
+    /// Whether nothing can be rendered here before bricks come.
+    #[must_use]
+    pub fn waits_for_bricks(&self) -> bool {
+        !self.has_jobs() && self.running.is_empty() && !self.parked.is_empty()
     }
 
     /// Whether a job waits or is rendered here.
     #[must_use]
     pub fn is_to_come(&self, job: u32) -> bool {
-        self.queue.contains(&job) || self.running.contains(&job)
+        self.to_come.get(job as usize).copied().unwrap_or(false)
+    }
+
+    /// The jobs that wait or are rendered here.
+    pub fn all_jobs(&self) -> impl Iterator<Item = u32> + '_ {
+        let all = self.running.iter().chain(&self.queue).chain(&self.parked);
+        all.copied()
     }
 
     /// A job that was taken is rendered. Says so to others where this peer turns out to be late.
     pub fn job_done(&mut self, job: u32, measured_micros: u64, out: &mut Vec<StealOutput>) {
         self.running.retain(|&j| j != job);
+        self.set_to_come(&[job], false);
         let expected = self.cost(job, self.me);
         self.done.expected_micros = self.done.expected_micros.saturating_add(expected);
         self.done.measured_micros = self.done.measured_micros.saturating_add(measured_micros);
@@ -269,7 +313,8 @@ impl Work {
     /// What is still to be done here, at the pace so far; the job that is being rendered counts half.
     fn left(&self) -> u64 {
         let cost = |&j: &u32| self.cost(j, self.me);
-        let waiting = self.running.iter().skip(1).chain(&self.queue).map(cost);
+        let waiting = self.running.iter().skip(1).chain(&self.queue);
+        let waiting = waiting.chain(&self.parked).map(cost);
         let first = self.running.front().map_or(0, cost) / 2;
         let left = waiting.fold(first, u64::saturating_add);
         left.saturating_mul(self.pace()) / 1000
@@ -351,28 +396,63 @@ impl Work {
     }
 
     /// Takes jobs out of the queue for a thief, from the back, while that ends the work of both
-    /// earlier.
+    /// earlier; first of those whose bricks have yet to come.
     fn give(&mut self, thief: usize, pace: u64) -> Vec<u32> {
-        let (mut given, mut kept) = (Vec::new(), VecDeque::new());
-        let (mut thief_time, mut left) = (0_u64, self.left());
-        while let Some(job) = self.queue.pop_back() {
+        let mut left = self.left();
+        let mut thief_time = 0;
+        let mut given = Vec::new();
+        let queues = [
+            std::mem::take(&mut self.parked),
+            std::mem::take(&mut self.queue),
+        ];
+        let [parked, queue] = queues.map(|mut queue| {
+            self.give_of(
+                &mut queue,
+                (thief, pace),
+                (&mut thief_time, &mut left),
+                &mut given,
+            );
+            queue
+        });
+        (self.parked, self.queue) = (parked, queue);
+        given.sort_unstable();
+        self.set_to_come(&given, false);
+        given
+    }
+
+    fn set_to_come(&mut self, jobs: &[u32], is_to_come: bool) {
+        for &job in jobs {
+            if let Some(of_job) = self.to_come.get_mut(job as usize) {
+                *of_job = is_to_come;
+            }
+        }
+    }
+
+    /// Takes jobs out of one queue; `thief_time`, `left`: what is to be done there, and here.
+    fn give_of(
+        &self,
+        queue: &mut VecDeque<u32>,
+        (thief, pace): (usize, u64),
+        (thief_time, left): (&mut u64, &mut u64),
+        given: &mut Vec<u32>,
+    ) {
+        let mut kept = VecDeque::new();
+        while let Some(job) = queue.pop_back() {
             let on_thief = self.cost(job, thief).saturating_mul(pace) / 1000;
             let here = self.cost(job, self.me).saturating_mul(self.pace()) / 1000;
             let after = thief_time
                 .saturating_add(on_thief)
                 .max(left.saturating_sub(here));
-            let worth = after.saturating_add(GAIN_MICROS_MIN) <= left.max(thief_time);
+            let worth = after.saturating_add(GAIN_MICROS_MIN) <= (*left).max(*thief_time);
             if worth && self.holds(thief, job) {
-                thief_time = thief_time.saturating_add(on_thief);
-                left = left.saturating_sub(here);
+                *thief_time = thief_time.saturating_add(on_thief);
+                *left = left.saturating_sub(here);
                 given.push(job);
             } else {
                 kept.push_front(job);
             }
         }
-        self.queue = kept;
-        given.reverse();
-        given
+        *queue = kept;
     }
 
     fn granted(&mut self, victim: usize, question: u32, jobs: &[u32], out: &mut Vec<StealOutput>) {
@@ -385,12 +465,14 @@ impl Work {
         // brings those jobs back.
         let held = |j: &u32| self.holds(self.me, *j);
         let mut jobs: Vec<u32> = jobs.iter().copied().filter(held).collect();
+        jobs.retain(|j| !self.parked.contains(j));
         if jobs.is_empty() {
             self.refused.insert(victim);
             self.idle(out);
             return;
         }
         self.refused.clear();
+        self.set_to_come(&jobs, true);
         jobs.extend(self.queue.drain(..));
         jobs.sort_unstable();
         jobs.dedup();
@@ -399,7 +481,7 @@ impl Work {
 
     /// Offers jobs, once a frame, when this peer will end later than planned for anybody.
     fn offer_if_late(&mut self, out: &mut Vec<StealOutput>) {
-        if !self.steal || self.offered || self.queue.is_empty() {
+        if !self.steal || self.offered || self.queue.is_empty() && self.parked.is_empty() {
             return;
         }
         let end = self.done.measured_micros.saturating_add(self.left());
@@ -409,9 +491,8 @@ impl Work {
             return;
         }
         self.offered = true;
-        let mut able: Vec<usize> = self
-            .queue
-            .iter()
+        let waiting = self.queue.iter().chain(&self.parked);
+        let mut able: Vec<usize> = waiting
             .flat_map(|&j| self.holders[j as usize].iter().copied())
             .filter(|&p| p != self.me && !self.lost.contains(&p))
             .collect();

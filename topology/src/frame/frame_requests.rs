@@ -35,7 +35,7 @@ use crate::{
 use asked::{Asked, Run, State};
 use attempt::{Attempt, AttemptInput, Verdict};
 use participants::{
-    BUSY_MAX, WAIT_MICROS_MAX, attempt_micros, busy_rest_micros, must_wait, rest_micros,
+    BUSY_MAX, WAIT_MICROS_MAX, are_read, attempt_micros, busy_rest_micros, must_wait, rest_micros,
     taking_part,
 };
 use std::{
@@ -135,13 +135,15 @@ impl FrameRequests {
             let end = failure.map_or(FrameEnd::NobodyHolds, gave_up);
             return self.end(number, end, out);
         }
-        let with_speed = |e: &RosterEntry| RosterEntry {
+        let with_speed = |e: RosterEntry| RosterEntry {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
-            ..e.clone()
+            ..e
         };
+        let are_read = are_read(candidates, &part);
         let roster = Roster::new(part.into_iter().map(with_speed));
         let first = asked.first.as_ref();
         let inputs = AttemptInputs {
+            are_read,
             roster: Named {
                 digest: roster.digest(),
                 value: Arc::new(roster),
@@ -179,6 +181,7 @@ impl FrameRequests {
         let orders = inputs.orders();
         let peers = plan.peers.clone();
         let attempt = Attempt::new(plan, asked.failed, asked.prolonged);
+        let attempt = attempt.with_reads(inputs.are_read);
         asked.state = State::Running(Box::new(Run::new(inputs, attempt)));
         // Where nothing can be seen nobody is told, neither of the beginning nor of the end.
         if self.end_if_whole(frame, out) {
@@ -211,7 +214,7 @@ impl FrameRequests {
             && let State::Running(run) = &mut asked.state
         {
             let doublings = asked.failed + run.attempt.prolonged();
-            let is_measured = !run.inputs.costs.value.trees.is_empty();
+            let is_measured = !run.inputs.costs.value.trees.is_empty() && !run.inputs.are_read;
             run.micros = attempt_micros(makespans, doublings, is_measured);
             let at = now.saturating_add(run.micros);
             asked.wake(number, at, out);

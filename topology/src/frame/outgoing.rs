@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 const BYTES_ENOUGH: usize = 64 << 10;
 /// Bytes of pixels in one message, if it has more than one run; a run is a tile at most.
 const BYTES_MAX: usize = 8 << 20;
+/// Bytes of runs that may grow; beyond it none waits for that.
+const OPEN_BYTES_MAX: usize = 32 << 20;
 
 /// Jobs that follow each other in a tile's depth order, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +37,10 @@ pub type Batch<I> = (usize, Vec<Run<I>>);
 /// See the module.
 #[derive(Debug)]
 pub struct Outgoing<I> {
-    /// Runs that may still grow, by tile.
-    open: BTreeMap<u32, Run<I>>,
+    /// Runs that may still grow, by tile and first job.
+    open: BTreeMap<(u32, u32), Run<I>>,
+    /// What they take.
+    open_bytes: usize,
     /// Runs that wait, and their bytes, by compositor.
     waiting: BTreeMap<usize, (Vec<Run<I>>, usize)>,
     /// Batches that take no more.
@@ -48,6 +52,7 @@ impl<I> Default for Outgoing<I> {
     fn default() -> Self {
         Self {
             open: BTreeMap::new(),
+            open_bytes: 0,
             waiting: BTreeMap::new(),
             closed: Vec::new(),
             times: Vec::new(),
@@ -56,8 +61,8 @@ impl<I> Default for Outgoing<I> {
 }
 
 impl<I: Image> Outgoing<I> {
-    /// Takes a rendered job and the time that it took. A run ends with it in tiles whose next job is not
-    /// among those that `follows` says will.
+    /// Takes a rendered job and the time that it took, in whatever order they come. A run ends in tiles where the jobs
+    /// before and after it are not among those that `follows` says will come.
     pub fn rendered(
         &mut self,
         plan: &FramePlan,
@@ -74,30 +79,50 @@ impl<I: Image> Outgoing<I> {
             };
             let inside = &order[position].1;
             let first = u32::try_from(position).unwrap_or(u32::MAX);
-            let run = match self.open.remove(&tile) {
-                Some(run) if run.first + run.count == first => Run {
+            let mut run = match self.take_ending_at(tile, first) {
+                Some(run) => Run {
                     count: run.count + 1,
                     image: run.image.then(image, inside, plan.mode),
                     ..run
                 },
-                other => {
-                    other.into_iter().for_each(|run| self.end(plan, run));
-                    Run {
-                        tile,
-                        first,
-                        count: 1,
-                        image: image.part(inside),
-                    }
-                }
+                None => Run {
+                    tile,
+                    first,
+                    count: 1,
+                    image: image.part(inside),
+                },
             };
-            let next = order.get(position + 1);
-            let next = next.and_then(|&(j, _)| u32::try_from(j).ok());
-            if next.is_some_and(&follows) {
-                self.open.insert(tile, run);
+            if let Some(after) = self.take_open((tile, first + 1)) {
+                let rect = after.image.rect();
+                run.image = run.image.then(&after.image, &rect, plan.mode);
+                run.count += after.count;
+            }
+            let comes = |position: Option<u32>| {
+                let job = position.and_then(|p| order.get(p as usize));
+                job.is_some_and(|&(j, _)| u32::try_from(j).is_ok_and(&follows))
+            };
+            let bytes = run.image.bytes();
+            let grows = comes(run.first.checked_sub(1)) || comes(run.first.checked_add(run.count));
+            if grows && self.open_bytes + bytes <= OPEN_BYTES_MAX {
+                self.open_bytes += bytes;
+                self.open.insert((tile, run.first), run);
             } else {
                 self.end(plan, run);
             }
         }
+    }
+
+    /// Takes the open run of a tile that ends before a position.
+    fn take_ending_at(&mut self, tile: u32, position: u32) -> Option<Run<I>> {
+        let (&name, run) = self.open.range((tile, 0)..(tile, position)).next_back()?;
+        let is_it = run.first + run.count == position;
+        is_it.then(|| self.take_open(name)).flatten()
+    }
+
+    fn take_open(&mut self, name: (u32, u32)) -> Option<Run<I>> {
+        let run = self.open.remove(&name)?;
+        self.open_bytes -= run.image.bytes();
+        Some(run)
     }
 
     fn end(&mut self, plan: &FramePlan, run: Run<I>) {
@@ -121,8 +146,14 @@ impl<I: Image> Outgoing<I> {
         batches
     }
 
+    /// The times of jobs whose runs may wait yet.
+    pub fn take_times(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.times)
+    }
+
     /// All runs, also those that might have grown, and the times: jobs, and microseconds.
     pub fn take_all(&mut self, plan: &FramePlan) -> (Vec<Batch<I>>, Vec<(u32, u64)>) {
+        self.open_bytes = 0;
         for run in std::mem::take(&mut self.open).into_values() {
             self.end(plan, run);
         }
@@ -153,7 +184,7 @@ mod tests {
     }
 
     /// Jobs that cover all of a row of tiles of this edge, which two peers composite in turn.
-    fn plan(jobs: u32, tiles: u32, edge: u32) -> FramePlan {
+    fn row(jobs: u32, tiles: u32, edge: u32) -> FramePlan {
         let all = PixelRect {
             width: tiles * edge,
             ..rect(0, edge)
@@ -194,7 +225,7 @@ mod tests {
 
     #[test]
     fn neighbours_in_depth_are_one_run_and_what_is_small_waits() {
-        let plan = plan(4, 1, 8);
+        let plan = row(4, 1, 8);
         let mut out = Outgoing::default();
         let image = |job| Names::of(job, plan.jobs[job as usize].rect);
         out.rendered(&plan, 0, 10, &image(0), |next| next == 1);
@@ -209,9 +240,29 @@ mod tests {
     }
 
     #[test]
+    fn jobs_that_come_in_another_order_are_one_run_too_within_bounds() {
+        let plan = row(5, 1, 8);
+        let mut out = Outgoing::default();
+        let mut left = vec![3, 1, 4, 0, 2];
+        while let Some(job) = left.pop() {
+            let image = Names::of(job, plan.jobs[job as usize].rect);
+            out.rendered(&plan, job, 1, &image, |j| left.contains(&j));
+        }
+        assert_eq!(out.open_bytes, 0);
+        let (all, _) = out.take_all(&plan);
+        assert_eq!(tiles_of(&all), [(0, vec![(0, 0, 5)])]);
+        assert_eq!(all[0].1[0].image.names(), [0, 1, 2, 3, 4]);
+        // 2048² pixels are 64 MiB.
+        let large = row(3, 1, 2048);
+        let image = Names::of(0, large.jobs[0].rect);
+        out.rendered(&large, 0, 1, &image, |_| true);
+        assert_eq!((out.open.len(), out.open_bytes), (0, 0));
+    }
+
+    #[test]
     fn batches_go_when_they_are_large_enough_and_are_not_too_large() {
         // 80² pixels of 8 bytes are 50 KiB.
-        let small = plan(1, 4, 80);
+        let small = row(1, 4, 80);
         let mut out = Outgoing::default();
         out.rendered(&small, 0, 1, &Names::of(0, small.jobs[0].rect), |_| false);
         let both = [
@@ -220,7 +271,7 @@ mod tests {
         ];
         assert_eq!(tiles_of(&out.take_full()), both);
         // 1024² pixels are 8 MiB: each goes alone.
-        let large = plan(1, 3, 1024);
+        let large = row(1, 3, 1024);
         out.rendered(&large, 0, 1, &Names::of(0, large.jobs[0].rect), |_| false);
         let alone = [
             (0, vec![(0, 0, 1)]),

@@ -8,12 +8,14 @@
 //! on hand cannot be given away.
 //! A job that takes long is put aside where another requester has one to render; the device keeps what it has
 //! of it.
+//! Jobs whose bricks the peer does not hold wait until these are read; others are rendered meanwhile.
 //! Invariant: while a message waits for room nothing more is rendered, nor taken from what is kept.
 //! Invariant: bounded: frames by [`admission`], kept images by `cache`, inputs by [`inputs`].
 
 mod active_frame;
 pub mod admission;
 mod cache;
+mod device_bricks;
 pub mod inputs;
 mod turns;
 
@@ -24,10 +26,12 @@ use crate::{
         stealing::{GAIN_MICROS_MIN, StealMessage, Work},
     },
     base::{digest::Digest, peer::PeerId},
+    data::{brick_grid::BrickIndex, brick_set::BrickSet},
 };
 use active_frame::ActiveFrame;
 use admission::Place;
 use cache::RenderCache;
+use device_bricks::{Ask, BrickName, DeviceBricks};
 use std::{collections::VecDeque, sync::Arc};
 use turns::Turns;
 
@@ -68,6 +72,11 @@ pub enum WorkerOutput<F, I> {
         /// See above.
         is_over: bool,
     },
+    /// A frame needs a brick of a data set that the peer does not hold; answered by [`FrameWorker::staged`] with the
+    /// number of this question, unless it is released before.
+    Stage(Digest, BrickIndex, u64),
+    /// No frame needs it any more.
+    Release(Digest, BrickIndex),
     /// Runs for a compositor.
     Runs {
         /// Whose frame it is, and which.
@@ -107,6 +116,7 @@ pub struct FrameWorker<F, I> {
     begun: VecDeque<FrameKey>,
     turns: Turns,
     cache: RenderCache<I>,
+    bricks: DeviceBricks,
     /// Without a device nobody's jobs can be done here.
     has_device: bool,
     /// Messages that wait for room.
@@ -119,6 +129,7 @@ pub struct FrameWorker<F, I> {
 #[derive(Debug)]
 struct OnDevice<F> {
     key: FrameKey,
+    data_set: Digest,
     frame: Arc<F>,
     index: u32,
     job: PlannedJob,
@@ -145,6 +156,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             begun: VecDeque::new(),
             turns: Turns::default(),
             cache: RenderCache::default(),
+            bricks: DeviceBricks::default(),
             has_device: true,
             waiting: 0,
             is_paused: false,
@@ -163,12 +175,12 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.begun.contains(key)
     }
 
-    /// Begins a frame, as the youngest; `steal`: whether its jobs may change hands. A peer that is not
+    /// Begins a frame of a data set, as the youngest; `steal`: whether its jobs may change hands. A peer that is not
     /// in its roster has nothing to render and nobody to steal from.
     pub fn begin(
         &mut self,
         now: u64,
-        key: FrameKey,
+        (key, data_set): (FrameKey, Digest),
         frame: Arc<F>,
         steal: bool,
         out: &mut Vec<WorkerOutput<F, I>>,
@@ -192,7 +204,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         };
         if dropped.as_ref() != Some(&key) {
             self.drop_frames(|k| Some(k) == dropped.as_ref(), false, out);
-            let active = ActiveFrame::new(key, now, me, frame, work);
+            let mut active = ActiveFrame::new((key, data_set), now, me, frame, work);
+            active.look_for_bricks(&self.bricks, &self.cache);
             self.frames.push_back(active);
         }
         if let Some(dropped) = dropped {
@@ -252,14 +265,65 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             && frame.plan().digest == plan
         {
             frame.heard(from, message, out);
+            // Jobs may have come, or gone.
+            let (data_set, bricks) = (frame.data_set, frame.unheld().collect::<Vec<_>>());
+            frame.look_for_bricks(&self.bricks, &self.cache);
+            self.release(bricks.into_iter().map(|b| (data_set, b)), out);
             self.go_on(out);
         }
+    }
+
+    /// The peer holds these bricks of a data set; until this is said of one, it counts as whole.
+    pub fn holds(
+        &mut self,
+        data_set: Digest,
+        held: Arc<BrickSet>,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        let released = self.bricks.set_held(data_set, held).into_iter();
+        out.extend(released.map(|(data_set, brick)| WorkerOutput::Release(data_set, brick)));
+        for frame in self.frames.iter_mut().filter(|f| f.data_set == data_set) {
+            frame.look_for_bricks(&self.bricks, &self.cache);
+        }
+        self.go_on(out);
+    }
+
+    /// A brick that a frame needs is in device memory, until it is released; or it cannot be had.
+    pub fn staged(
+        &mut self,
+        name: (Digest, BrickIndex),
+        question: u64,
+        is_there: bool,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        if !self.bricks.answered(name, question, is_there) {
+            return;
+        }
+        for frame in self.frames.iter_mut().filter(|f| f.data_set == name.0) {
+            if is_there {
+                frame.came(name.1);
+            } else {
+                frame.is_in_vain(name.1);
+            }
+        }
+        self.go_on(out);
+    }
+
+    /// The memory of a brick that was released is needed for another one.
+    pub fn freed(&mut self, name: (Digest, BrickIndex)) {
+        self.bricks.freed(name);
+    }
+
+    /// A data set is not open here any more.
+    pub fn closed(&mut self, data_set: Digest) {
+        self.bricks.close(data_set);
     }
 
     /// Time went by: questions that were not answered are put again.
     pub fn ask_again(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
         for frame in &mut self.frames {
             frame.ask_again(out);
+            frame.tell_of_progress(out);
         }
     }
 
@@ -276,6 +340,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key) {
                 frame.job_done(job, &image, micros, micros, out);
             }
+            self.release([(order.data_set, order.job.brick)], out);
             if !order.is_over {
                 self.cache.put(key, order.job, image, micros);
             }
@@ -291,8 +356,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         why: Option<&str>,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
-        if self.take_order(key, job, |_| 0).is_some() {
+        if let Some(order) = self.take_order(key, job, |_| 0) {
             self.fail(|f| f.key == *key, why, out);
+            self.release([(order.data_set, order.job.brick)], out);
         }
         self.go_on(out);
     }
@@ -305,14 +371,17 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         micros: u64,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
-        if let Some(mut order) = self.take_order(key, job, |_| micros)
-            && self.frames.iter().any(|f| f.key == *key)
-        {
+        let Some(mut order) = self.take_order(key, job, |_| micros) else {
+            return self.go_on(out);
+        };
+        if self.frames.iter().any(|f| f.key == *key) {
             order.estimate_micros = order.estimate_micros.saturating_sub(micros);
             order.before_micros = order.before_micros.saturating_add(micros);
             order.is_to_wait = false;
             self.aside.push(order);
             self.turns.end_turn();
+        } else {
+            self.release([(order.data_set, order.job.brick)], out);
         }
         self.go_on(out);
     }
@@ -322,6 +391,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.has_device = false;
         self.on_device.clear();
         self.aside.clear();
+        self.bricks.clear();
         self.fail(ActiveFrame::is_busy, Some(why), out);
     }
 
@@ -367,8 +437,60 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             let frame = Arc::clone(&dropped.frame);
             out.push(WorkerOutput::CallOff { frame, is_over });
         }
+        let ended = self.frames.iter().filter(|f| ends(&f.key));
+        let bricks = ended.flat_map(|f| f.unheld().map(|b| (f.data_set, b)));
+        let bricks: Vec<BrickName> = bricks.collect();
         self.frames.retain(|f| !ends(&f.key));
         self.aside.retain(|o| !ends(&o.key));
+        self.release(bricks, out);
+    }
+
+    /// Says of which of these bricks no job is left.
+    fn release(
+        &mut self,
+        bricks: impl IntoIterator<Item = BrickName>,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        for name in bricks {
+            let on_device = self.on_device.iter();
+            let mut on_device = on_device.map(|o| (o.data_set, o.job.brick));
+            let mut frames = self.frames.iter().filter(|f| f.data_set == name.0);
+            let is_needed = on_device.any(|n| n == name) || frames.any(|f| f.needs(name.1));
+            if !is_needed && self.bricks.release(name) {
+                out.push(WorkerOutput::Release(name.0, name.1));
+            }
+        }
+    }
+
+    /// Asks for bricks that frames need, those of the oldest frame first.
+    fn stage(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        for frame in &mut self.frames {
+            while let Some(brick) = frame.next_brick() {
+                // Its jobs may be done: it was there for another frame.
+                if frame.needs(brick) {
+                    match self.bricks.ask((frame.data_set, brick)) {
+                        Ask::Later => return,
+                        Ask::Now(question) => {
+                            out.push(WorkerOutput::Stage(frame.data_set, brick, question));
+                        }
+                        Ask::WasAsked => {}
+                    }
+                }
+                frame.asked();
+            }
+        }
+    }
+
+    /// Ends frames of which nothing is left here but jobs whose bricks cannot be had.
+    fn end_stuck(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        let stuck = self
+            .frames
+            .iter()
+            .find_map(|f| Some((f.key.clone(), f.lacks()?)));
+        if let Some((key, brick)) = stuck {
+            let why = format!("brick {} cannot be read", brick.0);
+            self.fail(|f| f.key == key, Some(&why), out);
+        }
     }
 
     /// A job that the device has no more, `micros` after it was given it.
@@ -444,6 +566,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         if self.waiting > 0 {
             return;
         }
+        self.stage(out);
+        self.end_stuck(out);
         while let Some(at) = self.next_frame() {
             let frame = &mut self.frames[at];
             let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
@@ -468,8 +592,11 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             };
             if let Some((image, micros)) = self.cache.take(&frame.key, &job) {
                 frame.job_done(index, &image, micros, 0, out);
+                let has_runs = matches!(out.last(), Some(WorkerOutput::Runs { .. }));
                 self.cache.put(&frame.key, job, image, micros);
-                if let Some(WorkerOutput::Runs { .. }) = out.last() {
+                let name = (frame.data_set, job.brick);
+                self.release([name], out);
+                if has_runs {
                     // These are sent first.
                     self.is_paused = true;
                     return;
@@ -478,6 +605,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             }
             let order = OnDevice {
                 key: frame.key.clone(),
+                data_set: frame.data_set,
                 frame: Arc::clone(&frame.frame),
                 index,
                 job,

@@ -460,8 +460,10 @@ pub struct Safety {
     pub copies: u64,
     /// Bricks below the target.
     pub endangered: u32,
-    /// Bricks without any copy.
+    /// Bricks without any copy, which nobody can read either.
     pub missing: u32,
+    /// Bricks without any copy that somebody reads for each frame.
+    pub read: u32,
 }
 
 impl Safety {
@@ -486,6 +488,7 @@ impl Safety {
             copies: copies.iter().map(|&c| u64::from(c)).sum(),
             endangered: count(&|c| c < redundancy),
             missing: count(&|c| c == 0),
+            read: 0,
         }
     }
 }

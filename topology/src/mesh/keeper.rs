@@ -5,13 +5,14 @@
 //! what happened and says what is to be done. The actors carry that out, and `sim mesh` runs
 //! the same machine on a virtual clock. Times are microseconds of any clock that goes on.
 //!
-//! Invariants: only bricks in device memory are announced. What a peer holds is not believed before it
+//! Invariants: only bricks in device memory are announced as held. What a peer holds is not believed before it
 //! has said what it is. Beats and announcements are said again and again, so that none may be
 //! missed; a request for a brick is made again when its time is over.
 
 mod device;
 mod messages;
 mod sets;
+mod stage;
 
 pub use super::transfers::UploadResult;
 pub use messages::{
@@ -24,6 +25,7 @@ use crate::{
     mesh::{
         membership::{Change, Health, Heartbeat, Membership, Patience},
         replicas::{Announcement, Origin, Replicas},
+        staging::Staging,
         transfers::{Request, Transfers},
     },
 };
@@ -40,6 +42,8 @@ pub(crate) const ANNOUNCE_MICROS: u64 = 2_000_000;
 const RENDERING_MICROS: u64 = 1_000_000;
 /// A brick that is dropped stays in memory so long for frames that were planned before.
 const DROP_MICROS: u64 = 3_000_000;
+/// The same where frames can have it read again.
+const READABLE_DROP_MICROS: u64 = 5 * TICK_MICROS;
 /// A data set is new for so long after it was opened, or until all its copies are there: peers that
 /// are just being connected have a part in its first placement.
 const NEW_MICROS: u64 = 2_000_000;
@@ -76,10 +80,13 @@ pub struct Keeper {
     last_frame: Option<FrameTimes>,
     speed_millionths: Option<u64>,
     announced_at: u64,
+    /// When bricks that could not be read were looked at last.
+    looked_at: u64,
     /// What is to be announced has changed.
     dirty: bool,
     dropping: Vec<(u64, Digest, BrickIndex)>,
     transfers: Transfers,
+    staging: Staging,
     leaving: Leaving,
 }
 
@@ -115,6 +122,7 @@ impl Keeper {
     pub fn new(local: PeerId, hello: Hello, incarnation: u64) -> Self {
         Self {
             transfers: Transfers::new(&local),
+            staging: Staging::default(),
             local,
             hello: Arc::new(hello),
             now: 0,
@@ -134,6 +142,7 @@ impl Keeper {
             last_frame: None,
             speed_millionths: None,
             announced_at: 0,
+            looked_at: 0,
             dirty: false,
             dropping: Vec::new(),
             leaving: Leaving::No,
@@ -192,8 +201,12 @@ impl Keeper {
                     self.announce(out);
                 }
             }
+            KeeperInput::Stage(data_set, brick, question) => {
+                self.stage((data_set, brick), question, out);
+            }
+            KeeperInput::Release(data_set, brick) => self.release((data_set, brick), out),
             KeeperInput::Loaded(data_set, brick, result) => {
-                self.loaded(data_set, brick, result, out);
+                self.came(data_set, brick, result, out);
             }
             KeeperInput::DeviceLost { why, copies } => self.device_lost(why, &copies, out),
             KeeperInput::DeviceOpened {
@@ -241,6 +254,8 @@ impl Keeper {
         self.transfers.downloads.expire(self.now);
         self.free_dropped(out);
         self.keep_up(out);
+        self.look_at_unreadable(out);
+        self.stage_all(out);
         self.upload_all(out);
         if self.dirty || self.now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {
             self.announce(out);

@@ -41,6 +41,12 @@ pub struct Announcement {
     pub assigned: BrickSet,
     /// Bricks that it has room for.
     pub capacity: u32,
+    /// Bricks that it keeps room free for besides, to read such into that nobody holds.
+    #[serde(default)]
+    pub reserve: u32,
+    /// Bricks that it can read into device memory for a frame, where nobody holds them.
+    #[serde(default)]
+    pub readable: BrickSet,
     /// Whether it can read every brick from its own disk or source.
     pub source: bool,
     /// Whether it holds all that it should.
@@ -64,6 +70,8 @@ impl Announcement {
             held: none.clone(),
             assigned: none,
             capacity,
+            reserve: 0,
+            readable: BrickSet::default(),
             source: false,
             settled: false,
             in_use: false,
@@ -75,8 +83,11 @@ impl Announcement {
     /// Whether it fits a grid of so many bricks.
     #[must_use]
     pub fn is_valid(&self, brick_count: u32) -> bool {
+        let is_readable_valid =
+            self.readable == BrickSet::default() || self.readable.is_valid(brick_count);
         self.held.is_valid(brick_count)
             && self.assigned.is_valid(brick_count)
+            && is_readable_valid
             && self.leavers.len() <= MEMBERS_MAX
     }
 }
@@ -97,6 +108,10 @@ pub struct Replicas {
     unassigned: BTreeMap<BrickIndex, u64>,
     /// Bricks whose voxels this peer has in host memory, to load them again.
     copies: BrickSet,
+    /// Bricks that its source did not give.
+    unreadable: BrickSet,
+    /// The one of them that was looked at last.
+    looked_at: Option<BrickIndex>,
     /// The device has no room for more.
     capacity_max: u32,
     /// Memory here is short for another data set.
@@ -118,6 +133,8 @@ pub struct Replicas {
 
 /// Requesters whose frames are reckoned with, those that asked last.
 const ASKED_MAX: usize = 16;
+/// Room for bricks that are read for frames, at least: one is rendered while the next is read.
+const STAGED_MIN: u32 = 2;
 
 /// Where a brick is to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +165,8 @@ impl Replicas {
             first: FirstPlacement::new(grid, bytes.fold(0, |s, &b| s << 8 | u64::from(b)), parting),
             own: Announcement::expected(grid.brick_count(), capacity),
             copies: BrickSet::new(grid.brick_count()),
+            unreadable: BrickSet::new(grid.brick_count()),
+            looked_at: None,
             grid,
             others: BTreeMap::new(),
             suspects: BTreeSet::new(),
@@ -258,8 +277,65 @@ impl Replicas {
         self.capacity_max = u32::MAX;
     }
 
-    /// This peer has room for so many bricks.
-    pub fn set_capacity(&mut self, capacity: u32) {
+    /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
+    /// has the source, others that it reads for frames.
+    pub fn set_room(&mut self, room: u32) {
+        let room = room.min(self.capacity_max);
+        self.own.reserve = if self.own.source && self.is_too_much(room) {
+            (room / 2).max(room.min(STAGED_MIN))
+        } else {
+            0
+        };
+        self.set_capacity(room - self.own.reserve);
+    }
+
+    /// Whether all bricks together are more than there is room for, here for so many.
+    fn is_too_much(&self, room: u32) -> bool {
+        let staying = self.of_others().filter(|a| !a.leaving);
+        let others = staying.map(|a| u64::from(a.capacity) + u64::from(a.reserve));
+        others.sum::<u64>() + u64::from(room) < u64::from(self.grid.brick_count())
+    }
+
+    /// Says which bricks this peer can read for frames, where it keeps room for that and has a device. Returns whether
+    /// that is news.
+    pub fn set_staging(&mut self, has_device: bool) -> bool {
+        let mut readable = BrickSet::default();
+        if has_device && self.own.reserve > 0 {
+            readable = BrickSet::all(self.grid.brick_count());
+            self.unreadable.iter().for_each(|b| {
+                readable.remove(b);
+            });
+        }
+        let news = self.own.readable != readable;
+        self.own.readable = readable;
+        news
+    }
+
+    /// A brick that the source did not give, to look whether it does now; another one each time.
+    pub(super) fn unreadable(&mut self) -> Option<BrickIndex> {
+        let after = self.looked_at.map_or(0, |b| b.0 + 1);
+        let next = self.unreadable.iter().find(|b| b.0 >= after);
+        self.looked_at = next.or_else(|| self.unreadable.iter().next());
+        self.looked_at
+    }
+
+    /// Whether the source did not give a brick.
+    pub(super) fn is_unreadable(&self, brick: BrickIndex) -> bool {
+        self.unreadable.contains(brick)
+    }
+
+    /// The source gives a brick that it did not give before: it may give the others, too.
+    pub(super) fn can_read(&mut self) {
+        self.unreadable = BrickSet::new(self.grid.brick_count());
+    }
+
+    /// The source does not give a brick.
+    pub(super) fn cannot_read(&mut self, brick: BrickIndex) {
+        self.unreadable.insert(brick);
+        self.own.readable.remove(brick);
+    }
+
+    fn set_capacity(&mut self, capacity: u32) {
         let capacity = capacity.min(self.capacity_max);
         self.outdated |= capacity != self.own.capacity;
         self.own.capacity = capacity;
@@ -287,16 +363,28 @@ impl Replicas {
             .filter(|(p, a)| a.leavers.contains(&self.local) && !self.suspects.contains(*p))
             .map(|(_, a)| a)
             .collect();
-        let is_safe = |b| relied_on.iter().any(|a| a.held.contains(b));
+        let gives = |a: &Announcement, b| a.held.contains(b) || a.readable.contains(b);
+        let is_safe = |b| relied_on.iter().any(|a| gives(a, b));
         self.own.held.iter().all(is_safe)
     }
 
     /// How safe the copies of all bricks are.
     #[must_use]
     pub fn safety(&self) -> Safety {
-        let all = self.of_others().chain([&self.own]);
-        let held = all.filter(|a| !a.leaving).map(|a| &a.held);
-        Safety::of(self.grid.brick_count(), held, self.redundancy)
+        let all = || self.of_others().chain([&self.own]).filter(|a| !a.leaving);
+        let held = all().map(|a| &a.held);
+        let safety = Safety::of(self.grid.brick_count(), held, self.redundancy);
+        let (mut held, mut readable) = (BrickSet::default(), BrickSet::default());
+        for a in all() {
+            held.insert_all(&a.held);
+            readable.insert_all(&a.readable);
+        }
+        let read = readable.len_without(&held);
+        Safety {
+            missing: safety.missing - read,
+            read,
+            ..safety
+        }
     }
 
     /// A peer's announcement arrived. Returns whether it fits the data set.
@@ -419,9 +507,10 @@ impl Replicas {
     }
 
     /// The brick was freed because memory was short for something else: there is less room.
-    pub fn given_up(&mut self, brick: BrickIndex) {
+    /// `besides`: bricks that are there for frames.
+    pub fn given_up(&mut self, brick: BrickIndex, besides: usize) {
         self.dropped(brick);
-        self.does_not_fit(brick);
+        self.does_not_fit(brick, besides);
     }
 
     /// Assigned bricks that are not here, of those that `is_open` names.
@@ -453,14 +542,15 @@ impl Replicas {
         if well.is_empty() { holders } else { well }
     }
 
-    /// Whether there is room for one brick more than are held; `besides`: bricks that are on their way, or
-    /// were dropped and are still in memory.
+    /// Whether there is room for one brick more than are held; `besides`: bricks that are on their way,
+    /// were dropped and are still in memory, or are there for frames in place of held ones.
     pub(super) fn has_room(&self, besides: usize) -> bool {
         self.own.held.len() as usize + besides < self.own.capacity as usize
     }
 
     /// The brick is in device memory.
     pub fn loaded(&mut self, brick: BrickIndex) {
+        self.unreadable.remove(brick);
         self.own.held.insert(brick);
         // Of several that were loaded at a time, one that does not fit may be heard of first.
         if self.own.held.len() > self.capacity_max {
@@ -471,22 +561,32 @@ impl Replicas {
     }
 
     /// The device has no room for the brick: this peer has less room than it thought.
-    pub fn does_not_fit(&mut self, brick: BrickIndex) {
-        self.capacity_max = self.own.held.len();
-        self.set_capacity(self.capacity_max);
+    /// `besides`: bricks that are there for frames.
+    pub fn does_not_fit(&mut self, brick: BrickIndex, besides: usize) {
+        self.is_full(besides);
+        self.set_capacity(self.own.held.len());
         self.own.assigned.remove(brick);
-        self.outdated = true;
         self.settle();
     }
 
-    /// This peer, and all others that take part, with what they hold; speeds are not known here.
+    /// The device has no room beside what is held, and what is there for frames.
+    pub(super) fn is_full(&mut self, besides: usize) {
+        let besides = u32::try_from(besides).unwrap_or(u32::MAX);
+        self.capacity_max = self.own.held.len().saturating_add(besides);
+        self.outdated = true;
+    }
+
+    /// This peer, and all others that take part, with what they hold and what they can read; speeds are not known here.
     #[must_use]
-    pub fn roster(&self, takes_part: impl Fn(&PeerId) -> bool) -> Vec<RosterEntry> {
+    pub fn roster(&self, takes_part: impl Fn(&PeerId) -> bool) -> Vec<(RosterEntry, BrickSet)> {
         let others = announced(&self.others).filter(|(p, _)| takes_part(p));
-        let entry = |(peer, a): (&PeerId, &Announcement)| RosterEntry {
-            peer: peer.clone(),
-            speed_millionths: SPEED_ONE,
-            bricks: a.held.clone(),
+        let entry = |(peer, a): (&PeerId, &Announcement)| {
+            let entry = RosterEntry {
+                peer: peer.clone(),
+                speed_millionths: SPEED_ONE,
+                bricks: a.held.clone(),
+            };
+            (entry, a.readable.clone())
         };
         others
             .chain([(&self.local, &self.own)])

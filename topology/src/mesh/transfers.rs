@@ -41,7 +41,7 @@ impl Transfers {
     }
 
     /// Begins as many downloads as may be under way, the most urgent first. `sets`: data sets, with what is
-    /// known of their bricks, and how many of these were dropped and are still in memory.
+    /// known of their bricks, and how many of these take room besides: see [`Replicas::has_room`].
     pub(super) fn begin(
         &mut self,
         now: u64,
@@ -52,8 +52,8 @@ impl Transfers {
         if !self.may_begin(now, is_rendering) {
             return begun;
         }
-        let has_room = |&&(data_set, replicas, unfreed): &&(Digest, &Replicas, usize)| {
-            replicas.has_room(self.downloads.count_of(data_set) + unfreed)
+        let has_room = |&&(data_set, replicas, besides): &&(Digest, &Replicas, usize)| {
+            replicas.has_room(self.downloads.count_of(data_set) + besides)
         };
         let all = sets.iter().filter(has_room);
         let all = all.map(|&(data_set, replicas, _)| (data_set, replicas));
@@ -62,10 +62,10 @@ impl Transfers {
                 break;
             }
             let set = sets.iter().find(|s| s.0 == name.0);
-            let Some(&(data_set, replicas, unfreed)) = set else {
+            let Some(&(data_set, replicas, besides)) = set else {
                 continue;
             };
-            if !replicas.has_room(self.downloads.count_of(data_set) + unfreed) {
+            if !replicas.has_room(self.downloads.count_of(data_set) + besides) {
                 continue;
             }
             if let Some(origin) = self.downloads.origin(name, replicas) {
@@ -81,17 +81,16 @@ impl Transfers {
             .may_begin(now, self.downloads.count(), is_rendering)
     }
 
-    /// A brick came from a peer; false where nobody waits for it. `unfreed`: bricks of its data set that
-    /// were dropped and are still in memory.
+    /// A brick came from a peer; false where nobody waits for it. `besides`: see [`Replicas::has_room`].
     pub(super) fn arrived(
         &mut self,
         name: BrickName,
         from: &PeerId,
         now: u64,
         replicas: &Replicas,
-        unfreed: usize,
+        besides: usize,
     ) -> bool {
-        let has_place = replicas.has_room(self.downloads.count_of(name.0) + unfreed);
+        let has_place = replicas.has_room(self.downloads.count_of(name.0) + besides);
         let is_wanted = replicas.is_wanted(name.1);
         let took = (self.downloads).arrived(name, from, now, is_wanted, has_place);
         took.inspect(|&took| self.limit.came(now, took)).is_some()

@@ -55,6 +55,9 @@ pub(super) fn show(
     if mesh.missing > 0 {
         let missing = counted(mesh.missing, "brick");
         ui.colored_label(WRONG, format!("{missing} nobody holds"));
+    } else if mesh.read > 0 {
+        let read = counted(mesh.read, "brick");
+        ui.label(format!("{read} read for each frame: little memory"));
     } else {
         ui.label(format!(
             "copies of each brick: at least {}",

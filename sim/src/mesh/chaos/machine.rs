@@ -154,6 +154,9 @@ impl Machine {
         if let Some(wish) = self.wishes.take() {
             self.keep(env, wish, true);
         }
+        while let Some(stage) = self.rendering.stages.pop_front() {
+            self.keep(env, stage, true);
+        }
         let late = self.viewer.as_mut().map(|v| std::mem::take(&mut v.late));
         if let Some(late) = late.filter(|l| !l.is_empty()) {
             self.keep(env, KeeperInput::Late(late), true);
@@ -245,14 +248,33 @@ impl Machine {
         if let Some((_, holding)) = set.filter(|(_, h)| h.announcement().held != self.said) {
             self.said.clone_from(&holding.announcement().held);
             env.oracle.says(self.me, &self.said, env.queue.now());
+            let said = self.said.clone();
+            self.rendering.holds(env, self.data_set, said);
         }
     }
 
     fn carry_out(&mut self, env: &mut Environment, output: KeeperOutput) {
+        if let KeeperOutput::Unload(_, brick) | KeeperOutput::Unstage(_, brick) = output
+            && self.said.contains(brick)
+        {
+            env.oracle
+                .broken("a brick was freed that is said to be held");
+        }
         match output {
             KeeperOutput::Unload(_, brick) => {
                 self.rendering.bricks.remove(brick);
-                env.dropped(self.me, brick);
+                let mut sets = self.keeper.data_sets();
+                let can_read = sets.any(|(_, r)| r.announcement().readable.contains(brick));
+                env.dropped(self.me, brick, can_read);
+            }
+            KeeperOutput::Unstage(data_set, brick) => {
+                self.rendering.bricks.remove(brick);
+                env.dropped(self.me, brick, true);
+                self.rendering.freed((data_set, brick));
+            }
+            KeeperOutput::Staged(data_set, brick, question, is_there) => {
+                let answer = (question, is_there);
+                self.rendering.staged(env, (data_set, brick), answer);
             }
             KeeperOutput::Opened(manifest) => {
                 if self.viewer.is_some() {

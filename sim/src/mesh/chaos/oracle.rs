@@ -220,10 +220,11 @@ impl Environment {
         self.oracle.disturbed[who] = now;
     }
 
-    /// A machine does not hold a brick any more, of its own will: it must not be the last.
-    pub(super) fn dropped(&mut self, who: Who, brick: BrickIndex) {
+    /// A machine does not hold a brick any more, of its own will: it must not be the last, unless it `can_read` it
+    /// again.
+    pub(super) fn dropped(&mut self, who: Who, brick: BrickIndex, can_read: bool) {
         self.oracle.held_since[who].remove(&brick);
-        if !self.oracle.is_safe(brick, self.queue.now()) {
+        if !can_read && !self.oracle.is_safe(brick, self.queue.now()) {
             let why = format!(
                 "{} dropped the last copy of brick {}",
                 self.name(who),

@@ -23,6 +23,7 @@ use brickmesh_topology::{
         outgoing::Run,
         worker::{FrameWorker, WorkerOutput, inputs::FrameInputs},
     },
+    mesh::keeper::KeeperInput,
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -43,6 +44,8 @@ pub(super) struct Rendering {
     tasks: VecDeque<Task>,
     /// What the device does.
     task: Option<Task>,
+    /// Bricks that frames need, or need no more, for the keeper.
+    pub(super) stages: VecDeque<KeeperInput>,
 }
 
 /// Something for the device.
@@ -71,6 +74,7 @@ impl Rendering {
             worker: FrameWorker::new(env.name(me).clone()),
             tasks: VecDeque::new(),
             task: None,
+            stages: VecDeque::new(),
         }
     }
 
@@ -80,6 +84,31 @@ impl Rendering {
 
     pub(super) fn close(&mut self, data_set: Digest) {
         self.inputs.close(data_set);
+        self.worker.closed(data_set);
+    }
+
+    /// The machine holds these bricks.
+    pub(super) fn holds(&mut self, env: &mut Environment, data_set: Digest, held: BrickSet) {
+        self.step(env, |worker, out| {
+            worker.holds(data_set, Arc::new(held), out)
+        });
+    }
+
+    /// A brick that a frame needs is there, or cannot be had.
+    pub(super) fn staged(
+        &mut self,
+        env: &mut Environment,
+        name: (Digest, BrickIndex),
+        (question, is_there): (u64, bool),
+    ) {
+        self.step(env, |worker, out| {
+            worker.staged(name, question, is_there, out)
+        });
+    }
+
+    /// The memory of a brick that frames needed was freed.
+    pub(super) fn freed(&mut self, name: (Digest, BrickIndex)) {
+        self.worker.freed(name);
     }
 
     pub(super) fn take_roster(&mut self, roster: Named<Roster>) {
@@ -129,7 +158,7 @@ impl Rendering {
         compositing.expect(env, me, (requester, frame), &planned);
         let (now, steal) = (env.now(), env.rules().steal);
         self.step(env, |worker, out| {
-            worker.begin(now, key, planned, steal, out)
+            worker.begin(now, (key, data_set), planned, steal, out)
         });
     }
 
@@ -281,6 +310,13 @@ impl Rendering {
                     is_called_off: false,
                 };
                 self.give_device(env, Task::Render(order));
+            }
+            WorkerOutput::Stage(data_set, brick, question) => {
+                let stage = KeeperInput::Stage(data_set, brick, question);
+                self.stages.push_back(stage);
+            }
+            WorkerOutput::Release(data_set, brick) => {
+                self.stages.push_back(KeeperInput::Release(data_set, brick));
             }
             // Its jobs are short.
             WorkerOutput::PutAside { .. } => {}

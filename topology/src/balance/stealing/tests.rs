@@ -53,6 +53,38 @@ fn sent(out: &mut Vec<StealOutput>, to: usize) -> Vec<StealMessage> {
 }
 
 #[test]
+fn jobs_whose_bricks_have_yet_to_come_are_not_taken_and_given_away_first() {
+    let raw: Vec<Raw> = (0..8).map(|_| both(10_000, 0)).collect();
+    let plan = plan(2, &raw);
+    let (mut victim, mut thief) = (Work::new(&plan, 0, true), Work::new(&plan, 1, true));
+    victim.park(|job| job >= 5);
+    assert_eq!(victim.next_job(), Some(5));
+    let mut out = Vec::new();
+    thief.idle(&mut out);
+    let asked = sent(&mut out, 0);
+    // It is told that it has nothing to do: by the plan, the other one has all.
+    victim.heard(1, &asked[0], &mut out);
+    let granted = sent(&mut out, 1);
+    let [StealMessage::Grant { jobs, .. }] = &granted[..] else {
+        panic!("{granted:?}");
+    };
+    assert_eq!(jobs[..], [1, 2, 3, 4]);
+    assert_eq!(victim.next_job(), Some(6));
+    victim.unpark(&[0, 4]);
+    assert_eq!(victim.next_job(), Some(0));
+    victim.park(|_| false);
+    assert!(!victim.waits_for_bricks(), "jobs are rendered");
+    for job in [5, 6, 0] {
+        victim.job_done(job, 10_000, &mut out);
+    }
+    assert!(victim.is_busy() && victim.waits_for_bricks());
+    assert_eq!(
+        [0, 4, 7].map(|j| victim.is_to_come(j)),
+        [false, false, true]
+    );
+}
+
+#[test]
 fn who_is_done_gets_the_rear_half_of_who_is_not() {
     let raw: Vec<Raw> = (0..8).map(|_| both(10_000, 0)).collect();
     let plan = plan(2, &raw);

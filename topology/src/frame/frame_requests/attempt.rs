@@ -98,6 +98,8 @@ pub struct Attempt {
     prolonged: u32,
     /// Something came since the attempt began, or since it was prolonged.
     has_progress: bool,
+    /// Bricks are read for it: nobody is late who gets on.
+    are_read: bool,
     tiles: BTreeSet<u32>,
     jobs: BTreeSet<u32>,
     /// Who has each job, as far as is known: its renderer, or who it was given to.
@@ -120,11 +122,19 @@ impl Attempt {
             failed,
             prolonged,
             has_progress: false,
+            are_read: false,
             tiles: tiles.map(|t| t as u32).collect(),
             jobs: jobs.map(|j| j as u32).collect(),
             job_owner: plan.jobs.iter().map(|j| j.renderer).collect(),
             plan,
         }
+    }
+
+    /// Bricks are read for it, which takes a time that nobody knows.
+    #[must_use]
+    pub fn with_reads(mut self, are_read: bool) -> Self {
+        self.are_read = are_read;
+        self
     }
 
     /// Its plan.
@@ -267,6 +277,10 @@ impl Attempt {
     fn blame(&mut self, peers: BTreeSet<PeerId>) -> Verdict {
         let is_doubtful = peers.is_empty() || 2 * peers.len() > self.plan.peers.len();
         let has_progress = std::mem::take(&mut self.has_progress);
+        if self.are_read && has_progress {
+            self.prolonged = self.prolonged.saturating_add(1);
+            return Verdict::Prolong;
+        }
         if is_doubtful && self.prolonged < PROLONGED_MAX {
             self.prolonged += 1;
             return if has_progress {

@@ -59,6 +59,8 @@ impl<T> Clone for Named<T> {
 /// What an attempt is planned from, besides what the frame shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptInputs {
+    /// Bricks are read for it, which takes a time that nobody knows.
+    pub are_read: bool,
     /// Who takes part.
     pub roster: Named<Roster>,
     /// What jobs took before.

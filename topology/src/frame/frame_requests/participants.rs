@@ -95,42 +95,59 @@ pub fn busy_rest_micros(busy: u32) -> u64 {
 
 /// The peers of a frame's next attempt, among `candidates`: without those that failed, and such
 /// that all hear each other. Where bricks would be missing for that, those that hold them take
-/// part nevertheless: better late than with a hole. Empty: nobody holds anything.
+/// part nevertheless: better late than with a hole. What none of them holds is given to those that can
+/// read it. Empty: nobody has anything.
 #[must_use]
-pub fn taking_part<'a>(
-    candidates: &'a [Candidate],
-    without: &BTreeSet<PeerId>,
-) -> Vec<&'a RosterEntry> {
-    let takes_part = |c: &&Candidate| !c.is_silent && !c.entry.bricks.is_empty();
+pub fn taking_part(candidates: &[Candidate], without: &BTreeSet<PeerId>) -> Vec<RosterEntry> {
+    let has_any = |c: &Candidate| !c.entry.bricks.is_empty() || !c.readable.is_empty();
+    let takes_part = |c: &&Candidate| !c.is_silent && has_any(c);
     let holders = candidates.iter().filter(takes_part);
     let (well, mut left_out): (Vec<_>, Vec<_>) =
         holders.partition(|c| !c.is_late && !without.contains(&c.entry.peer));
     let (mut well, deaf) = hearing_each_other(well);
     left_out.splice(..0, deaf);
-    let mut held = all_bricks(well.iter().map(|c| &c.entry));
-    while let Some(at) = most_missed(&held, &left_out) {
+    let mut had = all_bricks(well.iter().flat_map(|c| [&c.entry.bricks, &c.readable]));
+    while let Some(at) = most_missed(&had, &left_out) {
         let needed = left_out.remove(at);
-        held.insert_all(&needed.entry.bricks);
+        had.insert_all(&needed.entry.bricks);
+        had.insert_all(&needed.readable);
         well.push(needed);
     }
-    well.into_iter().map(|c| &c.entry).collect()
+    let held = all_bricks(well.iter().map(|c| &c.entry.bricks));
+    let entries = well.into_iter().map(|c| {
+        let mut entry = c.entry.clone();
+        let unheld = c.readable.iter().filter(|&b| !held.contains(b));
+        unheld.for_each(|b| {
+            entry.bricks.insert(b);
+        });
+        entry
+    });
+    entries.filter(|e| !e.bricks.is_empty()).collect()
+}
+
+/// Whether any of these peers is to read bricks for the frame.
+#[must_use]
+pub fn are_read(candidates: &[Candidate], part: &[RosterEntry]) -> bool {
+    part.iter().any(|entry| {
+        let of_it = candidates.iter().find(|c| c.entry.peer == entry.peer);
+        of_it.is_some_and(|c| entry.bricks.len_without(&c.entry.bricks) > 0)
+    })
 }
 
 /// Whether a frame that was asked for `waited` microseconds ago goes on waiting instead of being given
 /// to these peers: they would lack bricks that silent ones hold, or there are none.
 #[must_use]
-pub fn must_wait(candidates: &[Candidate], part: &[&RosterEntry], waited: u64) -> bool {
-    let held = all_bricks(part.iter().copied());
+pub fn must_wait(candidates: &[Candidate], part: &[RosterEntry], waited: u64) -> bool {
+    let held = all_bricks(part.iter().map(|e| &e.bricks));
     let mut silent = candidates.iter().filter(|c| c.is_silent);
     let have_more = |c: &Candidate| c.entry.bricks.len_without(&held) > 0;
     waited < WAIT_MICROS_MAX && (part.is_empty() || silent.any(have_more))
 }
 
-/// The bricks that any of these hold.
-fn all_bricks<'a>(entries: impl IntoIterator<Item = &'a RosterEntry>) -> BrickSet {
+/// The bricks of any of these sets.
+fn all_bricks<'a>(sets: impl IntoIterator<Item = &'a BrickSet>) -> BrickSet {
     let mut all = BrickSet::default();
-    let sets = entries.into_iter().map(|e| &e.bricks);
-    sets.for_each(|bricks| all.insert_all(bricks));
+    sets.into_iter().for_each(|bricks| all.insert_all(bricks));
     all
 }
 
@@ -147,9 +164,12 @@ fn hearing_each_other(peers: Vec<&Candidate>) -> (Vec<&Candidate>, Vec<&Candidat
     (staying, deaf.into_iter().map(|at| peers[at]).collect())
 }
 
-/// The one among `left_out` that holds the most bricks besides those that are `held`, if any.
-fn most_missed(held: &BrickSet, left_out: &[&Candidate]) -> Option<usize> {
-    let counts = left_out.iter().map(|c| c.entry.bricks.len_without(held));
+/// The one among `left_out` that has the most bricks besides those that the others `had`, if any.
+fn most_missed(had: &BrickSet, left_out: &[&Candidate]) -> Option<usize> {
+    let counts = left_out.iter().map(|c| {
+        let held = c.entry.bricks.len_without(had);
+        held.max(c.readable.len_without(had))
+    });
     let most = counts.enumerate().rev().max_by_key(|&(_, count)| count);
     most.filter(|&(_, count)| count > 0).map(|(at, _)| at)
 }
@@ -176,6 +196,7 @@ mod tests {
                 speed_millionths: SPEED_ONE,
                 bricks: held,
             },
+            readable: BrickSet::default(),
             suspects: Arc::new(suspects.iter().map(|s| PeerId::new(s)).collect()),
             is_silent: false,
             is_late: false,
@@ -184,10 +205,8 @@ mod tests {
 
     fn names(candidates: &[Candidate], without: &[&str]) -> String {
         let without = without.iter().map(|s| PeerId::new(s)).collect();
-        let mut part: Vec<&str> = taking_part(candidates, &without)
-            .iter()
-            .map(|e| e.peer.as_str())
-            .collect();
+        let part = taking_part(candidates, &without);
+        let mut part: Vec<&str> = part.iter().map(|e| e.peer.as_str()).collect();
         part.sort_unstable();
         part.concat()
     }
@@ -247,6 +266,42 @@ mod tests {
         assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
         (peers[1].is_silent, peers[1].is_late) = (false, true);
         assert_eq!(names(&peers, &[]), "a", "spared");
+    }
+
+    #[test]
+    fn what_nobody_holds_is_given_to_those_that_can_read_it() {
+        let mut peers = [
+            candidate("a", &[0, 1], &[]),
+            candidate("b", &[2], &[]),
+            candidate("c", &[], &[]),
+            candidate("d", &[], &[]),
+        ];
+        let all = BrickSet::all(8);
+        (peers[0].readable, peers[2].readable) = (all.clone(), all);
+        let without = BTreeSet::new();
+        let part = taking_part(&peers, &without);
+        let bricks = |of: &str| {
+            let entry = part.iter().find(|e| e.peer.as_str() == of);
+            entry.map(|e| e.bricks.iter().map(|b| b.0).collect::<Vec<_>>())
+        };
+        assert_eq!(bricks("a"), Some(vec![0, 1, 3, 4, 5, 6, 7]));
+        assert_eq!(bricks("b"), Some(vec![2]));
+        assert_eq!(bricks("c"), Some(vec![3, 4, 5, 6, 7]));
+        assert_eq!(bricks("d"), None);
+        assert!(are_read(&peers, &part));
+        // Whoever holds bricks that others can read is not waited for.
+        peers[1].is_silent = true;
+        assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
+        assert_eq!(names(&peers, &[]), "ac");
+        // Who failed is needed where nobody else reads.
+        peers[2].readable = BrickSet::default();
+        assert_eq!(names(&peers, &["a"]), "a");
+        peers[1].is_silent = false;
+        for n in 3..8 {
+            peers[1].entry.bricks.insert(BrickIndex(n));
+        }
+        let part = taking_part(&peers, &without);
+        assert!(!are_read(&peers, &part));
     }
 
     #[test]

@@ -46,6 +46,7 @@ fn candidate(name: &str, bricks: impl IntoIterator<Item = u32>) -> Candidate {
             speed_millionths: SPEED_ONE,
             bricks: held,
         },
+        readable: BrickSet::default(),
         suspects: Arc::default(),
         is_silent: false,
         is_late: false,

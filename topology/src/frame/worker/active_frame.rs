@@ -1,13 +1,14 @@
 //! A frame that is being rendered here: this peer's part of its work, and what waits to be sent of it.
 
-use super::{WorkerOutput, admission};
+use super::{WorkerOutput, admission, cache::RenderCache, device_bricks::DeviceBricks};
 use crate::{
     balance::{
         frame_plan::{FramePlan, PlannedJob},
         schedule::cost_on,
         stealing::{StealMessage, StealOutput, Work},
     },
-    base::peer::PeerId,
+    base::{digest::Digest, peer::PeerId},
+    data::brick_grid::BrickIndex,
     frame::{
         compositing::FrameKey,
         frame_requests::FrameMessage,
@@ -15,12 +16,16 @@ use crate::{
         outgoing::{Batch, Outgoing},
     },
 };
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ActiveFrame<F, I> {
     pub(super) key: FrameKey,
+    pub(super) data_set: Digest,
     pub(super) frame: Arc<F>,
     /// When it began, microseconds.
     since: u64,
@@ -28,18 +33,108 @@ pub(super) struct ActiveFrame<F, I> {
     me: usize,
     work: Work,
     outgoing: Outgoing<I>,
+    /// Jobs of bricks that are not held, rendered or not.
+    unheld: BTreeMap<BrickIndex, Vec<u32>>,
+    /// Bricks to ask for, in that order.
+    to_ask: VecDeque<BrickIndex>,
+    /// Bricks that cannot be had.
+    in_vain: BTreeSet<BrickIndex>,
 }
 
 impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
-    pub(super) fn new(key: FrameKey, since: u64, me: usize, frame: Arc<F>, work: Work) -> Self {
+    pub(super) fn new(
+        (key, data_set): (FrameKey, Digest),
+        since: u64,
+        me: usize,
+        frame: Arc<F>,
+        work: Work,
+    ) -> Self {
         Self {
             key,
+            data_set,
             frame,
             since,
             me,
             work,
             outgoing: Outgoing::default(),
+            unheld: BTreeMap::new(),
+            to_ask: VecDeque::new(),
+            in_vain: BTreeSet::new(),
         }
+    }
+
+    /// Looks which jobs can be done: those whose bricks are in device memory, or that were rendered before. Others wait; of
+    /// their bricks those are asked for first that may be in memory still.
+    pub(super) fn look_for_bricks(&mut self, bricks: &DeviceBricks, cache: &RenderCache<I>) {
+        let (data_set, plan) = (self.data_set, (*self.frame).as_ref());
+        let brick_of = |job: u32| plan.jobs[job as usize].brick;
+        let is_here = |job: u32| {
+            let is_kept = |j: &PlannedJob| {
+                (self.key.1.attempt > 0 || j.content.is_some()) && cache.has(&self.key, j)
+            };
+            bricks.is_here((data_set, brick_of(job))) || is_kept(&plan.jobs[job as usize])
+        };
+        self.work.park(is_here);
+        let came: Vec<u32> = self.work.parked().filter(|&j| is_here(j)).collect();
+        self.work.unpark(&came);
+        self.unheld.clear();
+        for job in self.work.all_jobs() {
+            let brick = brick_of(job);
+            if !bricks.is_held((data_set, brick)) {
+                self.unheld.entry(brick).or_default().push(job);
+            }
+        }
+        let mut seen = BTreeSet::new();
+        // Those of jobs that were put aside among them.
+        let waiting = self.work.all_jobs().filter(|&j| !is_here(j)).map(brick_of);
+        let wanted = waiting.filter(|b| !self.in_vain.contains(b) && seen.insert(*b));
+        let (kept, others): (VecDeque<_>, VecDeque<_>) =
+            wanted.partition(|&b| bricks.is_kept((data_set, b)));
+        self.to_ask = kept.into_iter().chain(others).collect();
+    }
+
+    /// The next brick to be asked for.
+    pub(super) fn next_brick(&self) -> Option<BrickIndex> {
+        self.to_ask.front().copied()
+    }
+
+    /// It was asked for.
+    pub(super) fn asked(&mut self) {
+        self.to_ask.pop_front();
+    }
+
+    /// A brick is in device memory.
+    pub(super) fn came(&mut self, brick: BrickIndex) {
+        if let Some(jobs) = self.unheld.get(&brick) {
+            self.work.unpark(jobs);
+        }
+    }
+
+    /// A brick cannot be had: its jobs are not rendered here.
+    pub(super) fn is_in_vain(&mut self, brick: BrickIndex) {
+        if self.unheld.contains_key(&brick) {
+            self.in_vain.insert(brick);
+        }
+    }
+
+    /// The first of the bricks that cannot be had, where nothing else is left to do.
+    pub(super) fn lacks(&self) -> Option<BrickIndex> {
+        let first = *self.in_vain.first()?;
+        let plan = self.plan();
+        let mut parked = self.work.parked().map(|j| plan.jobs[j as usize].brick);
+        let is_stuck = self.work.waits_for_bricks() && parked.all(|b| self.in_vain.contains(&b));
+        is_stuck.then_some(first)
+    }
+
+    /// Whether a job that is not rendered yet needs a brick that is not held.
+    pub(super) fn needs(&self, brick: BrickIndex) -> bool {
+        let jobs = self.unheld.get(&brick);
+        jobs.is_some_and(|jobs| jobs.iter().any(|&j| self.work.is_to_come(j)))
+    }
+
+    /// Bricks of its jobs that are not held.
+    pub(super) fn unheld(&self) -> impl Iterator<Item = BrickIndex> + '_ {
+        self.unheld.keys().copied()
     }
 
     pub(super) fn plan(&self) -> &FramePlan {
@@ -119,6 +214,17 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     pub(super) fn send_all(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
         let (all, times) = self.outgoing.take_all((*self.frame).as_ref());
         self.send(all, out);
+        self.tell_times(times, out);
+    }
+
+    /// Tells the requester what was rendered, where the frame waits for bricks: it takes longer than was planned.
+    pub(super) fn tell_of_progress(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        let is_waiting = self.work.parked().next().is_some();
+        let times = is_waiting.then(|| self.outgoing.take_times());
+        self.tell_times(times.unwrap_or_default(), out);
+    }
+
+    fn tell_times(&self, times: Vec<(u32, u64)>, out: &mut Vec<WorkerOutput<F, I>>) {
         if !times.is_empty() {
             let (plan, jobs) = (self.plan().digest, times);
             let done = FrameMessage::JobsDone { plan, jobs };

@@ -79,17 +79,18 @@ impl<I: Image> RenderCache<I> {
         }
     }
 
+    /// Whether [`Self::take`] gives something for a job.
+    pub(super) fn has(&self, key: &FrameKey, job: &PlannedJob) -> bool {
+        let mut frames = self.frames.iter();
+        frames.any(|frame| frame.jobs.iter().any(|k| frame.gives(key, k, job)))
+    }
+
     /// Gives what was rendered of a job, in this attempt at the frame or an earlier one, or in another
     /// frame where that is said to be the same, and the microseconds that it took.
     pub(super) fn take(&mut self, key: &FrameKey, job: &PlannedJob) -> Option<(I, u64)> {
         let newest_first = self.frames.iter_mut().rev();
         let kept = newest_first.into_iter().find_map(|frame| {
-            let is_one = frame.is(key);
-            let is_it = |k: &KeptJob<I>| {
-                let is_same = k.job.content.is_some() && k.job.content == job.content;
-                is_same || is_one && is_same_part(&k.job, job)
-            };
-            let at = frame.jobs.iter().position(is_it)?;
+            let at = frame.jobs.iter().position(|k| frame.gives(key, k, job))?;
             Some(frame.jobs.swap_remove(at))
         })?;
         self.bytes -= bytes_of(&kept.image);
@@ -111,6 +112,12 @@ impl<I: Image> RenderCache<I> {
 impl<I: Image> KeptFrame<I> {
     fn is(&self, (requester, frame): &FrameKey) -> bool {
         self.number == frame.number && self.requester == *requester
+    }
+
+    /// Whether what was rendered of one of its jobs is what a job of a frame is to be.
+    fn gives(&self, key: &FrameKey, kept: &KeptJob<I>, job: &PlannedJob) -> bool {
+        let is_same = kept.job.content.is_some() && kept.job.content == job.content;
+        is_same || is_same_part(&kept.job, job) && self.is(key)
     }
 
     fn bytes(&self) -> usize {

@@ -60,13 +60,18 @@ fn key(number: u64, attempt: u32) -> FrameKey {
     (PeerId::new("r"), FrameId { number, attempt })
 }
 
+fn data_set() -> Digest {
+    Digest::of(b"a volume")
+}
+
 fn worker() -> Worker {
     FrameWorker::new(PeerId::new("a"))
 }
 
 fn begin(worker: &mut Worker, key: FrameKey, frame: &Arc<Shown>) -> Vec<Output> {
     let mut out = Vec::new();
-    worker.begin(0, key, Arc::clone(frame), true, &mut out);
+    let name = (key, data_set());
+    worker.begin(0, name, Arc::clone(frame), true, &mut out);
     out
 }
 
@@ -394,4 +399,180 @@ fn who_is_done_steals_and_who_was_stolen_from_sends_what_it_has() {
     b.device_opened();
     b.ask_again(&mut out);
     assert!(out.is_empty(), "{out:?}");
+}
+
+/// Bricks that are asked for, or released.
+fn stages(out: &[Output]) -> (Vec<u32>, Vec<u32>) {
+    let of = |o: &Output| match o {
+        WorkerOutput::Stage(_, brick, _) => Some((Some(brick.0), None)),
+        WorkerOutput::Release(_, brick) => Some((None, Some(brick.0))),
+        _ => None,
+    };
+    let all: (Vec<_>, Vec<_>) = out.iter().filter_map(of).unzip();
+    (
+        all.0.into_iter().flatten().collect(),
+        all.1.into_iter().flatten().collect(),
+    )
+}
+
+/// A worker whose peer holds these of four bricks.
+fn holding(bricks: &[u32]) -> Worker {
+    let mut worker = worker();
+    let mut held = BrickSet::new(4);
+    bricks.iter().for_each(|&b| {
+        held.insert(BrickIndex(b));
+    });
+    worker.holds(data_set(), Arc::new(held), &mut Vec::new());
+    worker
+}
+
+/// A brick that was asked for is there, or cannot be had; whichever question that was.
+fn staged(worker: &mut Worker, brick: u32, is_there: bool) -> Vec<Output> {
+    let mut out = Vec::new();
+    for question in 0..100 {
+        worker.staged(
+            (data_set(), BrickIndex(brick)),
+            question,
+            is_there,
+            &mut out,
+        );
+    }
+    out
+}
+
+#[test]
+fn jobs_wait_for_their_bricks_while_others_are_rendered() {
+    let frame = shown(&[9_000; 4]);
+    let mut worker = holding(&[2]);
+    let out = begin(&mut worker, key(1, 0), &frame);
+    assert_eq!(renders(&out), [(1, 2)]);
+    assert_eq!(stages(&out), (vec![0, 1, 3], vec![]));
+    assert!(
+        staged(&mut worker, 3, true).is_empty(),
+        "the device is busy"
+    );
+    let out = done(&mut worker, &key(1, 0), 2);
+    assert_eq!(renders(&out), [(1, 3)]);
+    assert_eq!(stages(&out), (vec![], vec![]), "the peer holds it");
+    let out = done(&mut worker, &key(1, 0), 3);
+    assert_eq!(stages(&out).1, [3]);
+    assert!(worker.is_under_way(0), "two bricks are awaited");
+    assert_eq!(renders(&staged(&mut worker, 1, true)), [(1, 1)]);
+    let out = done(&mut worker, &key(1, 0), 1);
+    assert!(runs(&out).is_empty(), "jobs before it are to come");
+    staged(&mut worker, 0, true);
+    let out = done(&mut worker, &key(1, 0), 0);
+    assert_eq!(stages(&out).1, [0]);
+    assert_eq!(runs(&out).concat(), [0, 1, 2, 3]);
+    // Of the next frame, those are first that may be in memory still.
+    worker.freed((data_set(), BrickIndex(0)));
+    let out = begin(&mut worker, key(2, 0), &frame);
+    assert_eq!(stages(&out).0, [1, 3, 0]);
+}
+
+#[test]
+fn bricks_that_cannot_be_had_end_a_frame_when_all_else_of_it_is_done() {
+    let frame = shown(&[9_000; 4]);
+    let mut worker = holding(&[0, 1]);
+    begin(&mut worker, key(1, 0), &frame);
+    assert_eq!(told(&staged(&mut worker, 2, false)), []);
+    staged(&mut worker, 3, true);
+    done(&mut worker, &key(1, 0), 0);
+    done(&mut worker, &key(1, 0), 1);
+    let out = done(&mut worker, &key(1, 0), 3);
+    let why = "brick 2 cannot be read".to_owned();
+    let failed = (key(1, 0), FrameMessage::Failed { why });
+    assert!(told(&out).contains(&failed), "{out:?}");
+    // Asked for again, what was rendered is sent and no brick read for it.
+    let mut again = frame.0.clone();
+    again.jobs.iter_mut().for_each(|j| j.is_rendered = true);
+    again.jobs.remove(2);
+    let mut out = begin(&mut worker, key(1, 1), &Arc::new(Shown(again)));
+    while worker.resume(&mut out) {}
+    assert!(stages(&out).0.is_empty());
+    assert_eq!(runs(&out).concat(), [0, 1, 3]);
+}
+
+#[test]
+fn bricks_of_a_frame_that_ends_are_released_but_for_one_that_is_rendered_or_needed() {
+    let frame = shown(&[9_000; 4]);
+    let mut worker = holding(&[]);
+    begin(&mut worker, key(1, 0), &frame);
+    assert_eq!(renders(&staged(&mut worker, 2, true)), [(1, 2)]);
+    staged(&mut worker, 1, true);
+    let mut out = begin(&mut worker, key(2, 0), &shown(&[9_000; 2]));
+    assert_eq!(stages(&out), (vec![], vec![]), "they are asked for");
+    out.clear();
+    worker.over(&key(1, 0).0, Some(1), &mut out);
+    assert_eq!(stages(&out).1, [3]);
+    let out = done(&mut worker, &key(1, 0), 2);
+    assert_eq!(stages(&out).1, [2]);
+    assert_eq!(renders(&out), [(2, 1)]);
+    let mut out = Vec::new();
+    worker.over(&key(2, 0).0, Some(2), &mut out);
+    assert_eq!(stages(&out).1, [0], "the other one is on the device");
+    let out = done(&mut worker, &key(2, 0), 1);
+    assert_eq!(stages(&out).1, [1]);
+    assert!(staged(&mut worker, 0, true).is_empty(), "too late");
+    // The answer to a question that was released is none to the next one.
+    let out = begin(&mut worker, key(3, 0), &shown(&[9_000]));
+    let [WorkerOutput::Stage(_, _, question)] = out[..] else {
+        panic!("{out:?}");
+    };
+    let mut out = Vec::new();
+    worker.staged((data_set(), BrickIndex(0)), question - 1, true, &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    assert_eq!(renders(&staged(&mut worker, 0, true)), [(3, 0)]);
+}
+
+#[test]
+fn a_brick_that_two_frames_need_is_not_asked_for_when_both_have_it() {
+    let (frame, short) = (shown(&[9_000; 40]), shown(&[9_000; 20]));
+    let mut worker = worker();
+    worker.holds(data_set(), Arc::new(BrickSet::new(40)), &mut Vec::new());
+    let mut out = begin(&mut worker, key(1, 0), &frame);
+    out.extend(begin(&mut worker, key(2, 0), &short));
+    let (mut asked, mut released) = (Vec::new(), Vec::new());
+    let mut to_come = VecDeque::new();
+    // The device is faster than the bricks.
+    loop {
+        let (now_asked, now_released) = stages(&out);
+        to_come.extend(now_asked.iter().copied());
+        asked.extend(now_asked);
+        released.extend(now_released);
+        let rendered = renders(&out);
+        out.clear();
+        for &(number, job) in &rendered {
+            out.extend(done(&mut worker, &key(number, 0), job));
+        }
+        if rendered.is_empty() {
+            let Some(brick) = to_come.pop_front() else {
+                break;
+            };
+            out.extend(staged(&mut worker, brick, true));
+        }
+    }
+    asked.sort_unstable();
+    released.sort_unstable();
+    assert_eq!(asked, released);
+    assert!(asked.iter().copied().eq(0..40), "{asked:?}");
+}
+
+#[test]
+fn so_many_bricks_are_awaited_at_a_time_and_what_comes_to_be_held_is_rendered() {
+    let many = shown(&[9_000; 40]);
+    let mut worker = worker();
+    worker.holds(data_set(), Arc::new(BrickSet::new(40)), &mut Vec::new());
+    let asked = stages(&begin(&mut worker, key(1, 0), &many)).0;
+    assert!(asked.len() < 40, "{asked:?}");
+    assert_eq!(stages(&staged(&mut worker, 0, true)).0.len(), 1);
+    let mut out = Vec::new();
+    worker.holds(data_set(), Arc::new(BrickSet::all(40)), &mut out);
+    let (asked_now, released) = stages(&out);
+    assert_eq!((asked_now.len(), released.len()), (0, asked.len() + 1));
+    for job in 0..40 {
+        out.extend(done(&mut worker, &key(1, 0), job));
+    }
+    assert_eq!(renders(&out).len(), 39, "the first one before");
+    assert_eq!(runs(&out).concat().len(), 40);
 }

@@ -304,6 +304,7 @@ fn safety_counts_copies() {
         copies: 6,
         endangered: 2,
         missing: 1,
+        read: 0,
     };
     assert_eq!(Safety::of(4, &held, 2), expected);
 }

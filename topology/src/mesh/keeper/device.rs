@@ -17,6 +17,8 @@ impl Keeper {
         // Nothing is left to free on the device; what waited for that is kept nowhere.
         let dropped = self.dropping.drain(..);
         out.extend(dropped.map(|(_, data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
+        let in_vain = self.staging.device_lost();
+        out.extend(in_vain.into_iter().map(super::stage::answer(false)));
         for (&data_set, set) in &mut self.sets {
             set.replicas
                 .device_lost(|brick| copies.contains(&(data_set, brick)));
@@ -35,8 +37,10 @@ impl Keeper {
         (hello.device, hello.is_device_lost) = (device, false);
         hello.memory_bytes = memory_bytes;
         self.transfers.downloads.device_is_back();
-        let sets = self.sets.values_mut();
-        sets.for_each(|s| s.replicas.memory_was_freed());
+        for set in self.sets.values_mut() {
+            set.replicas.memory_was_freed();
+            set.replicas.can_read();
+        }
         self.device_changed(out);
     }
 
@@ -47,9 +51,14 @@ impl Keeper {
         brick: BrickIndex,
         out: &mut Vec<KeeperOutput>,
     ) {
+        if self.staging.forget((data_set, brick)) {
+            self.staging.is_short();
+            out.push(KeeperOutput::Unstage(data_set, brick));
+            return;
+        }
         if let Some(set) = self.sets.get_mut(&data_set) {
             self.transfers.downloads.end((data_set, brick));
-            set.replicas.given_up(brick);
+            set.replicas.given_up(brick, self.staging.len());
             out.push(KeeperOutput::Dropped(data_set, brick));
             self.device_changed(out);
         }

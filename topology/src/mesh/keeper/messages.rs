@@ -146,6 +146,11 @@ pub enum KeeperInput {
     Offer(Arc<Manifest>, u32),
     /// This peer needs a data set that is open, or needs it no more.
     Use(Digest, bool),
+    /// A frame needs a brick that is not held; answered by [`KeeperOutput::Staged`] with the number of this question, unless
+    /// it is released before.
+    Stage(Digest, BrickIndex, u64),
+    /// No frame needs it any more.
+    Release(Digest, BrickIndex),
     /// What became of a [`KeeperOutput::Load`].
     Loaded(Digest, BrickIndex, LoadResult),
     /// The device is lost, with every brick on it; those named are in host memory too.
@@ -175,8 +180,10 @@ pub enum LoadResult {
     Done,
     /// The device has no room.
     NoRoom,
-    /// It is damaged, or could not be read.
+    /// It is damaged, or there is no device.
     Failed,
+    /// The source does not give it as it should be.
+    Unreadable,
 }
 
 /// What a keeper wants done.
@@ -190,6 +197,11 @@ pub enum KeeperOutput {
     Load(Digest, BrickIndex, Origin),
     /// Free a brick's device memory.
     Unload(Digest, BrickIndex),
+    /// A brick that a frame needs is in device memory, until it is released; false: it cannot be had. The number is that of
+    /// the question.
+    Staged(Digest, BrickIndex, u64, bool),
+    /// Free a brick that frames needed: its memory is needed for another one.
+    Unstage(Digest, BrickIndex),
     /// Forget the host copy of a brick.
     Dropped(Digest, BrickIndex),
     /// Give a brick to a peer that asked for it, or refuse it; then say [`KeeperInput::Uploaded`], and where

@@ -3,7 +3,7 @@
 
 use super::{
     DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult,
-    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX, NEW_MICROS,
+    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX, NEW_MICROS, READABLE_DROP_MICROS,
 };
 use crate::{
     balance::roster::{Candidate, RosterEntry},
@@ -52,7 +52,7 @@ impl DataSet {
     }
 
     /// Bytes that its bricks take here, or will.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let own = self.replicas.announcement();
         let bricks = own.held.len().max(own.assigned.len());
         u64::from(bricks) * self.manifest.largest_brick_bytes()
@@ -161,6 +161,9 @@ impl Keeper {
         self.send_all(&nothing, out);
         let held = set.replicas.announcement().held.iter();
         out.extend(held.map(|brick| KeeperOutput::Unload(data_set, brick)));
+        let (freed, in_vain) = self.staging.close(data_set);
+        out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unload(d, b)));
+        out.extend(in_vain.into_iter().map(super::stage::answer(false)));
         out.push(KeeperOutput::Closed(data_set));
         let others = self.sets.values_mut();
         others.for_each(|s| s.replicas.memory_was_freed());
@@ -209,35 +212,46 @@ impl Keeper {
             let others = all.saturating_sub(set.bytes());
             let taken = others.saturating_add(of_others);
             let capacity = set.capacity_in(self.hello.memory_bytes.saturating_sub(taken));
-            set.replicas.set_capacity(capacity);
+            set.replicas.set_room(capacity);
             let downloads = &self.transfers.downloads;
             let is_open = |brick| downloads.is_open((data_set, brick));
             self.dirty |= set.replicas.keep_up(self.now, is_open);
             for brick in set.replicas.droppable(self.now) {
+                let can_read = set.replicas.announcement().readable.contains(brick);
+                let stays = if can_read {
+                    READABLE_DROP_MICROS
+                } else {
+                    DROP_MICROS
+                };
                 set.replicas.dropped(brick);
-                dropped.push((data_set, brick));
+                dropped.push((self.now + stays, data_set, brick));
                 unfreed.push((data_set, set.manifest.largest_brick_bytes()));
             }
             all = others.saturating_add(set.bytes());
         }
-        for (data_set, brick) in dropped {
-            self.dropping
-                .push((self.now + DROP_MICROS, data_set, brick));
+        for (due, data_set, brick) in dropped {
+            self.dropping.push((due, data_set, brick));
             out.push(KeeperOutput::Roster(data_set));
             self.dirty = true;
         }
         self.keep_dropped(out);
         self.make_room(out);
+        self.look_for_room(out);
+        self.stage_all(out);
         self.download_all(out);
     }
 
-    /// Bricks of a data set that were dropped and are in memory still.
-    fn unfreed_of(&self, data_set: Digest) -> usize {
-        self.dropping.iter().filter(|d| d.1 == data_set).count()
+    /// Bricks of a data set in memory that take room from those that are held: dropped ones, and those read for frames
+    /// beyond the room that is kept for these.
+    fn besides(&self, data_set: Digest) -> usize {
+        let set = self.sets.get(&data_set);
+        let reserve = set.map_or(0, |s| s.replicas.announcement().reserve as usize);
+        let staged = self.staging.count_of(data_set).saturating_sub(reserve);
+        self.dropping.iter().filter(|d| d.1 == data_set).count() + staged
     }
 
     /// What was dropped and is in memory still, in bytes of each brick.
-    fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
+    pub(super) fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
         let bytes = |d: Digest| self.sets.get(&d).map(|s| s.manifest.largest_brick_bytes());
         let unfreed = self.dropping.iter();
         unfreed
@@ -247,29 +261,35 @@ impl Keeper {
 
     /// Begins as many downloads as may be under way, the most urgent first, of all data sets.
     pub(super) fn download_all(&mut self, out: &mut Vec<KeeperOutput>) {
+        self.hold_staged(out);
+        if self.is_crowded() {
+            return;
+        }
         let is_rendering = self.is_rendering();
         let sets: Vec<_> = (self.sets.iter())
-            .map(|(&d, set)| (d, &set.replicas, self.unfreed_of(d)))
+            .map(|(&d, set)| (d, &set.replicas, self.besides(d)))
             .collect();
         let begun = self.transfers.begin(self.now, is_rendering, &sets);
-        out.extend(
-            begun
-                .into_iter()
-                .map(|((data_set, brick), origin)| match origin {
-                    Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
-                    Origin::Peer(from) => {
-                        KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
-                    }
-                }),
-        );
+        // What is being read for a frame is not read twice.
+        let is_read =
+            |name, origin: &Origin| *origin == Origin::Source && self.staging.is_reading(name);
+        let begun = begun
+            .into_iter()
+            .filter(|(name, origin)| !is_read(*name, origin));
+        out.extend(begun.map(|((data_set, brick), origin)| match origin {
+            Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
+            Origin::Peer(from) => {
+                KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
+            }
+        }));
     }
 
     /// A brick has come; false where nobody waits for it.
     pub(super) fn arrived(&mut self, data_set: Digest, brick: BrickIndex, from: &PeerId) -> bool {
-        let unfreed = self.unfreed_of(data_set);
+        let besides = self.besides(data_set);
         self.sets.get(&data_set).is_some_and(|set| {
             let name = (data_set, brick);
-            (self.transfers).arrived(name, from, self.now, &set.replicas, unfreed)
+            (self.transfers).arrived(name, from, self.now, &set.replicas, besides)
         })
     }
 
@@ -311,18 +331,23 @@ impl Keeper {
                 self.transfers.loaded((data_set, brick), self.now);
                 set.replicas.loaded(brick);
                 out.push(KeeperOutput::Roster(data_set));
+                self.is_held_now((data_set, brick), out);
             }
             LoadResult::NoRoom => {
                 self.transfers.downloads.end((data_set, brick));
-                set.replicas.does_not_fit(brick);
+                set.replicas.does_not_fit(brick, self.staging.len());
             }
-            LoadResult::Failed => {
+            LoadResult::Failed | LoadResult::Unreadable => {
+                if result == LoadResult::Unreadable {
+                    set.replicas.cannot_read(brick);
+                }
                 let downloads = &mut self.transfers.downloads;
                 downloads.failed((data_set, brick), self.now);
             }
         }
         self.dirty = true;
-        if set.replicas.announcement().settled {
+        let set = self.sets.get(&data_set);
+        if set.is_some_and(|s| s.replicas.announcement().settled) {
             self.announce(out);
         }
         self.download_all(out);
@@ -337,6 +362,9 @@ impl Keeper {
             if due.iter().any(|(_, of, _)| of != data_set) {
                 set.replicas.memory_was_freed();
             }
+        }
+        if !due.is_empty() {
+            self.staging.memory_was_freed();
         }
         for (_, data_set, brick) in due {
             let set = self.sets.get(&data_set);
@@ -387,7 +415,10 @@ impl Keeper {
             return;
         };
         let before = set.replicas.others().get(&from);
-        let news = before.is_none_or(|b| b.held != announcement.held);
+        let is_as_before = |b: &Arc<Announcement>| {
+            b.held == announcement.held && b.readable == announcement.readable
+        };
+        let news = !before.is_some_and(is_as_before);
         // Who leaves waits for the others to say that they know.
         self.dirty |= announcement.leaving && before.is_none_or(|b| !b.leaving);
         if !set.replicas.heard(&from, announcement, self.now) {
@@ -404,8 +435,12 @@ impl Keeper {
     /// Keeps an announcement for when its data set or its peer is known.
     fn keep_early(&mut self, from: PeerId, data_set: Digest, announcement: Arc<Announcement>) {
         let words = |s: &BrickSet| s.words().len();
-        let is_small =
-            words(&announcement.held).max(words(&announcement.assigned)) <= EARLY_WORDS_MAX;
+        let sets = [
+            &announcement.held,
+            &announcement.assigned,
+            &announcement.readable,
+        ];
+        let is_small = sets.into_iter().all(|s| words(s) <= EARLY_WORDS_MAX);
         let of_peer = self.early.entry(from).or_default();
         let has_place = of_peer.len() < DATA_SETS_MAX || of_peer.contains_key(&data_set);
         if is_small && has_place {
@@ -436,7 +471,7 @@ impl Keeper {
     pub fn candidates(&self, data_set: Digest) -> Option<(&Arc<Manifest>, Vec<Candidate>)> {
         let set = self.sets.get(&data_set)?;
         let is_known = |p: &PeerId| self.members.health(p).is_some();
-        let candidate = |entry: RosterEntry| {
+        let candidate = |(entry, readable): (RosterEntry, BrickSet)| {
             // This peer is none of the members.
             let standing = self.members.standing(&entry.peer);
             let suspects = standing.map(|(m, ..)| Arc::clone(&m.vitals.suspects));
@@ -448,6 +483,7 @@ impl Keeper {
                 is_silent,
                 suspects,
                 entry,
+                readable,
             }
         };
         let entries = set.replicas.roster(is_known).into_iter();

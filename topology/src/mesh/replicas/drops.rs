@@ -17,7 +17,8 @@ impl Replicas {
     /// The bricks that may be dropped now: not assigned any more for some time, and held by as many
     /// others who will go on holding them as there should be, at least one. Where assigned bricks
     /// wait for the room that they take, one other is enough: full peers that wait for each other to
-    /// take over what they give up would wait for ever.
+    /// take over what they give up would wait for ever. A peer that reads bricks for frames needs the room
+    /// at once, and can read them again.
     #[must_use]
     pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
         let own = &self.own;
@@ -25,6 +26,9 @@ impl Replicas {
         self.unassigned.retain(|b, _| is_spare(b));
         for brick in own.held.iter().filter(is_spare) {
             self.unassigned.entry(brick).or_insert(now);
+        }
+        if own.reserve > 0 {
+            return self.unassigned.keys().copied().collect();
         }
         let due = self.unassigned.iter();
         let due = due.filter(|(_, since)| now.saturating_sub(**since) >= UNASSIGNED_MICROS);
@@ -38,10 +42,10 @@ impl Replicas {
     }
 
     /// Whether a brick that was dropped lately, and is in memory still, is to be held again: those who
-    /// were to go on holding it do not any more, or may be dead.
+    /// were to go on holding it do not any more, or may be dead. What is read for frames is not.
     #[must_use]
     pub fn is_missed(&self, brick: BrickIndex) -> bool {
-        self.kept_elsewhere(brick).0 == 0
+        self.own.reserve == 0 && self.kept_elsewhere(brick).0 == 0
     }
 
     /// How many others hold a brick and will go on holding it, and how many should, at least one. One

@@ -108,6 +108,15 @@ impl Downloads {
         download.is_some_and(|d| !matches!(d, Download::Paused { .. }))
     }
 
+    /// Whether a brick is being read here, or on its way into device memory.
+    pub(in crate::mesh) fn is_loading(&self, brick: BrickName) -> bool {
+        let download = self.downloads.get(&brick);
+        matches!(
+            download,
+            Some(Download::Reading { .. } | Download::Loading { .. })
+        )
+    }
+
     /// Whether a brick is neither on its way nor to wait before it is asked for again.
     pub(in crate::mesh) fn is_open(&self, brick: BrickName) -> bool {
         !self.downloads.contains_key(&brick)

@@ -1,0 +1,208 @@
+//! Bricks that frames need here and this peer does not hold: read for them, and freed again.
+
+use super::{Keeper, KeeperOutput, LoadResult};
+use crate::{
+    base::digest::Digest,
+    data::brick_grid::BrickIndex,
+    mesh::{replicas::Origin, staging::Read, transfers::BrickName},
+};
+
+/// Between two looks at bricks that could not be read.
+const LOOK_MICROS: u64 = 10_000_000;
+
+impl Keeper {
+    /// A frame needs a brick.
+    pub(super) fn stage(&mut self, name: BrickName, question: u64, out: &mut Vec<KeeperOutput>) {
+        let (data_set, brick) = name;
+        let own = self.sets.get(&data_set).map(|s| s.replicas.announcement());
+        let is_held = own.is_some_and(|own| own.held.contains(brick));
+        let is_dropped = |d: &(_, _, _)| (d.1, d.2) == name;
+        if let Some(at) = self.dropping.iter().position(is_dropped) {
+            self.dropping.swap_remove(at);
+            self.staging.adopt(name);
+        }
+        if is_held || self.staging.has(name) || own.is_some_and(|own| own.readable.contains(brick))
+        {
+            if is_held || self.staging.ask(name, question) {
+                out.push(KeeperOutput::Staged(data_set, brick, question, true));
+            }
+        } else {
+            out.push(KeeperOutput::Staged(data_set, brick, question, false));
+        }
+        self.stage_all(out);
+    }
+
+    /// No frame needs a brick any more.
+    pub(super) fn release(&mut self, name: BrickName, out: &mut Vec<KeeperOutput>) {
+        self.staging.release(name);
+        self.stage_all(out);
+    }
+
+    /// What became of a brick that was to be loaded, for frames or to be held.
+    pub(super) fn came(
+        &mut self,
+        data_set: Digest,
+        brick: BrickIndex,
+        result: LoadResult,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        if self.staging.is_reading((data_set, brick)) {
+            self.staged((data_set, brick), result, out);
+        } else {
+            self.loaded(data_set, brick, result, out);
+        }
+    }
+
+    /// Frees and reads as many bricks as there is need and room for.
+    pub(super) fn stage_all(&mut self, out: &mut Vec<KeeperOutput>) {
+        let room = self.staging_room();
+        let sets = &self.sets;
+        let bytes = |d| (sets.get(&d)).map_or(0, |s| s.manifest.largest_brick_bytes());
+        let (freed, begun) = self.staging.go_on(room, bytes);
+        out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unstage(d, b)));
+        let downloads = &self.transfers.downloads;
+        let begun = begun
+            .into_iter()
+            .filter(|name| !downloads.is_loading(*name));
+        out.extend(begun.map(|(d, b)| KeeperOutput::Load(d, b, Origin::Source)));
+    }
+
+    /// Looks again at bricks that could not be read, one of each data set: a disk may be back.
+    pub(super) fn look_at_unreadable(&mut self, out: &mut Vec<KeeperOutput>) {
+        if self.now.saturating_sub(self.looked_at) < LOOK_MICROS {
+            return;
+        }
+        self.looked_at = self.now;
+        for (&data_set, set) in &mut self.sets {
+            if let Some(brick) = set.replicas.unreadable()
+                && !self.transfers.downloads.is_loading((data_set, brick))
+                && self.staging.look_at((data_set, brick))
+            {
+                out.push(KeeperOutput::Load(data_set, brick, Origin::Source));
+            }
+        }
+    }
+
+    /// Device memory that neither held bricks take or will take, nor dropped ones, bytes.
+    fn staging_room(&self) -> u64 {
+        let held = self.sets.values().map(|set| set.bytes());
+        let unfreed = self.unfreed_bytes().into_iter().map(|(_, bytes)| bytes);
+        let taken = held.chain(unfreed).fold(0_u64, u64::saturating_add);
+        self.hello.memory_bytes.saturating_sub(taken)
+    }
+
+    /// Whether bricks of frames are still where held ones are to be.
+    pub(super) fn is_crowded(&self) -> bool {
+        let bytes = |d| (self.sets.get(&d)).map_or(0, |s| s.manifest.largest_brick_bytes());
+        let staged = self.staging.bytes(bytes);
+        staged > 0 && staged > self.staging_room()
+    }
+
+    /// Looks whether bricks can be read for frames, of each data set whose source is here.
+    pub(super) fn look_for_room(&mut self, out: &mut Vec<KeeperOutput>) {
+        let has_device = !self.hello.is_device_lost;
+        for (&data_set, set) in &mut self.sets {
+            if set.replicas.set_staging(has_device) {
+                self.dirty = true;
+                out.push(KeeperOutput::Roster(data_set));
+            }
+            if set.replicas.announcement().readable.is_empty() {
+                let refused = self.staging.refuse(data_set).into_iter();
+                out.extend(refused.map(answer(false)));
+            }
+        }
+    }
+
+    /// Whether this peer has room to hold all of a data set, so that nothing need be read again.
+    #[must_use]
+    pub fn has_room_for_all(&self, data_set: Digest) -> bool {
+        let set = self.sets.get(&data_set);
+        set.is_some_and(|s| s.replicas.announcement().capacity >= s.manifest.grid().brick_count())
+    }
+
+    /// Whether a brick is being read for frames.
+    #[must_use]
+    pub fn is_staging(&self, data_set: Digest, brick: BrickIndex) -> bool {
+        self.staging.is_reading((data_set, brick))
+    }
+
+    /// What became of a brick that was read for frames.
+    fn staged(&mut self, name: BrickName, result: LoadResult, out: &mut Vec<KeeperOutput>) {
+        let (data_set, brick) = name;
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            return;
+        };
+        let is_awaited = self.staging.is_awaited(name);
+        let is_alone = is_awaited && self.staging.is_empty();
+        let is_last = is_alone && set.replicas.announcement().held.is_empty();
+        let read = match result {
+            LoadResult::Done => Read::Done,
+            LoadResult::NoRoom if is_last => Read::Failed,
+            LoadResult::NoRoom => Read::NoRoom,
+            LoadResult::Failed | LoadResult::Unreadable => Read::Failed,
+        };
+        if read == Read::NoRoom && is_alone {
+            set.replicas.is_full(0);
+        }
+        // It was read, whether there was room for it or not.
+        let was_read = matches!(result, LoadResult::Done | LoadResult::NoRoom);
+        if was_read && set.replicas.is_unreadable(brick) {
+            set.replicas.can_read();
+        }
+        let answered = self.staging.read(name, read);
+        if result == LoadResult::Unreadable || is_last && read == Read::Failed {
+            // All hear it before the frame ends here: it is asked for again without the brick.
+            set.replicas.cannot_read(brick);
+            self.announce(out);
+            out.push(KeeperOutput::Roster(data_set));
+        }
+        out.extend(answered.map(|(question, is_there)| answer(is_there)((name, question))));
+        if self.transfers.downloads.is_loading(name) {
+            self.staging.forget(name);
+            self.loaded(data_set, brick, result, out);
+        } else if self.replicas_hold(name) {
+            self.staging.forget(name);
+        }
+        self.stage_all(out);
+    }
+
+    fn replicas_hold(&self, (data_set, brick): BrickName) -> bool {
+        let set = self.sets.get(&data_set);
+        set.is_some_and(|s| s.replicas.announcement().held.contains(brick))
+    }
+
+    /// A brick is held from now on: who waits for it has it.
+    pub(super) fn is_held_now(&mut self, name: BrickName, out: &mut Vec<KeeperOutput>) {
+        self.staging.forget(name);
+        if let Some(question) = self.staging.take_waiting(name) {
+            out.push(answer(true)((name, question)));
+        }
+    }
+
+    /// Bricks that are to be held may be in memory for a frame already: from now on they are held.
+    pub(super) fn hold_staged(&mut self, out: &mut Vec<KeeperOutput>) {
+        let is_settled = |s: &super::DataSet| s.replicas.announcement().settled;
+        if self.staging.is_empty() || self.sets.values().all(is_settled) {
+            return;
+        }
+        for name in self.staging.names() {
+            let Some(set) = self.sets.get_mut(&name.0) else {
+                continue;
+            };
+            let own = set.replicas.announcement();
+            let has_room = own.held.len() < own.capacity;
+            if set.replicas.is_wanted(name.1) && has_room {
+                self.staging.forget(name);
+                self.transfers.loaded(name, self.now);
+                set.replicas.loaded(name.1);
+                self.dirty = true;
+                out.push(KeeperOutput::Roster(name.0));
+            }
+        }
+    }
+}
+
+/// The answer to a question.
+pub(super) fn answer(is_there: bool) -> impl Fn((BrickName, u64)) -> KeeperOutput {
+    move |((data_set, brick), question)| KeeperOutput::Staged(data_set, brick, question, is_there)
+}
