@@ -1,0 +1,169 @@
+//! Volumes for which the peers have too little memory, with the program itself: the same pictures as with enough
+//! of it.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
+use brickmesh_tests::{
+    compare::compare,
+    program::{PeerProcess, brickmesh, read_png},
+    skip::vulkan_is_there,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// Volumes of `tests/data`, and memory for about a tenth of their bricks of 16³, or for the two bricks at least that
+/// a peer needs.
+const VOLUMES: [(&str, &str); 3] = [
+    ("neghip_64x64x64_uint8.raw.gz", "48K"),
+    ("hydrogen.vti", "200K"),
+    ("avf.nrrd", "96K"),
+];
+
+/// A folder with a volume that was imported as bricks of 16³.
+fn imported(volume: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let bricks = folder.path().join("v.brickmesh");
+    let volume = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data")
+        .join(volume);
+    run(Command::new(brickmesh())
+        .arg("import")
+        .arg(volume)
+        .args(["--brick", "16", "--out"])
+        .arg(&bricks));
+    (folder, bricks)
+}
+
+/// What the program says on standard error; it ends well.
+fn run(command: &mut Command) -> String {
+    let output = command.env_remove("RUST_LOG").output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    errors
+}
+
+fn render(bricks: &Path, out: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(brickmesh());
+    command.arg("render").arg(bricks).arg("--out").arg(out);
+    command.args(["--size", "160x160", "--frames", "3", "--spin", "15"]);
+    command.args(more);
+    command
+}
+
+/// The three pictures.
+fn pictures(out: &Path) -> [Vec<u8>; 3] {
+    let name = out.with_extension("");
+    [0, 1, 2].map(|n| read_png(Path::new(&format!("{}-{n:04}.png", name.display()))).2)
+}
+
+fn assert_alike(some: &[Vec<u8>; 3], others: &[Vec<u8>; 3], what: &str) {
+    for (n, (one, other)) in some.iter().zip(others).enumerate() {
+        let max = compare(one, other).max;
+        assert!(max <= 1, "{what}, picture {n}: they differ by {max} of 255");
+    }
+}
+
+#[test]
+fn with_memory_for_a_tenth_of_the_bricks_the_pictures_are_the_same() {
+    let has_vulkan = vulkan_is_there("with_memory_for_a_tenth_of_the_bricks");
+    let devices = ["cpu", "vulkan"]
+        .into_iter()
+        .filter(|d| *d == "cpu" || has_vulkan);
+    for device in devices {
+        for (volume, memory) in VOLUMES {
+            let (folder, bricks) = imported(volume);
+            let out = folder.path().join("p.png");
+            run(&mut render(&bricks, &out, &["--device", device]));
+            let whole = pictures(&out);
+            assert!(
+                whole[0].iter().any(|&c| c > 100 && c < 255),
+                "it shows something"
+            );
+            for peers in ["1", "3"] {
+                let more = ["--device", device, "--memory", memory, "--peers", peers];
+                let said = run(&mut render(&bricks, &out, &more));
+                let what = format!("{volume} on {device}, {peers} peers");
+                assert!(
+                    said.contains("read from their source for each frame"),
+                    "{what}: {said}"
+                );
+                assert_alike(&whole, &pictures(&out), &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_brick_is_named_and_all_else_is_shown() {
+    let (folder, bricks) = imported(VOLUMES[0].0);
+    let out = folder.path().join("p.png");
+    let files = fs::read_dir(bricks.join("bricks")).unwrap();
+    let mut files: Vec<PathBuf> = files.map(|f| f.unwrap().path()).collect();
+    files.sort();
+    for file in &files[20..23] {
+        fs::write(file, [0; 99]).unwrap();
+    }
+    let cpu = ["--device", "cpu"];
+    let said = run(&mut render(&bricks, &out, &cpu));
+    assert!(said.contains("3 boxes are missing"), "{said}");
+    let holes = pictures(&out);
+    let small = ["--device", "cpu", "--memory", VOLUMES[0].1];
+    let said = run(&mut render(&bricks, &out, &small));
+    assert!(said.contains("3 boxes are missing"), "{said}");
+    for file in &files[20..23] {
+        assert!(said.contains(&file.display().to_string()), "{said}");
+    }
+    assert_alike(&holes, &pictures(&out), "with three damaged bricks");
+}
+
+#[test]
+fn peers_that_have_the_folder_share_the_work() {
+    let (folder, bricks) = imported(VOLUMES[0].0);
+    let out = folder.path().join("p.png");
+    run(&mut render(&bricks, &out, &["--device", "cpu"]));
+    let whole = pictures(&out);
+    let key = folder.path().join("mesh.key");
+    let start = |join: &[String]| {
+        PeerProcess::start(|command| {
+            command.args(["--device", "cpu", "--memory", VOLUMES[0].1]);
+            command.args(["--listen", "127.0.0.1:0", "--key"]).arg(&key);
+            command.args(join);
+            command.arg("--data").arg(&bricks).stderr(Stdio::null());
+        })
+    };
+    let join = |peer: &PeerProcess| {
+        let words = peer.lines.last().unwrap().split_whitespace();
+        let join: Vec<String> = words
+            .skip_while(|w| *w != "--join")
+            .take(2)
+            .map(str::to_owned)
+            .collect();
+        join
+    };
+    let first = start(&[]);
+    let second = start(&join(&first));
+    let stats = folder.path().join("stats.json");
+    let mut command = render(
+        &bricks,
+        &out,
+        &["--device", "cpu", "--memory", VOLUMES[0].1],
+    );
+    command.args(["--mesh", "--wait-peers", "2", "--listen", "127.0.0.1:0"]);
+    command.args(join(&first)).args(join(&second));
+    command.arg("--key").arg(&key).arg("--stats").arg(&stats);
+    run(&mut command);
+    assert_alike(&whole, &pictures(&out), "three peers");
+    let stats: serde_json::Value = serde_json::from_slice(&fs::read(&stats).unwrap()).unwrap();
+    let jobs = stats["frames"][2]["jobs"].as_array().unwrap();
+    let mut renderers: Vec<&str> = jobs.iter().map(|j| j["peer"].as_str().unwrap()).collect();
+    renderers.sort_unstable();
+    renderers.dedup();
+    assert_eq!(renderers.len(), 3, "{renderers:?}");
+}
