@@ -280,7 +280,9 @@ impl Replicas {
     /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
     /// has the source, others that it reads for frames.
     pub fn set_room(&mut self, room: u32) {
-        let room = room.min(self.capacity_max);
+        // There is room to read one brick, until it turns out that not even that fits.
+        let room_max = self.capacity_max.max(u32::from(self.own.source));
+        let room = room.min(room_max);
         self.own.reserve = if self.own.source && self.is_too_much(room) {
             (room / 2).max(room.min(STAGED_MIN))
         } else {

@@ -246,6 +246,11 @@ impl Staging {
         reading.chain(waiting).collect()
     }
 
+    /// Whether there is one at most, in memory or being read.
+    pub(super) fn is_alone(&self) -> bool {
+        self.staged.len() + self.reading.len() <= 1
+    }
+
     /// Whether none is in memory.
     pub(super) fn is_empty(&self) -> bool {
         self.staged.is_empty()

@@ -129,19 +129,24 @@ impl Keeper {
     /// What became of a brick that was read for frames.
     fn staged(&mut self, name: BrickName, result: LoadResult, out: &mut Vec<KeeperOutput>) {
         let (data_set, brick) = name;
+        let mut sets = self.sets.values();
+        let is_nothing_held =
+            self.dropping.is_empty() && sets.all(|s| s.replicas.announcement().held.is_empty());
         let Some(set) = self.sets.get_mut(&data_set) else {
             return;
         };
-        let is_awaited = self.staging.is_awaited(name);
-        let is_alone = is_awaited && self.staging.is_empty();
-        let is_last = is_alone && set.replicas.announcement().held.is_empty();
+        // What else is being read may be on the device already.
+        let is_alone = self.staging.is_awaited(name) && self.staging.is_alone();
+        let is_last = is_alone && is_nothing_held;
         let read = match result {
             LoadResult::Done => Read::Done,
+            // It does not fit at all.
             LoadResult::NoRoom if is_last => Read::Failed,
             LoadResult::NoRoom => Read::NoRoom,
             LoadResult::Failed | LoadResult::Unreadable => Read::Failed,
         };
-        if read == Read::NoRoom && is_alone {
+        // Dropped bricks, or those of another data set, may be in the way: they go.
+        if read == Read::NoRoom && is_alone && !set.replicas.announcement().held.is_empty() {
             set.replicas.is_full(0);
         }
         // It was read, whether there was room for it or not.
@@ -150,7 +155,10 @@ impl Keeper {
             set.replicas.can_read();
         }
         let answered = self.staging.read(name, read);
-        if result == LoadResult::Unreadable || is_last && read == Read::Failed {
+        if is_last && result == LoadResult::NoRoom {
+            self.staging.memory_was_freed();
+        }
+        if result == LoadResult::Unreadable || is_last && result == LoadResult::NoRoom {
             // All hear it before the frame ends here: it is asked for again without the brick.
             set.replicas.cannot_read(brick);
             self.announce(out);

@@ -37,6 +37,8 @@ struct Mesh {
     not_fitting: usize,
     /// Bricks that were asked for, and whether they are there.
     staged: Vec<(BrickIndex, bool)>,
+    /// How many times its bytes a brick takes on the devices.
+    brick_takes: u64,
 }
 
 fn name(n: usize) -> PeerId {
@@ -72,6 +74,7 @@ impl Mesh {
             in_memory: Vec::new(),
             not_fitting: 0,
             staged: Vec::new(),
+            brick_takes: 1,
         };
         capacities.iter().for_each(|&capacity| mesh.join(capacity));
         mesh
@@ -175,7 +178,7 @@ impl Mesh {
     fn has_memory(&self, n: usize) -> bool {
         let bytes = |m: &Manifest| m.largest_brick_bytes();
         let bricks = self.in_memory[n].len() as u64 + 1;
-        bricks * bytes(&manifest(1)) <= self.keeper(n).hello().memory_bytes
+        bricks * self.brick_takes * bytes(&manifest(1)) <= self.keeper(n).hello().memory_bytes
     }
 
     /// Power off: the others see the connection break.

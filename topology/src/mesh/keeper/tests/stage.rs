@@ -136,3 +136,25 @@ fn a_brick_that_comes_to_be_held_while_a_frame_waits_for_it_is_not_freed_for_oth
         (0, 0)
     );
 }
+
+#[test]
+fn a_device_with_less_room_than_it_says_reads_what_it_can_and_loses_no_brick() {
+    let (mut mesh, data) = short(&[9]);
+    // Each brick takes so many times as much there as is known.
+    mesh.brick_takes = 4;
+    let all: Vec<BrickIndex> = (0..27).map(BrickIndex).collect();
+    for (question, &brick) in (0..).zip(&all) {
+        mesh.input(0, KeeperInput::Stage(data, brick, question));
+    }
+    let mut there = BTreeSet::new();
+    for _ in 0..600 {
+        mesh.run(SECOND / 10);
+        for (brick, is_there) in std::mem::take(&mut mesh.staged) {
+            assert!(is_there, "{brick:?}");
+            there.insert(brick);
+            mesh.input(0, KeeperInput::Release(data, brick));
+        }
+    }
+    assert!(there.iter().copied().eq(all), "{there:?}");
+    assert_eq!(mesh.replicas(0, data).safety().missing, 0);
+}
