@@ -263,9 +263,8 @@ impl Machine {
         match output {
             KeeperOutput::Unload(_, brick) => {
                 self.rendering.bricks.remove(brick);
-                let mut sets = self.keeper.data_sets();
-                let can_read = sets.any(|(_, r)| r.announcement().readable.contains(brick));
-                env.dropped(self.me, brick, can_read);
+                // Whoever has the source may drop what it can read again.
+                env.dropped(self.me, brick, self.is_source);
             }
             KeeperOutput::Unstage(data_set, brick) => {
                 self.rendering.bricks.remove(brick);
