@@ -2,7 +2,7 @@
 
 use brickmesh_topology::{BrickIndex, Manifest};
 use bytes::Bytes;
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 /// A brick that a source cannot give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,16 @@ pub trait BrickSource: Send + Sync + Debug {
     /// # Errors
     /// [`SourceError`] where the brick cannot be read or is damaged.
     fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError>;
+
+    /// A level of the data set, from 1 on ([`Manifest::levels`]): a data set of its own.
+    ///
+    /// # Errors
+    /// [`SourceError`] where there is none, or it cannot be opened.
+    fn level(&self, level: usize) -> Result<Arc<dyn BrickSource>, SourceError> {
+        Err(SourceError {
+            what: format!("there is no level {level}"),
+        })
+    }
 
     /// Frees the memory of a brick that is kept for reading; to read it again may take long, or not
     /// be possible. A source on disk has nothing to free.

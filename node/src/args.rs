@@ -27,9 +27,9 @@ use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
     parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_keep,
     parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
-    parse_note, parse_overlay, parse_prices, parse_rate, parse_size, parse_slab, parse_slab_slices,
-    parse_slice, parse_socket, parse_speed, parse_step, parse_transfer_range, placement,
-    placement_or_auto, switch,
+    parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_size, parse_slab,
+    parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step, parse_transfer_range,
+    placement, placement_or_auto, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -142,7 +142,10 @@ pub struct PictureArgs {
     /// What the transfer function is stretched over: data, LO,HI (data values), or preset: it is taken as it is [default: names as `brickmesh presets` says; files from 0 to 1: data, others: preset]
     #[arg(long, value_name = "RANGE", value_parser = parse_transfer_range, allow_hyphen_values = true)]
     pub transfer_range: Option<TransferRange>,
-    /// Sample distance in multiples of the smallest spacing
+    /// How fine the volume is seen: exact, auto (of an imported volume the coarsest level whose voxels are no wider than a pixel), or the number of a level, of which each has half as many voxels on each axis as the one before; 0 is exact
+    #[arg(long, value_name = "exact|auto|LEVEL", default_value = "exact", value_parser = parse_quality)]
+    pub quality: QualityArg,
+    /// Sample distance in multiples of the smallest spacing; of a level, of its own
     #[arg(long, default_value_t = 0.5, value_parser = parse_step, allow_hyphen_values = true)]
     pub step: f64,
     /// Headlight shading [default: on; off where an axis has one voxel]
@@ -209,6 +212,17 @@ impl PictureArgs {
         let default = if has_slice { Mode::Slice } else { Mode::Dvr };
         self.mode.unwrap_or(default)
     }
+}
+
+/// How fine a volume is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QualityArg {
+    /// As fine as it is.
+    Exact,
+    /// As fine as the picture can show.
+    Auto,
+    /// At this level.
+    Level(u8),
 }
 
 /// How bricks are placed at first.
@@ -490,6 +504,9 @@ pub struct ImportArgs {
     /// Which peers are to hold which bricks at first, as for `render`
     #[arg(long, value_name = "METHOD", default_value = "redundant", value_parser = placement())]
     pub placement: Placement,
+    /// Coarser levels to make beside it, each of half as many voxels on each axis, at most; with --keep, --mask or --slab there are none [default: until one brick is enough]
+    #[arg(long, value_name = "N")]
+    pub levels: Option<u8>,
     #[command(flatten)]
     /// What is empty; where one of these is given, slab projections and what each brick weighs are kept, and empty bricks are one.
     pub empty: EmptySpaceArgs,

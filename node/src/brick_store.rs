@@ -1,16 +1,19 @@
 //! Data sets on disk and in memory: volumes cut into bricks with ghost voxels.
 //!
 //! A `.brickmesh` folder holds `manifest.json` and `bricks/<digest>`, one file a brick, named by
-//! the BLAKE3 digest of its bytes; equal bricks are one file. `slab-projections.gz` is there where the import was told what is
+//! the BLAKE3 digest of its bytes; equal bricks are one file. `levels/1`, `levels/2` … are folders of the same kind with the
+//! coarser levels of the volume. `slab-projections.gz` is there where the import was told what is
 //! empty (`empty_space`).
 //! Invariants: a folder is made whole or not at all; what is read is checked against its digest, the
 //! manifest against its checksum; importing needs bounded memory, whatever the volume's size.
 
 mod bricker;
+mod cutter;
 mod directory;
 mod empty_space;
 mod importing;
 mod layers;
+mod level_cutter;
 mod manifest_file;
 mod memory;
 mod placed;
@@ -195,12 +198,24 @@ pub fn import(
 }
 
 /// How a volume is imported.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ImportOptions {
     /// How its bricks are to be placed.
     pub(crate) placement: Option<PartitionMethod>,
-    /// What is empty in it, if that is to be known.
+    /// What is empty in it, if that is to be known; then it has no levels.
     pub(crate) empty: Option<EmptySpace>,
+    /// Coarser levels, at most.
+    pub(crate) levels_max: usize,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        Self {
+            placement: None,
+            empty: None,
+            levels_max: usize::MAX,
+        }
+    }
 }
 
 /// As [`import`], in another way.

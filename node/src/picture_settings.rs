@@ -1,16 +1,15 @@
 //! What the pictures of a command have in common, whatever the camera.
 
 use crate::{
-    args::{PictureArgs, SliceArg},
+    args::{PictureArgs, QualityArg, SliceArg},
     overlay::Overlay,
     saved_session::SavedSession,
     short_numbers::{short, short_range},
     terminal::note,
     transfer,
 };
-use brickmesh_actors::requester::AskFrame;
 use brickmesh_topology::{
-    Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelType,
+    Manifest, RenderSettings, VolumeDescription, VoxelType,
     balance::plan_rules::PlanRules,
     picture::{clip::Clip, render_settings::Light, slice::Slice, slice_views::SliceViews},
 };
@@ -27,6 +26,8 @@ const FLOATS_MIN: u32 = 256;
 pub struct PictureSettings {
     /// What is to be seen.
     pub render: RenderSettings,
+    /// How fine the volume is seen.
+    pub quality: QualityArg,
     /// How frames are planned.
     pub rules: PlanRules,
     /// What is drawn over them.
@@ -48,6 +49,7 @@ impl PictureSettings {
             let saved = SavedSession::read(path, manifest)?;
             return Ok(Self {
                 render: saved.settings,
+                quality: args.quality,
                 rules,
                 overlay: overlay(args, saved.overlay)?,
                 slices: saved.slices,
@@ -105,23 +107,12 @@ impl PictureSettings {
                 exposure: args.exposure,
                 gamma: args.gamma,
             },
+            quality: args.quality,
             rules,
             overlay: overlay(args, Overlay::default())?,
             slices: None,
             told,
         })
-    }
-
-    /// Asks for a picture of a data set.
-    #[must_use]
-    pub fn ask(&self, data_set: Digest, view: View) -> AskFrame {
-        AskFrame {
-            data_set,
-            view,
-            settings: self.render.clone(),
-            rules: self.rules,
-            is_traced: false,
-        }
     }
 
     /// Says what was decided.

@@ -12,7 +12,7 @@ use self::{
     shortage::{Arrival, Arriving, read_for_frames},
 };
 use crate::{
-    args::{MeshArgs, NetworkArgs},
+    args::{MeshArgs, NetworkArgs, QualityArg},
     network::{MeshKey, MeshKeyError, Network, NetworkConfig, NetworkError, Refusal},
     progress::Progress,
     stop::Stop,
@@ -22,14 +22,25 @@ use brickmesh_actors::plain_text::plain_text;
 use brickmesh_actors::{
     Peer, PeerConfig,
     brick_owner::{DataSetStatus, LeaveMesh, MeshStatus, ReadVoxel},
+    data_set::BrickSource,
     device_slot::DeviceSupply,
     requester::{AskFrame, Frame, FrameError},
     viewpoints::{FollowViewer, ShowViewpoint},
 };
 use brickmesh_shaders::DeviceError;
-use brickmesh_topology::{Camera, Digest, Manifest, PeerId, mesh::followers::Viewpoint};
+use brickmesh_topology::{
+    Camera, Digest, Manifest, PeerId, RenderSettings, View, VolumeDescription,
+    balance::plan_rules::PlanRules,
+    data::levels,
+    mesh::followers::Viewpoint,
+    picture::{
+        clip::Clip,
+        level_choice::{level_for, settings_at},
+    },
+};
 pub use shortage::Shortage;
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -80,6 +91,14 @@ pub enum SessionError {
     /// Not all of the data set can be had, and all of it was asked for.
     #[error("{0}; --whole was asked for")]
     NotWhole(Shortage),
+    /// A level that cannot be seen.
+    #[error("level {level}: {why}")]
+    Level {
+        /// The level.
+        level: usize,
+        /// Why.
+        why: String,
+    },
     /// Nothing of the data set can be had.
     #[error("{0}")]
     Nothing(Shortage),
@@ -116,8 +135,22 @@ pub enum SessionError {
 #[derive(Debug)]
 pub struct Session {
     mesh: Mesh,
+    /// Of level 0, whether that is open or not.
     manifest: Arc<Manifest>,
+    /// Of the same; nothing: the mesh holds the data set.
+    source: Option<Arc<dyn BrickSource>>,
+    /// Copies of each brick that are wanted.
+    redundancy: u32,
+    /// Missing bricks are an error.
+    whole: bool,
+    /// The volume and its levels, finest first.
+    volumes: Vec<VolumeDescription>,
+    /// Levels that can be seen, and their manifests.
+    open: watch::Sender<OpenLevels>,
 }
+
+/// Levels of a data set that are open, whose bricks have come, by their numbers.
+pub(crate) type OpenLevels = BTreeMap<usize, Arc<Manifest>>;
 
 /// Starts the peer of this process in the mesh with this key; returns it with its network.
 ///
@@ -176,8 +209,8 @@ pub fn machine_name() -> String {
 }
 
 impl Session {
-    /// Starts peers, opens the data set or finds it in the mesh, and waits until every peer holds
-    /// its share.
+    /// Starts peers, and finds the data set in the mesh where it is none of this machine's. None of its levels can be seen
+    /// yet: [`Self::open_level`].
     ///
     /// # Errors
     /// [`SessionError`], any but a frame's.
@@ -187,35 +220,157 @@ impl Session {
         stop: Stop,
     ) -> Result<Self, SessionError> {
         let alone = args.peers == 1 && !args.mesh;
-        let is_own = matches!(source, DataSource::Own(_));
-        let mut mesh = Mesh::start(args, alone, stop)?;
+        let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
+        let mesh = Mesh::start(args, alone, stop)?;
         // From here on others know this peer: without a goodbye they would wait for it.
-        let manifest = match mesh.data_set(source, args, alone).await {
-            Ok(manifest) => manifest,
+        let (manifest, source) = match mesh.data_set(source, args, redundancy).await {
+            Ok(found) => found,
             Err(error) => {
                 mesh.leave().await;
                 return Err(error);
             }
         };
-        let mut session = Self { mesh, manifest };
-        if let Err(error) = session.wait_for_bricks(is_own, args.whole).await {
-            session.close().await;
-            return Err(error);
+        let mut volumes = levels::levels(manifest.volume(), manifest.grid().edge());
+        volumes.truncate(manifest.levels().len() + 1);
+        Ok(Self {
+            mesh,
+            manifest,
+            source,
+            redundancy,
+            whole: args.whole,
+            volumes,
+            open: watch::channel(BTreeMap::new()).0,
+        })
+    }
+
+    /// Opens a level, if it is not open, and waits until every peer holds its share of it; 0 is the data set itself.
+    ///
+    /// # Errors
+    /// [`SessionError`], any but a frame's.
+    pub async fn open_level(&self, level: usize) -> Result<Arc<Manifest>, SessionError> {
+        if let Some(open) = self.open.borrow().get(&level) {
+            return Ok(Arc::clone(open));
         }
-        session.provide();
-        Ok(session)
+        let wrong = |why| SessionError::Level { level, why };
+        let manifest = match &self.source {
+            Some(source) => {
+                let source = Arc::clone(source);
+                let opening = tokio::task::spawn_blocking(move || match level {
+                    0 => Ok(source),
+                    _ => source.level(level).map_err(|e| e.what),
+                });
+                let opened = opening.await.map_err(|e| e.to_string()).flatten();
+                self.mesh
+                    .offer(opened.map_err(wrong)?, self.redundancy)
+                    .await?
+            }
+            None if level == 0 => Arc::clone(&self.manifest),
+            None => {
+                let name = self.manifest.levels().get(level - 1);
+                let name = name.ok_or_else(|| wrong(self.coarsest_in_words()))?;
+                self.mesh
+                    .find(name.to_string())
+                    .await
+                    .map_err(|e| match e {
+                        SessionError::NotFound { .. } => wrong(
+                            "no peer of the mesh offers it; see another one, or exact".to_owned(),
+                        ),
+                        other => other,
+                    })?
+            }
+        };
+        if self.volumes.get(level) != Some(manifest.volume()) {
+            return Err(wrong(
+                "it is of another volume; import the volume again".to_owned(),
+            ));
+        }
+        self.wait_for_bricks(&manifest).await?;
+        self.provide(&manifest);
+        self.open.send_modify(|open| {
+            open.insert(level, Arc::clone(&manifest));
+        });
+        Ok(manifest)
+    }
+
+    /// Hears which levels are open.
+    pub(crate) fn open_levels(&self) -> watch::Receiver<OpenLevels> {
+        self.open.subscribe()
+    }
+
+    /// The volume and its levels, finest first.
+    #[must_use]
+    pub fn volumes(&self) -> &[VolumeDescription] {
+        &self.volumes
+    }
+
+    /// The finest level that is open; the data set itself where none is.
+    pub(crate) fn finest(&self) -> Arc<Manifest> {
+        let open = self.open.borrow();
+        Arc::clone(open.values().next().unwrap_or(&self.manifest))
+    }
+
+    fn coarsest_in_words(&self) -> String {
+        match self.volumes.len() - 1 {
+            0 => "the data set has none: `brickmesh import` makes them".to_owned(),
+            coarsest => format!("the coarsest is {coarsest}"),
+        }
+    }
+
+    /// The level that pictures of this quality and view need.
+    ///
+    /// # Errors
+    /// [`SessionError::Level`] where there is no such level.
+    pub fn level_of(
+        &self,
+        quality: QualityArg,
+        view: &View,
+        clip: &Clip,
+    ) -> Result<usize, SessionError> {
+        match quality {
+            QualityArg::Exact => Ok(0),
+            QualityArg::Auto => Ok(level_for(view, &self.volumes, clip)),
+            QualityArg::Level(level) => {
+                let level = usize::from(level);
+                let why = || self.coarsest_in_words();
+                (level < self.volumes.len())
+                    .then_some(level)
+                    .ok_or_else(|| SessionError::Level { level, why: why() })
+            }
+        }
+    }
+
+    /// Asks for a frame of a level: what is seen of the volume with these settings.
+    #[must_use]
+    pub fn ask(
+        &self,
+        level: &Manifest,
+        view: View,
+        settings: &RenderSettings,
+        rules: PlanRules,
+    ) -> AskFrame {
+        AskFrame {
+            data_set: level.digest(),
+            view,
+            settings: if level.digest() == self.data_set() {
+                settings.clone()
+            } else {
+                settings_at(settings, self.manifest.volume(), level.volume())
+            },
+            rules,
+            is_traced: false,
+        }
     }
 
     /// Makes a provider record: the data set can be found by its name alone.
-    fn provide(&self) {
+    fn provide(&self, manifest: &Manifest) {
         if let Some(network) = &self.mesh.network
-            && let Err(error) = network.provide(*self.data_set().as_bytes())
+            && let Err(error) = network.provide(*manifest.digest().as_bytes())
         {
             tracing::warn!(%error, "the data set is not in the mesh's directory; peers that are connected know it all the same");
         }
     }
 
-    /// The data set.
+    /// The data set, which is level 0.
     #[must_use]
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
@@ -339,12 +494,13 @@ impl Session {
     /// Waits until every peer with memory holds what its placement asks for, or until it is clear
     /// that no more comes. Where bricks are missing then, frames say which; with `whole` that is an
     /// error.
-    async fn wait_for_bricks(&mut self, is_own: bool, whole: bool) -> Result<(), SessionError> {
+    async fn wait_for_bricks(&self, manifest: &Manifest) -> Result<(), SessionError> {
+        let (is_own, whole) = (self.source.is_some(), self.whole);
         let mut progress = Progress::new("loading bricks");
         let mut arriving = Arriving::new(Instant::now());
         loop {
             let status = self.status().await?;
-            let of_set = |d: &&DataSetStatus| d.manifest.digest() == self.data_set();
+            let of_set = |d: &&DataSetStatus| d.manifest.digest() == manifest.digest();
             let data_set = status.data_sets.iter().find(of_set);
             let data_set = data_set.ok_or(SessionError::Ended)?;
             match arriving.look(&status, data_set, is_own, Instant::now()) {

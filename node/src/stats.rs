@@ -86,6 +86,7 @@ struct WrittenPeer<'a> {
 #[derive(Serialize)]
 struct WrittenFrame<'a> {
     frame: usize,
+    level: usize,
     #[serde(flatten)]
     times: &'a FrameTimes,
     missing: &'a [VoxelBox],
@@ -106,6 +107,8 @@ struct WrittenJob<'a> {
 /// A picture.
 #[derive(Debug)]
 struct FrameEntry {
+    /// Of the volume that is seen; boxes are in its voxels.
+    level: usize,
     times: FrameTimes,
     missing: Vec<VoxelBox>,
     jobs: Vec<JobStats>,
@@ -141,7 +144,7 @@ impl VolumeStats {
 }
 
 impl Stats {
-    /// Statistics of a data set in a mesh, without pictures.
+    /// Statistics of a data set in a mesh, the finest that is shown, without pictures.
     #[must_use]
     pub fn new(manifest: &Manifest, status: &MeshStatus) -> Self {
         let mut stats = Self {
@@ -176,8 +179,8 @@ impl Stats {
         jobs.any(|j| !self.peers.contains_key(&j.peer))
     }
 
-    /// Adds a picture that came in bands, and took so long in all.
-    pub fn add(&mut self, bands: &[FrameStats], took: Duration) {
+    /// Adds a picture of a level that came in bands, and took so long in all.
+    pub fn add(&mut self, level: usize, bands: &[FrameStats], took: Duration) {
         let sum = |of: fn(&FrameStats) -> u64| bands.iter().map(of).fold(0, u64::saturating_add);
         let total_us = match bands {
             [one] => one.total_micros,
@@ -197,6 +200,7 @@ impl Stats {
             self.peers.entry(peer.clone()).or_insert_with(unknown);
         }
         self.frames.push(FrameEntry {
+            level,
             times: FrameTimes {
                 total_us,
                 schedule_us: sum(|b| b.schedule_micros),
@@ -246,6 +250,7 @@ impl Stats {
             .enumerate()
             .map(|(frame, entry)| WrittenFrame {
                 frame,
+                level: entry.level,
                 times: &entry.times,
                 missing: &entry.missing,
                 jobs: entry.jobs.iter().map(|j| written_job(j, &names)).collect(),
@@ -287,13 +292,22 @@ impl Stats {
             );
         }
         out += &format!(
-            "frame: {:.1} ms, {}, {:.1} KiB between peers",
+            "frame: {:.1} ms, {}{}, {:.1} KiB between peers",
             frame.times.total_us as f64 / 1000.0,
+            level_in_words(frame.level),
             counted(frame.jobs.len(), "job"),
             frame.times.bytes_sent as f64 / 1024.0
         );
         out
     }
+}
+
+/// The level of a picture that is none of the exact volume, in a list.
+fn level_in_words(level: usize) -> String {
+    if level == 0 {
+        return String::new();
+    }
+    format!("level {level}, ")
 }
 
 /// The name of a peer that has one.
@@ -405,7 +419,7 @@ mod tests {
         }
         let late = band(&["a", "a", "b", "newcomer-1234"], &[]);
         assert!(stats.lacks_some_of(std::slice::from_ref(&late)));
-        stats.add(&[late], Duration::ZERO);
+        stats.add(0, &[late], Duration::ZERO);
         let table = stats.table();
         let rows = table.lines().skip(1).filter(|l| !l.starts_with("frame"));
         let jobs = rows.map(|l| {
@@ -444,7 +458,7 @@ mod tests {
         let mut stats = stats();
         let hole = VoxelBox::new([0; 3], [8, 8, 8]);
         let bands = [band(&["a"], &[hole]), band(&["b"], &[hole]), band(&[], &[])];
-        stats.add(&bands, Duration::from_millis(9));
+        stats.add(0, &bands, Duration::from_millis(9));
         assert_eq!((stats.frame_count(), stats.missing()), (1, &[hole][..]));
         let entry = &stats.frames[0];
         assert_eq!(
@@ -463,7 +477,7 @@ mod tests {
         let path = dir.path().join("s.json");
         let mut file = StatsFile::check(&path).unwrap();
         let mut stats = stats();
-        stats.add(&[band(&["a"], &[])], Duration::ZERO);
+        stats.add(0, &[band(&["a"], &[])], Duration::ZERO);
         file.write_if_due(&stats).unwrap();
         let frames = || {
             let json: serde_json::Value =
@@ -471,7 +485,7 @@ mod tests {
             json["frames"].as_array().unwrap().len()
         };
         assert_eq!(frames(), 1);
-        stats.add(&[band(&["b"], &[])], Duration::ZERO);
+        stats.add(0, &[band(&["b"], &[])], Duration::ZERO);
         file.write_if_due(&stats).unwrap();
         assert_eq!(frames(), 1, "not again at once");
         file.write(&stats).unwrap();

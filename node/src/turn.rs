@@ -5,6 +5,7 @@
 //! it.
 
 use crate::{
+    args::QualityArg,
     camera_choice::Shot,
     output_file::{OutputError, OutputFile},
     overlay::OverlayPicture,
@@ -21,11 +22,11 @@ use crate::{
 use brickmesh_actors::requester::{Frame, FrameStats};
 use brickmesh_shaders::sub_image::SubImage;
 use brickmesh_topology::{
-    PixelRect, RenderSettings, VoxelBox,
+    Manifest, PixelRect, RenderSettings, VoxelBox,
     picture::{camera::bands, clip::Clip, finish::Finish, visible_cells::VisibleCells},
 };
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -150,8 +151,15 @@ impl Turn<'_> {
         &mut self,
         session: &Arc<Session>,
     ) -> Result<Stats, Box<dyn std::error::Error>> {
-        let mut stats = Stats::new(session.manifest(), &session.status().await?);
-        let result = self.render_all(session, &mut stats).await;
+        let levels = self.levels(session)?;
+        // Coarse ones first: they are the soonest there.
+        for &level in levels.iter().collect::<BTreeSet<_>>().into_iter().rev() {
+            session.open_level(level).await?;
+        }
+        let finest = levels.iter().min().copied().unwrap_or(0);
+        let finest = session.open_level(finest).await?;
+        let mut stats = Stats::new(&finest, &session.status().await?);
+        let result = self.render_all(session, &levels, &mut stats).await;
         // What came before an interruption is kept, and the interruption is what is told.
         let written = self
             .stats
@@ -168,7 +176,26 @@ impl Turn<'_> {
         Ok(stats)
     }
 
-    async fn render_all(&mut self, session: &Arc<Session>, stats: &mut Stats) -> TurnResult {
+    /// The level that each picture needs.
+    fn levels(&self, session: &Session) -> Result<Vec<usize>, Box<dyn std::error::Error>> {
+        let (quality, clip) = (self.settings.quality, &self.settings.render.clip);
+        if quality == QualityArg::Auto && session.manifest().levels().is_empty() {
+            note("brickmesh: the data set has no levels: --quality auto is exact");
+        }
+        let (width, height) = self.size;
+        let level = |shot: &Shot| {
+            let view = shot.camera.view(width, height)?;
+            Ok(session.level_of(quality, &view, clip)?)
+        };
+        self.shots.iter().map(level).collect()
+    }
+
+    async fn render_all(
+        &mut self,
+        session: &Arc<Session>,
+        levels: &[usize],
+        stats: &mut Stats,
+    ) -> TurnResult {
         let whole = PixelRect {
             x: 0,
             y: 0,
@@ -187,7 +214,8 @@ impl Turn<'_> {
         for got in 0..total {
             while ahead.0.len() < self.ahead && asked < total {
                 let (shot, band) = self.place(asked, bands.len());
-                let asked_for = self.ask(session, shot, bands[band])?;
+                let manifest = session.open_level(levels[shot]).await?;
+                let asked_for = self.ask(session, &manifest, shot, bands[band])?;
                 ahead.0.push_back((Instant::now(), asked_for));
                 asked += 1;
             }
@@ -231,7 +259,8 @@ impl Turn<'_> {
             }
             before = Some(picture);
             let whole = std::mem::take(&mut done);
-            self.finish(session, stats, index, whole).await?;
+            self.finish(session, stats, levels[shot], index, whole)
+                .await?;
         }
         if let Some(before) = before {
             before.end(&mut stop).await?;
@@ -248,12 +277,14 @@ impl Turn<'_> {
     fn ask(
         &self,
         session: &Arc<Session>,
+        level: &Manifest,
         shot: usize,
         band: PixelRect,
     ) -> Result<JoinHandle<Result<Frame, SessionError>>, Box<dyn std::error::Error>> {
         let shot = self.shots[shot];
         let view = shot.camera.view(self.size.0, self.size.1)?.part(band);
-        let mut ask = self.settings.ask(session.data_set(), view);
+        let PictureSettings { render, rules, .. } = &self.settings;
+        let mut ask = session.ask(level, view, render, *rules);
         ask.is_traced = self.trace.is_some();
         ask.rules.steal = shot.steal.unwrap_or(ask.rules.steal);
         let session = Arc::clone(session);
@@ -265,6 +296,7 @@ impl Turn<'_> {
         &mut self,
         session: &Session,
         stats: &mut Stats,
+        level: usize,
         index: u32,
         done: Done,
     ) -> TurnResult {
@@ -273,7 +305,7 @@ impl Turn<'_> {
         if is_new {
             stats.learn(&session.status().await?);
         }
-        stats.add(&done.stats, took);
+        stats.add(level, &done.stats, took);
         if let Some(file) = &mut self.stats {
             file.write_if_due(stats)?;
         }

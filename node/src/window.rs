@@ -128,6 +128,8 @@ struct FrameReport {
     camera: Camera,
     took: Duration,
     size: [u32; 2],
+    /// Of the volume.
+    level: usize,
     choice: Choice,
     /// Deriving the plan, and blending, summed over all who did.
     schedule_micros: u64,

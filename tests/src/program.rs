@@ -6,6 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::OnceLock,
 };
+use tempfile::TempDir;
 
 /// The program's path; built first, as the test runner builds libraries only.
 ///
@@ -97,6 +98,18 @@ impl PeerProcess {
         })
     }
 
+    /// Arguments that join it.
+    #[must_use]
+    pub fn joining(&self) -> Vec<String> {
+        let words = self
+            .lines
+            .last()
+            .into_iter()
+            .flat_map(|l| l.split_whitespace());
+        let join = words.skip_while(|w| *w != "--join").take(2);
+        join.map(str::to_owned).collect()
+    }
+
     /// The rest of the line that begins so.
     ///
     /// # Panics
@@ -107,6 +120,32 @@ impl PeerProcess {
         let rest = rests.next();
         rest.unwrap_or_else(|| panic!("no {prefix:?} in {:?}", self.lines))
     }
+}
+
+/// What the program says on standard error; it ends well.
+///
+/// # Panics
+/// Where it does not.
+pub fn run(command: &mut Command) -> String {
+    let output = command.env_remove("RUST_LOG").output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    errors
+}
+
+/// A folder with a volume of `tests/data` that was imported as bricks of 16³, and where it is.
+///
+/// # Panics
+/// Where it cannot be imported.
+#[must_use]
+pub fn imported(volume: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bricks = folder.path().join("v.brickmesh");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let mut command = Command::new(brickmesh());
+    command.arg("import").arg(data.join(volume));
+    run(command.args(["--brick", "16", "--out"]).arg(&bricks));
+    (folder, bricks)
 }
 
 /// Reads a PNG as RGBA.

@@ -91,7 +91,7 @@ fn a_killed_import_leaves_a_whole_store_or_none_and_the_next_one_succeeds() {
                 output.status.success(),
                 "seed {seed}, after {after} us: {text}"
             );
-            assert!(text.contains("512 bricks are what"), "{text}");
+            assert!(text.contains("585 bricks are what"), "{text}");
             fs::remove_dir_all(&out).unwrap();
         } else {
             none += 1;
@@ -116,20 +116,23 @@ fn a_damaged_store_is_told_by_info_with_its_bricks() {
     fs::write(&path, voxels.collect::<Vec<u8>>()).unwrap();
     let out = folder.path().join("v.brickmesh");
     assert!(import(&path, &out).output().unwrap().status.success());
-    assert!(says(&verify(&out)).contains("8 bricks are what the manifest says"));
-    let brick = fs::read_dir(out.join("bricks")).unwrap().next();
-    let brick = brick.unwrap().unwrap().path();
-    let mut bytes = fs::read(&brick).unwrap();
-    bytes[9] ^= 1;
-    fs::write(&brick, bytes).unwrap();
+    assert!(says(&verify(&out)).contains("9 bricks are what the manifest says"));
+    let damaged = [&out, &out.join("levels/1")].map(|folder| {
+        let brick = fs::read_dir(folder.join("bricks")).unwrap().next();
+        let brick = brick.unwrap().unwrap().path();
+        let mut bytes = fs::read(&brick).unwrap();
+        bytes[9] ^= 1;
+        fs::write(&brick, bytes).unwrap();
+        brick.display().to_string()
+    });
     let output = verify(&out);
     let text = says(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    let name = brick.display().to_string();
     let parts = [
-        "1 of 8 bricks are damaged",
+        "2 of 9 bricks are damaged",
         "import the volume again",
-        &name,
+        &damaged[0],
+        &damaged[1],
     ];
     assert!(parts.iter().all(|p| text.contains(p)), "{text}");
     let json = Command::new(brickmesh())
@@ -139,6 +142,7 @@ fn a_damaged_store_is_told_by_info_with_its_bricks() {
         .unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["damaged"].as_array().unwrap().len(), 1);
+    assert_eq!(json["damaged_of_levels"], serde_json::json!([[1, 0]]));
     // Files are read to their end, too.
     assert!(says(&verify(&path)).contains("every voxel can be read"));
 }

@@ -1,14 +1,9 @@
 //! Volumes for which the peers have too little memory, with the program itself: the same pictures as with enough
 //! of it.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test may fail by a panic, also outside of its function"
-)]
-
 use brickmesh_tests::{
     compare::compare,
-    program::{PeerProcess, brickmesh, read_png},
+    program::{PeerProcess, brickmesh, imported, read_png, run},
     skip::vulkan_is_there,
 };
 use std::{
@@ -16,7 +11,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
-use tempfile::TempDir;
 
 /// Volumes of `tests/data`, and memory for about a tenth of their bricks of 16³, or for the two bricks at least that
 /// a peer needs.
@@ -26,29 +20,6 @@ const VOLUMES: [(&str, &str); 3] = [
     ("avf.nrrd", "96K"),
 ];
 
-/// A folder with a volume that was imported as bricks of 16³.
-fn imported(volume: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let bricks = folder.path().join("v.brickmesh");
-    let volume = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data")
-        .join(volume);
-    run(Command::new(brickmesh())
-        .arg("import")
-        .arg(volume)
-        .args(["--brick", "16", "--out"])
-        .arg(&bricks));
-    (folder, bricks)
-}
-
-/// What the program says on standard error; it ends well.
-fn run(command: &mut Command) -> String {
-    let output = command.env_remove("RUST_LOG").output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{errors}");
-    errors
-}
-
 fn render(bricks: &Path, out: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(brickmesh());
     command.arg("render").arg(bricks).arg("--out").arg(out);
@@ -56,6 +27,9 @@ fn render(bricks: &Path, out: &Path, more: &[&str]) -> Command {
     command.args(more);
     command
 }
+
+/// Memory of each of three peers that hold its levels, too, and read the rest.
+const SHARED_MEMORY: &str = "96K";
 
 /// The three pictures.
 fn pictures(out: &Path) -> [Vec<u8>; 3] {
@@ -94,7 +68,7 @@ fn with_memory_for_a_tenth_of_the_bricks_the_pictures_are_the_same() {
                     said.contains("read from their source for each frame"),
                     "{what}: {said}"
                 );
-                assert_alike(&whole, &pictures(&out), &what);
+                assert_alike(&whole, &pictures(&out), &format!("{what}: {said}"));
             }
         }
     }
@@ -132,31 +106,22 @@ fn peers_that_have_the_folder_share_the_work() {
     let key = folder.path().join("mesh.key");
     let start = |join: &[String]| {
         PeerProcess::start(|command| {
-            command.args(["--device", "cpu", "--memory", VOLUMES[0].1]);
+            command.args(["--device", "cpu", "--memory", SHARED_MEMORY]);
             command.args(["--listen", "127.0.0.1:0", "--key"]).arg(&key);
             command.args(join);
             command.arg("--data").arg(&bricks).stderr(Stdio::null());
         })
     };
-    let join = |peer: &PeerProcess| {
-        let words = peer.lines.last().unwrap().split_whitespace();
-        let join: Vec<String> = words
-            .skip_while(|w| *w != "--join")
-            .take(2)
-            .map(str::to_owned)
-            .collect();
-        join
-    };
     let first = start(&[]);
-    let second = start(&join(&first));
+    let second = start(&first.joining());
     let stats = folder.path().join("stats.json");
     let mut command = render(
         &bricks,
         &out,
-        &["--device", "cpu", "--memory", VOLUMES[0].1],
+        &["--device", "cpu", "--memory", SHARED_MEMORY],
     );
     command.args(["--mesh", "--wait-peers", "2", "--listen", "127.0.0.1:0"]);
-    command.args(join(&first)).args(join(&second));
+    command.args(first.joining()).args(second.joining());
     command.arg("--key").arg(&key).arg("--stats").arg(&stats);
     run(&mut command);
     assert_alike(&whole, &pictures(&out), "three peers");

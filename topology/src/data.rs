@@ -8,6 +8,7 @@ pub mod cell_ranges;
 pub mod column_values;
 pub mod default_transfer;
 pub mod gradient_histogram;
+pub mod levels;
 pub mod manifest;
 pub mod partition_method;
 pub mod presence_cubes;

@@ -1,6 +1,8 @@
 //! Values of options: from their text, or with what is wrong with it.
 
-use super::{CameraArg, CostArg, DeviceChoice, Orbit, PlacementArg, SliceArg, TransferRange};
+use super::{
+    CameraArg, CostArg, DeviceChoice, Orbit, PlacementArg, QualityArg, SliceArg, TransferRange,
+};
 use crate::{
     network::address,
     overlay::{Note, Overlay},
@@ -238,6 +240,16 @@ pub(crate) fn parse_step(text: &str) -> Result<f64, String> {
     } else {
         Err(format!("it must be {STEP_VOXELS_MIN} to 1000"))
     }
+}
+
+pub(crate) fn parse_quality(text: &str) -> Result<QualityArg, String> {
+    Ok(match text {
+        "exact" => QualityArg::Exact,
+        "auto" => QualityArg::Auto,
+        level => QualityArg::Level(level.parse().map_err(|_| {
+            "it must be exact, auto, or the number of a level: 0 is exact, 1 the next".to_owned()
+        })?),
+    })
 }
 
 pub(crate) fn parse_overlay(text: &str) -> Result<Overlay, String> {

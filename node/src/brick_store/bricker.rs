@@ -1,29 +1,15 @@
-//! Cuts a stream of voxels into bricks: row by row, each row scattered to the bricks whose stored
-//! box it crosses; a layer of bricks is finished as soon as its last slice has come.
-//!
-//! Invariants: at most the two layers that overlap in z are open (a brick is at least four voxels
-//! thick, its ghosts three); rows of a brick's slice are gathered before they go to
-//! the layer, so that a scratch file sees long writes.
+//! Cuts a stream of voxels into bricks (`cutter`), and the coarser levels that are made of it (`level_cutter`).
 
 use super::{
     BRICK_BYTES_MAX, BrickStoreError, OnProgress, check_brick_count,
+    cutter::{Cutter, OnBrick},
     empty_space::{EmptySpace, EmptySpaceGathering},
-    layers::{Gather, Layer},
+    layers::Gather,
+    level_cutter::{self, LevelCutter},
 };
 use crate::volume_file::VolumeFile;
-use brickmesh_topology::{
-    BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox,
-    data::{
-        gradient_histogram::GradientGathering,
-        manifest::{BrickRecord, ManifestError, ManifestParts},
-        value_gathering::ValueGathering,
-    },
-};
-use std::{collections::BTreeMap, path::Path};
-
-/// Takes a finished brick; bricks come layer by layer, in index order within one.
-pub(super) type OnBrick<'a> =
-    &'a mut dyn FnMut(BrickIndex, Digest, Vec<u8>) -> Result<(), BrickStoreError>;
+use brickmesh_topology::{BrickGrid, Manifest};
+use std::path::Path;
 
 /// The grid of a volume cut into bricks of `edge`, if peers can share it.
 fn grid(file: &VolumeFile, edge: u32) -> Result<BrickGrid, BrickStoreError> {
@@ -52,24 +38,28 @@ pub(super) fn brick_bytes(file: &VolumeFile, edge: u32) -> Result<u64, BrickStor
     Ok(voxels.sum::<u64>() * file.description.voxel.bytes() as u64)
 }
 
-/// Cuts a whole volume; returns its manifest. `empty`: what is empty, and the file that the slab projections go to.
+/// Cuts a whole volume and `levels_max` of its levels; returns its manifest, and theirs from level 1 on. `empty`: what is empty, and the
+/// file that the slab projections go to; then no levels are made, as their means would be of what is cut away.
 pub(super) fn cut(
     file: &VolumeFile,
     edge: u32,
+    levels_max: usize,
     gather: Gather<'_>,
     empty: Option<(&EmptySpace, &Path)>,
     progress: OnProgress<'_>,
     on_brick: OnBrick<'_>,
-) -> Result<Manifest, BrickStoreError> {
+) -> Result<(Manifest, Vec<Manifest>), BrickStoreError> {
     let volume = &file.description;
-    let voxel_bytes = volume.voxel.bytes();
     let grid = grid(file, edge)?;
-    let mut cutter = Cutter::new(grid, volume, gather);
+    let mut cutter = Cutter::new(0, grid, volume, gather);
     let mut empty = empty
         .map(|(empty, path)| EmptySpaceGathering::new(empty, volume, grid, path))
         .transpose()?;
+    let levels_max = if empty.is_some() { 0 } else { levels_max };
+    let volumes = level_cutter::volumes(volume, edge, levels_max);
+    let mut levels = LevelCutter::new(&volumes, edge, gather);
     let mut stream = file.voxels()?;
-    let row_bytes = volume.dims[0] as usize * voxel_bytes;
+    let row_bytes = volume.dims[0] as usize * volume.voxel.bytes();
     let mut row = vec![0; row_bytes];
     let (total, mut done) = (volume.voxel_bytes(), 0);
     // Only a scratch file can fail here.
@@ -82,6 +72,7 @@ pub(super) fn cut(
         for y in 0..volume.dims[1] {
             stream.read(&mut row)?;
             cutter.scatter(y, z, &row).map_err(&io)?;
+            levels.row(y, &row);
             if let Some(empty) = &mut empty {
                 empty.row(&row);
             }
@@ -94,6 +85,7 @@ pub(super) fn cut(
             return Err(BrickStoreError::Stopped);
         }
         cutter.close_layers(z, &io, empty.as_ref(), on_brick)?;
+        levels.end_slice(z, &io, on_brick)?;
     }
     stream.finish()?;
     let source = file
@@ -103,165 +95,21 @@ pub(super) fn cut(
         .to_string_lossy()
         .into_owned();
     let kept_voxels = empty.map(EmptySpaceGathering::finish).transpose()?;
-    cutter
-        .manifest(&source, kept_voxels)
-        .map_err(BrickStoreError::manifest(&file.path))
-}
-
-/// Bricks on their way.
-struct Cutter<'a> {
-    grid: BrickGrid,
-    volume: &'a VolumeDescription,
-    gather: Gather<'a>,
-    /// Open layers by bz.
-    layers: BTreeMap<u32, Layer>,
-    /// Of the bricks that are finished, in index order.
-    records: Vec<BrickRecord>,
-    values: ValueGathering,
-    gradients: GradientGathering,
-    /// Rows of one slice of one row of bricks, gathered by brick.
-    slices: BTreeMap<BrickIndex, Vec<u8>>,
-}
-
-impl<'a> Cutter<'a> {
-    fn new(grid: BrickGrid, volume: &'a VolumeDescription, gather: Gather<'a>) -> Self {
-        Self {
-            records: Vec::new(),
-            values: ValueGathering::new(volume),
-            gradients: GradientGathering::new(volume),
-            layers: BTreeMap::new(),
-            slices: BTreeMap::new(),
-            grid,
-            volume,
-            gather,
-        }
-    }
-
-    fn layer_bricks(&self, bz: u32) -> impl Iterator<Item = BrickIndex> + use<> {
-        let [cx, cy, _] = self.grid.counts();
-        (bz * cx * cy..(bz + 1) * cx * cy).map(BrickIndex)
-    }
-
-    fn z_span(&self, bz: u32) -> (u32, u32) {
-        let [cx, cy, _] = self.grid.counts();
-        let stored = self.grid.stored_box(BrickIndex(bz * cx * cy));
-        (stored.lo[2], stored.hi[2])
-    }
-
-    fn bytes_of(&self, stored: &VoxelBox) -> u64 {
-        stored.voxel_count() * self.volume.voxel.bytes() as u64
-    }
-
-    /// Opens the layers that begin at slice z.
-    fn open_layers(&mut self, z: u32) -> std::io::Result<()> {
-        // A layer begins with its ghosts, in the layer before.
-        let near = z / self.grid.edge();
-        for bz in near..(near + 2).min(self.grid.counts()[2]) {
-            if self.z_span(bz).0 == z && !self.layers.contains_key(&bz) {
-                let sizes: Vec<u64> = self
-                    .layer_bricks(bz)
-                    .map(|b| self.bytes_of(&self.grid.stored_box(b)))
-                    .collect();
-                self.layers.insert(bz, Layer::new(&sizes, self.gather)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives a row of the volume to the bricks that store it.
-    fn scatter(&mut self, y: u32, z: u32, row: &[u8]) -> std::io::Result<()> {
-        self.values.row(y, z, row);
-        let (grid, n) = (self.grid, self.volume.voxel.bytes());
-        let [cx, cy, _] = grid.counts();
-        let open: Vec<u32> = self
-            .layers
-            .keys()
-            .copied()
-            .filter(|&bz| {
-                let (lo, hi) = self.z_span(bz);
-                (lo..hi).contains(&z)
-            })
-            .collect();
-        for bz in open {
-            for by in y.saturating_sub(2) / grid.edge()..=((y + 1) / grid.edge()).min(cy - 1) {
-                for bx in 0..cx {
-                    let Some(brick) = grid.index([bx, by, bz]) else {
-                        continue;
-                    };
-                    let stored = grid.stored_box(brick);
-                    if !(stored.lo[1]..stored.hi[1]).contains(&y) {
-                        continue;
-                    }
-                    let slice = self.slices.entry(brick).or_default();
-                    slice.extend_from_slice(
-                        &row[stored.lo[0] as usize * n..stored.hi[0] as usize * n],
-                    );
-                    if y + 1 == stored.hi[1] {
-                        let slice = self.slices.remove(&brick).unwrap_or_default();
-                        let at = u64::from(z - stored.lo[2]) * slice.len() as u64;
-                        let within = (brick.0 - bz * cx * cy) as usize;
-                        if let Some(layer) = self.layers.get_mut(&bz) {
-                            layer.write(within, at, &slice)?;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Finishes the layers whose last slice is z.
-    fn close_layers(
-        &mut self,
-        z: u32,
-        io: &impl Fn(std::io::Error) -> BrickStoreError,
-        empty: Option<&EmptySpaceGathering<'_>>,
-        on_brick: OnBrick<'_>,
-    ) -> Result<(), BrickStoreError> {
-        let done: Vec<u32> = self
-            .layers
-            .keys()
-            .copied()
-            .filter(|&bz| self.z_span(bz).1 == z + 1)
-            .collect();
-        for bz in done {
-            let Some(mut layer) = self.layers.remove(&bz) else {
-                continue;
-            };
-            for (within, brick) in self.layer_bricks(bz).enumerate() {
-                let bytes = layer.take(within).map_err(io)?;
-                let other = empty.and_then(|empty| empty.in_place_of(brick, &bytes));
-                let bytes = other.unwrap_or(bytes);
-                let record = BrickRecord::of(&self.grid, brick, self.volume, &bytes);
-                self.gradients.brick(&self.grid, brick, &bytes);
-                let digest = record.digest;
-                debug_assert_eq!(self.records.len(), brick.0 as usize, "in index order");
-                self.records.push(record);
-                on_brick(brick, digest, bytes)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn manifest(
-        self,
-        source: &str,
-        kept_voxels: Option<Vec<u32>>,
-    ) -> Result<Manifest, ManifestError> {
-        let edge = self.grid.edge();
-        let mut parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
-        parts.kept_voxels = kept_voxels;
-        let values = self.values.finish();
-        parts.gradients = self.gradients.finish(values.statistics.histogram_range);
-        values.manifest(parts)
-    }
+    let wrong = BrickStoreError::manifest(&file.path);
+    let coarser = levels.manifests(&source).map_err(&wrong)?;
+    let names = coarser.iter().map(Manifest::digest).collect();
+    let exact = cutter.manifest(&source, kept_voxels, names);
+    Ok((exact.map_err(wrong)?, coarser))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::volume_file;
-    use brickmesh_topology::{VoxelType, data::value_statistics::HISTOGRAM_BINS};
+    use brickmesh_topology::{
+        Digest, VolumeDescription, VoxelBox, VoxelType,
+        data::{levels, value_statistics::HISTOGRAM_BINS},
+    };
     use std::{fs, path::Path};
 
     const TYPES: [(VoxelType, &str); 5] = [
@@ -310,19 +158,20 @@ mod tests {
 
     fn cut_all(file: &VolumeFile, edge: u32, gather: Gather<'_>) -> (Manifest, Vec<Vec<u8>>) {
         let mut bricks = Vec::new();
-        let manifest = cut(
+        let manifests = cut(
             file,
             edge,
+            0,
             gather,
             None,
             &mut |_, _| true,
-            &mut |b, _, bytes| {
+            &mut |_, b, _, bytes| {
                 assert_eq!(b.0 as usize, bricks.len(), "bricks come in index order");
                 bricks.push(bytes);
                 Ok(())
             },
         );
-        (manifest.unwrap(), bricks)
+        (manifests.unwrap().0, bricks)
     }
 
     #[test]
@@ -377,6 +226,78 @@ mod tests {
         }
     }
 
+    /// The voxels of level 1 as bytes, made with the whole volume at hand.
+    fn halved(whole: &[u8], from: &VolumeDescription, to: &VolumeDescription) -> Vec<u8> {
+        let n = from.voxel.bytes();
+        let times: [u32; 3] = std::array::from_fn(|a| from.dims[a].div_ceil(to.dims[a]));
+        let mut bytes = Vec::new();
+        for z in 0..to.dims[2] {
+            for y in 0..to.dims[1] {
+                for x in 0..to.dims[0] {
+                    let span =
+                        |a: usize, at: u32| at * times[a]..((at + 1) * times[a]).min(from.dims[a]);
+                    let mut found = Vec::new();
+                    for (i, j) in span(2, z).flat_map(|i| span(1, y).map(move |j| (i, j))) {
+                        for k in span(0, x) {
+                            let at = ((i * from.dims[1] + j) * from.dims[0] + k) as usize * n;
+                            found.push(from.voxel.read(whole, at) / 8.0);
+                        }
+                    }
+                    let mean = found.iter().sum::<f32>() * (8.0 / found.len() as f32);
+                    levels::append(mean, to, &mut bytes);
+                }
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn levels_are_cut_in_the_same_pass_and_each_is_the_mean_of_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        for (seed, dims) in (0..5).map(|seed| (seed, [67, 34 + seed, 40])) {
+            let (file, bytes) = volume(folder.path(), seed, dims);
+            let gather = Gather::Bounded {
+                layer_bytes_max: if seed % 2 == 0 { 0 } else { u64::MAX },
+                scratch: folder.path(),
+            };
+            let mut bricks = Vec::new();
+            let (exact, coarser) = cut(
+                &file,
+                16,
+                usize::MAX,
+                gather,
+                None,
+                &mut |_, _| true,
+                &mut |level, brick, _, bytes| {
+                    bricks.push(((level, brick), bytes));
+                    Ok(())
+                },
+            )
+            .unwrap();
+            let volumes = levels::levels(&file.description, 16);
+            assert_eq!(volumes.len(), 3, "{volumes:?}");
+            let names: Vec<Digest> = coarser.iter().map(Manifest::digest).collect();
+            assert_eq!(exact.levels(), names);
+            let of_volumes: Vec<_> = coarser.iter().map(|m| m.volume().clone()).collect();
+            assert_eq!(of_volumes, volumes[1..]);
+            let whole = halved(&bytes, &volumes[0], &volumes[1]);
+            let level = &coarser[0];
+            for brick in level.grid().bricks() {
+                let stored = level.grid().stored_box(brick);
+                let expected = direct(&whole, volumes[1].dims, volumes[1].voxel.bytes(), &stored);
+                let found = bricks.iter().find(|(of, _)| *of == (1, brick)).unwrap();
+                assert_eq!(found.1, expected, "{seed} {brick:?}");
+                assert_eq!(level.brick_digest(brick), Digest::of(&expected));
+            }
+            let expected: u32 = [&exact]
+                .into_iter()
+                .chain(&coarser)
+                .map(|m| m.grid().brick_count())
+                .sum();
+            assert_eq!(bricks.len(), expected as usize);
+        }
+    }
+
     #[test]
     fn a_scratch_file_that_cannot_be_made_is_told_with_its_folder() {
         let folder = tempfile::tempdir().unwrap();
@@ -386,10 +307,9 @@ mod tests {
             layer_bytes_max: 0,
             scratch: &gone,
         };
-        let error = cut(&file, 8, gather, None, &mut |_, _| true, &mut |_, _, _| {
-            Ok(())
-        })
-        .unwrap_err();
+        let on_brick = &mut |_, _, _, _| Ok(());
+        let cut = cut(&file, 8, 0, gather, None, &mut |_, _| true, on_brick);
+        let error = cut.unwrap_err();
         assert!(error.to_string().contains("gone"), "{error}");
     }
 
@@ -404,10 +324,11 @@ mod tests {
             cut(
                 &file,
                 edge,
+                0,
                 Gather::Memory,
                 None,
                 &mut progress,
-                &mut |_, _, _| Ok(()),
+                &mut |_, _, _, _| Ok(()),
             )
         };
         let error = cut(512).unwrap_err().to_string();

@@ -6,20 +6,24 @@ use super::{BrickStoreError, OnProgress, empty_space, manifest_file};
 use crate::bounded_file;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, balance::partition::volume_partition::GATHERED_BYTES_MAX,
-    data::slab_projections::SlabProjections,
+    BrickIndex, Digest, Manifest,
+    balance::partition::volume_partition::GATHERED_BYTES_MAX,
+    data::{levels, slab_projections::SlabProjections},
 };
 use bytes::Bytes;
 use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// File of the manifest.
 pub(super) const MANIFEST: &str = "manifest.json";
 /// Folder of the bricks.
 pub(super) const BRICKS: &str = "bricks";
+/// Folder of the coarser levels, each of which is a folder as this one.
+const LEVELS: &str = "levels";
 /// File of the slab projections, where the import was told what is empty.
 pub(super) const PROJECTIONS: &str = "slab-projections.gz";
 /// Largest manifest, in bytes: a hundred thousand bricks and more.
@@ -78,6 +82,39 @@ impl DirectoryStore {
             path,
             why: format!("{why}; import the volume again"),
         })
+    }
+
+    /// Opens a level, from 1 on, and checks that it is the one that the manifest names.
+    ///
+    /// # Errors
+    /// [`BrickStoreError`] where there is none, or it cannot be used.
+    pub(crate) fn open_level(&self, level: usize) -> Result<Self, BrickStoreError> {
+        let path = level_path(&self.path, level);
+        let wrong = |why: String| BrickStoreError::Manifest {
+            path: self.path.join(MANIFEST),
+            why,
+        };
+        let names = self.manifest.levels();
+        let named = level.checked_sub(1).and_then(|at| names.get(at));
+        let Some(named) = named else {
+            let coarsest = names.len();
+            return Err(wrong(format!(
+                "there is no level {level}; the coarsest is {coarsest}"
+            )));
+        };
+        let store = Self::open(&path)?;
+        let (found, volume) = (store.manifest.digest(), self.manifest.volume());
+        let expected = levels::levels(volume, self.manifest.grid().edge());
+        if found != *named || expected.get(level) != Some(store.manifest.volume()) {
+            return Err(BrickStoreError::Manifest {
+                path: path.join(MANIFEST),
+                why: format!(
+                    "it is no level {level} of {}: data set {found}, expected {named}; import the volume again",
+                    self.path.display()
+                ),
+            });
+        }
+        Ok(store)
     }
 
     /// Reads every brick; returns the damaged ones, in index order, and what is wrong with each.
@@ -166,6 +203,21 @@ impl BrickSource for DirectoryStore {
             what: e.to_string(),
         })
     }
+
+    fn level(&self, level: usize) -> Result<Arc<dyn BrickSource>, SourceError> {
+        let store = self.open_level(level).map_err(|e| SourceError {
+            what: e.to_string(),
+        })?;
+        Ok(Arc::new(store))
+    }
+}
+
+/// Folder of a level of the data set in a folder; level 0 is that one.
+pub(super) fn level_path(folder: &Path, level: usize) -> PathBuf {
+    if level == 0 {
+        return folder.to_owned();
+    }
+    folder.join(LEVELS).join(level.to_string())
 }
 
 /// File of the brick of this digest.

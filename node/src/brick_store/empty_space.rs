@@ -340,8 +340,8 @@ mod tests {
         };
         [("plain", None), ("told", Some(empty))].map(|(name, empty)| {
             let how = ImportOptions {
-                placement: None,
                 empty,
+                ..ImportOptions::default()
             };
             let out = folder.join(name);
             brick_store::import_as(&file, 4, &how, &out, &mut |_, _| true).unwrap()
@@ -388,11 +388,11 @@ mod tests {
         let file = volume_file::open(&path).unwrap();
         let kept = |ends| {
             let how = ImportOptions {
-                placement: None,
                 empty: Some(EmptySpace {
                     keep: Keep::Values(ends),
                     slab_slices: 1..=8,
                 }),
+                ..ImportOptions::default()
             };
             let out = folder.path().join(format!("{ends:?}"));
             let store = brick_store::import_as(&file, 8, &how, &out, &mut |_, _| true)?;

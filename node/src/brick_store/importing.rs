@@ -9,7 +9,7 @@
 
 use super::{
     BrickStoreError, ImportOptions, OnProgress, bricker,
-    directory::{BRICKS, DirectoryStore, MANIFEST, PROJECTIONS, brick_path},
+    directory::{BRICKS, DirectoryStore, MANIFEST, PROJECTIONS, brick_path, level_path},
     layers::Gather,
     manifest_file,
 };
@@ -18,6 +18,7 @@ use brickmesh_topology::{Digest, Manifest};
 use std::{
     fs::{self, File},
     io::{self, Write as _},
+    iter,
     path::Path,
     sync::{Mutex, PoisonError},
 };
@@ -51,8 +52,6 @@ pub(super) fn import(
         .map_err(BrickStoreError::io(parent))?;
     // Held until the end: that somebody is at work here.
     let _lock = lock(made.path());
-    let bricks = made.path().join(BRICKS);
-    fs::create_dir(&bricks).map_err(BrickStoreError::io(&bricks))?;
     let gather = Gather::Bounded {
         layer_bytes_max,
         scratch: made.path(),
@@ -62,30 +61,49 @@ pub(super) fn import(
         .empty
         .as_ref()
         .map(|empty| (empty, projections.as_path()));
-    let manifest = bricker::cut(
+    let bricks_of = |level| level_path(made.path(), level).join(BRICKS);
+    let mut levels = 0;
+    let (exact, coarser) = bricker::cut(
         file,
         edge,
+        how.levels_max,
         gather,
         empty,
         progress,
-        &mut |_, digest, bytes| {
-            let path = brick_path(made.path(), digest);
+        &mut |level, _, digest, bytes| {
+            while levels <= level {
+                let bricks = bricks_of(levels);
+                fs::create_dir_all(&bricks).map_err(BrickStoreError::io(&bricks))?;
+                levels += 1;
+            }
+            let path = brick_path(&level_path(made.path(), level), digest);
             if path.exists() {
                 return Ok(());
             }
             fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
         },
     )?;
-    let manifest = manifest.with_placement(how.placement);
-    sync_files(&bricks)?;
-    write_manifest(&made.path().join(MANIFEST), &manifest)?;
+    let placed = |manifest: Manifest| manifest.with_placement(how.placement);
+    let exact = placed(exact);
+    let coarser: Vec<Manifest> = coarser.into_iter().map(placed).collect();
+    // Level 0, whose folder holds the others, is the last.
+    let all = (0..).zip(iter::once(&exact).chain(&coarser));
+    for (level, manifest) in all.collect::<Vec<_>>().into_iter().rev() {
+        let folder = level_path(made.path(), level);
+        sync_files(&bricks_of(level))?;
+        write_manifest(&folder.join(MANIFEST), manifest)?;
+        if let Some(parent) = folder.parent().filter(|_| level > 0) {
+            sync_folder(&folder)?;
+            sync_folder(parent)?;
+        }
+    }
     readable_by_all(made.path());
     sync_folder(made.path())?;
     fs::rename(made.path(), out).map_err(BrickStoreError::io(out))?;
     // The folder has gone to its place: there is nothing to take away any more.
     drop(made.keep());
     sync_folder(parent)?;
-    Ok(DirectoryStore::new(out, manifest))
+    Ok(DirectoryStore::new(out, exact))
 }
 
 /// How the names of the folders begin in which a data set is made. It follows from the place's

@@ -25,6 +25,22 @@ pub(super) enum Gather<'a> {
     },
 }
 
+impl Gather<'_> {
+    /// The same with a bound that is halved so often.
+    pub(super) fn halved(self, times: usize) -> Self {
+        match self {
+            Self::Memory => Self::Memory,
+            Self::Bounded {
+                layer_bytes_max,
+                scratch,
+            } => Self::Bounded {
+                layer_bytes_max: layer_bytes_max >> times,
+                scratch,
+            },
+        }
+    }
+}
+
 /// The bricks of one layer in z, while rows are scattered into them.
 #[derive(Debug)]
 pub(super) enum Layer {

@@ -47,13 +47,14 @@ fn cut(
 ) -> Result<(Manifest, Vec<Option<Bytes>>), BrickStoreError> {
     let mut bricks: Vec<Option<Bytes>> = Vec::new();
     // Layers grow into the bricks that are kept: no scratch file, no copy.
-    let manifest = bricker::cut(
+    let (manifest, _) = bricker::cut(
         file,
         edge,
+        0,
         Gather::Memory,
         None,
         progress,
-        &mut |brick, _, bytes| {
+        &mut |_, brick, _, bytes| {
             let at = brick.0 as usize;
             bricks.resize(bricks.len().max(at + 1), None);
             bricks[at] = Some(bytes.into());

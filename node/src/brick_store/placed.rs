@@ -29,6 +29,11 @@ impl BrickSource for Placed {
         self.source.read(brick)
     }
 
+    fn level(&self, level: usize) -> Result<Arc<dyn BrickSource>, SourceError> {
+        let source = self.source.level(level)?;
+        Ok(Arc::new(Self::new(source, self.manifest.placement())))
+    }
+
     fn release(&self, brick: BrickIndex) {
         self.source.release(brick);
     }

@@ -14,7 +14,10 @@ use crate::{
     volume_file,
 };
 use brickmesh_actors::plain_text::counted;
-use brickmesh_topology::{BrickIndex, data::value_gathering::ValueGathering};
+use brickmesh_topology::{
+    BrickGrid, BrickIndex, Manifest, VolumeDescription,
+    data::{levels, value_gathering::ValueGathering},
+};
 
 /// Damaged bricks that are told one by one.
 const DAMAGED_SHOWN_MAX: usize = 20;
@@ -29,6 +32,7 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     }
     let file = volume_file::open_with_fill(&args.source.volume, args.source.fill)?;
     let how = ImportOptions {
+        levels_max: args.levels.map_or(usize::MAX, Into::into),
         placement: args.placement,
         empty: if args.empty.is_default() {
             None
@@ -53,6 +57,7 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         manifest.grid().edge(),
         manifest.digest()
     ))?;
+    say(format_args!("levels: {}", levels_of(manifest)))?;
     if manifest.knows_kept_voxels() {
         let kept: u64 = manifest.occupied_voxels().into_iter().sum();
         let all: u64 = manifest
@@ -69,6 +74,22 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         say(line)?;
     }
     Ok(())
+}
+
+/// How many coarser levels there are, for people.
+fn levels_of(manifest: &Manifest) -> String {
+    let volume = manifest.volume();
+    let all = levels::levels(volume, manifest.grid().edge());
+    let [coarsest, made] = [all.len() - 1, manifest.levels().len()];
+    match (made, all.get(made)) {
+        (0, _) if coarsest == 0 => "none: no axis is longer than a brick, or 31 voxels".to_owned(),
+        (0, _) => "none: --quality can be exact alone".to_owned(),
+        (_, Some(last)) => {
+            let [x, y, z] = last.dims;
+            format!("{made}, the coarsest of {x} x {y} x {z} voxels")
+        }
+        (_, None) => String::new(),
+    }
 }
 
 pub(super) fn info(args: &InfoArgs, stop: &Stop) -> CommandResult {
@@ -101,12 +122,17 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     if args.json {
         let mut json = serde_json::to_value(&stats)?;
         values.add_to(&mut json)?;
+        json["levels"] = manifest.levels().len().into();
         if let Some((voxels, bricks)) = kept {
             json["kept"] = serde_json::json!({ "voxels": voxels, "bricks": bricks });
         }
         if let Some(damaged) = &damaged {
-            let indices: Vec<u32> = damaged.iter().map(|(brick, _)| brick.0).collect();
+            let of_volume = damaged.iter().filter(|(level, ..)| *level == 0);
+            let indices: Vec<u32> = of_volume.map(|(_, brick, _)| brick.0).collect();
             json["damaged"] = indices.into();
+            let of_levels = damaged.iter().filter(|(level, ..)| *level > 0);
+            let of_levels = of_levels.map(|(level, brick, _)| [*level, brick.0 as usize]);
+            json["damaged_of_levels"] = serde_json::to_value(of_levels.collect::<Vec<_>>())?;
         }
         say(serde_json::to_string_pretty(&json)?)?;
     } else {
@@ -117,6 +143,7 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
             "bricks      {x} x {y} x {z} of {}³ voxels",
             stats.brick_edge
         ))?;
+        say(format_args!("levels      {}", levels_of(manifest)))?;
         if let Some((voxels, bricks)) = kept {
             say(format_args!(
                 "kept        {voxels} voxels, in {}; the others were said to be empty at import",
@@ -125,19 +152,30 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
         }
         say(format_args!("data set    {}", stats.data_set))?;
     }
-    let Some(damaged) = damaged else {
-        return Ok(());
-    };
-    let count = manifest.grid().brick_count();
+    damaged.map_or(Ok(()), |damaged| tell_damaged(args, manifest, &damaged))
+}
+
+/// Says which bricks are damaged, an error, or how many are not.
+fn tell_damaged(args: &InfoArgs, manifest: &Manifest, damaged: &[Damaged]) -> CommandResult {
+    let edge = manifest.grid().edge();
+    let volumes = levels::levels(manifest.volume(), edge).into_iter();
+    let bricks = |v: VolumeDescription| BrickGrid::new(v.dims, edge).map_or(0, |g| g.brick_count());
+    let of_levels = volumes.take(manifest.levels().len() + 1).map(bricks);
+    let count: u64 = of_levels.map(u64::from).sum();
     if damaged.is_empty() {
+        let levels = if manifest.levels().is_empty() {
+            ""
+        } else {
+            ", those of its levels among them"
+        };
         if !args.json {
             say(format_args!(
-                "verified    {count} bricks are what the manifest says"
+                "verified    {count} bricks are what the manifest says{levels}"
             ))?;
         }
         return Ok(());
     }
-    for (_, error) in damaged.iter().take(DAMAGED_SHOWN_MAX) {
+    for (.., error) in damaged.iter().take(DAMAGED_SHOWN_MAX) {
         note(error);
     }
     Err(format!(
@@ -148,17 +186,35 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     .into())
 }
 
+/// A level, its damaged brick, and what is wrong with that.
+type Damaged = (usize, BrickIndex, brick_store::BrickStoreError);
+
+/// The damaged bricks of the volume and its levels, by level.
 fn damaged_bricks(
     store: &brick_store::DirectoryStore,
     stop: &Stop,
-) -> Result<Vec<(BrickIndex, brick_store::BrickStoreError)>, brick_store::BrickStoreError> {
+) -> Result<Vec<Damaged>, brick_store::BrickStoreError> {
     // An error where they are damaged.
     store.projections()?;
     let mut progress = Progress::new("verifying");
-    store.verify(&mut |done, total| {
+    let mut on_progress = |done, total| {
         progress.show(done, total);
         !stop.is_said()
-    })
+    };
+    let mut damaged = Vec::new();
+    let mut verify = |level, store: &brick_store::DirectoryStore| {
+        let found = store.verify(&mut on_progress)?.into_iter();
+        damaged.extend(found.map(|(brick, error)| (level, brick, error)));
+        Ok::<(), brick_store::BrickStoreError>(())
+    };
+    verify(0, store)?;
+    let coarsest = brickmesh_actors::data_set::BrickSource::manifest(store)
+        .levels()
+        .len();
+    for level in 1..=coarsest {
+        verify(level, &store.open_level(level)?)?;
+    }
+    Ok(damaged)
 }
 
 fn file_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
@@ -219,10 +275,7 @@ fn values_of(
     Ok(ValueReport::of_found(volume, &gathering.finish()))
 }
 
-fn print_volume(
-    volume: &brickmesh_topology::VolumeDescription,
-    format: &str,
-) -> std::io::Result<()> {
+fn print_volume(volume: &VolumeDescription, format: &str) -> std::io::Result<()> {
     let [x, y, z] = volume.dims;
     say(format_args!("format      {format}"))?;
     say(format_args!("dimensions  {x} x {y} x {z}"))?;

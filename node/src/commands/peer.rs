@@ -15,7 +15,7 @@ use actix::Addr;
 use brickmesh_actors::{
     Peer, PeerConfig,
     brick_owner::{AskStatus, BrickOwner, OpenSource},
-    data_set::BrickSource as _,
+    data_set::BrickSource,
 };
 use std::{
     error::Error,
@@ -151,15 +151,27 @@ fn serve_metrics(
     Ok(server)
 }
 
-/// Opens a folder's data set in the mesh.
+/// Opens a folder's data set and its levels in the mesh, the coarsest first: it is the first that can be seen.
 async fn offer(store: DirectoryStore, peer: &Peer, network: &Network) -> CommandResult {
-    let name = store.manifest().digest();
-    network.provide(*name.as_bytes())?;
+    let exact: Arc<dyn BrickSource> = Arc::new(store);
+    let coarsest = exact.manifest().levels().len();
+    for level in (1..=coarsest).rev() {
+        let source = Arc::clone(&exact);
+        let opening = tokio::task::spawn_blocking(move || source.level(level));
+        match opening.await? {
+            Ok(source) => open(source, peer, network).await?,
+            Err(error) => tracing::warn!("level {level} is not offered: {error}"),
+        }
+    }
+    let name = exact.manifest().digest();
+    open(exact, peer, network).await?;
     tell(format_args!("offering data set {name}"));
-    let open = OpenSource {
-        source: Arc::new(store),
-        redundancy: REDUNDANCY,
-    };
-    peer.owner.send(open).await?;
+    Ok(())
+}
+
+async fn open(source: Arc<dyn BrickSource>, peer: &Peer, network: &Network) -> CommandResult {
+    network.provide(*source.manifest().digest().as_bytes())?;
+    let redundancy = REDUNDANCY;
+    peer.owner.send(OpenSource { source, redundancy }).await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::CommandResult;
 use crate::{
-    args::{DemoArgs, MeshArgs, NetworkArgs, RenderArgs, RulesArgs},
+    args::{DemoArgs, MeshArgs, NetworkArgs, QualityArg, RenderArgs, RulesArgs},
     camera_choice::{Shot, camera, shots},
     camera_path_file,
     demo_volume::demo_source,
@@ -45,6 +45,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         size,
         settings: PictureSettings {
             render: RenderSettings::new(transfer, step),
+            quality: QualityArg::Exact,
             rules: PlanRules::default(),
             overlay: Overlay::default(),
             slices: None,

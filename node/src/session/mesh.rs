@@ -121,13 +121,14 @@ impl Mesh {
         join_all(self.peers.iter().map(Peer::end)).await;
     }
 
-    /// The data set of this source, opened or found among the peers that are asked for.
+    /// The data set of this source, or that is found among the peers that are asked for; where it is this machine's, its bricks,
+    /// as they are to be placed.
     pub(super) async fn data_set(
-        &mut self,
+        &self,
         source: DataSource,
         args: &MeshArgs,
-        alone: bool,
-    ) -> Result<Arc<Manifest>, SessionError> {
+        redundancy: u32,
+    ) -> Result<(Arc<Manifest>, Option<Arc<dyn BrickSource>>), SessionError> {
         // Who is not known when a data set is opened gets no part of its first placement.
         let wanted = if args.mesh {
             args.wait_peers
@@ -137,41 +138,47 @@ impl Mesh {
         self.wait_for_peers(wanted).await?;
         match source {
             DataSource::Own(source) => {
-                let redundancy = args.redundancy.unwrap_or(if alone { 1 } else { 2 });
                 let source = if args.placement == Some(PlacementArg::Auto) {
                     self.placed(source, redundancy).await?
                 } else {
                     source
                 };
-                let manifest = Arc::new(source.manifest().clone());
-                let status = self.status().await?;
-                let is_it = |set: &&DataSetStatus| set.manifest.digest() == manifest.digest();
-                let known = status.data_sets.iter().find(is_it);
-                if known.is_some_and(|set| set.manifest.placement() != manifest.placement()) {
-                    note(
-                        "brickmesh: the data set is open in the mesh with another placement, which stays",
-                    );
-                } else if known.is_none()
-                    && let Some(method) = manifest.placement()
-                    && !can_be_parted(method, &manifest, &status)
-                {
-                    note(format_args!(
-                        "brickmesh: placement {}: it has no parts for the peers that are there: their memory is too small for \
+                Ok((Arc::new(source.manifest().clone()), Some(source)))
+            }
+            DataSource::Named(name) => Ok((self.find(name).await?, None)),
+        }
+    }
+
+    /// Opens a data set of this machine.
+    pub(super) async fn offer(
+        &self,
+        source: Arc<dyn BrickSource>,
+        redundancy: u32,
+    ) -> Result<Arc<Manifest>, SessionError> {
+        let manifest = Arc::new(source.manifest().clone());
+        let status = self.status().await?;
+        let is_it = |set: &&DataSetStatus| set.manifest.digest() == manifest.digest();
+        let known = status.data_sets.iter().find(is_it);
+        if known.is_some_and(|set| set.manifest.placement() != manifest.placement()) {
+            note("brickmesh: the data set is open in the mesh with another placement, which stays");
+        } else if known.is_none()
+            && let Some(method) = manifest.placement()
+            && !can_be_parted(method, &manifest, &status)
+        {
+            note(format_args!(
+                "brickmesh: placement {}: it has no parts for the peers that are there: their memory is too small for \
                          them, or there are more peers than parts. Bricks are scattered. Give peers more --memory, or ask for \
                          another --placement",
-                        placement_name(Some(method))
-                    ));
-                }
-                // All peers of this process can read it.
-                for peer in &self.peers {
-                    let source = Arc::clone(&source);
-                    let opened = peer.owner.send(OpenSource { source, redundancy }).await;
-                    opened.map_err(|_| SessionError::Ended)?;
-                }
-                Ok(manifest)
-            }
-            DataSource::Named(name) => self.find(name).await,
+                placement_name(Some(method))
+            ));
         }
+        // All peers of this process can read it.
+        for peer in &self.peers {
+            let source = Arc::clone(&source);
+            let opened = peer.owner.send(OpenSource { source, redundancy }).await;
+            opened.map_err(|_| SessionError::Ended)?;
+        }
+        Ok(manifest)
     }
 
     /// The bricks placed as frames are expected to take least on the peers that are there.
@@ -207,7 +214,7 @@ impl Mesh {
     }
 
     /// Waits until it is clear which data set of the mesh has this name, and uses it.
-    async fn find(&mut self, name: String) -> Result<Arc<Manifest>, SessionError> {
+    pub(super) async fn find(&self, name: String) -> Result<Arc<Manifest>, SessionError> {
         let start = Instant::now();
         let mut search = Search::new(name.clone(), start);
         let mut progress = Progress::new("looking for the data set");
@@ -261,14 +268,15 @@ impl Mesh {
         )
     }
 
-    pub(super) async fn pause(&mut self) -> Result<(), SessionError> {
+    pub(super) async fn pause(&self) -> Result<(), SessionError> {
+        let mut stop = self.stop.clone();
         tokio::select! {
             () = tokio::time::sleep(POLL) => Ok(()),
-            () = self.stop.said() => Err(SessionError::Stopped),
+            () = stop.said() => Err(SessionError::Stopped),
         }
     }
 
-    async fn wait_for_peers(&mut self, wanted: u32) -> Result<(), SessionError> {
+    async fn wait_for_peers(&self, wanted: u32) -> Result<(), SessionError> {
         let start = Instant::now();
         let mut progress = Progress::new("looking for peers");
         loop {

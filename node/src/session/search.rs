@@ -105,10 +105,12 @@ impl Search {
     }
 }
 
-/// Data sets, for people; what they came from is others' word.
+/// Data sets, for people, without levels of others among them; what they came from is others' word.
 pub(super) fn in_words(sets: &[Arc<Manifest>]) -> String {
+    let levels: BTreeSet<Digest> = sets.iter().flat_map(|m| m.levels().to_vec()).collect();
     let each = sets
         .iter()
+        .filter(|m| !levels.contains(&m.digest()))
         .map(|m| format!("{} ({})", m.digest(), plain_text(m.source())));
     let words = each.collect::<Vec<_>>().join(", ");
     if words.is_empty() {

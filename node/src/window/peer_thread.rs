@@ -8,11 +8,11 @@ use super::{
     scene::Scene,
 };
 use crate::{
-    args::{MeshArgs, ViewArgs, VolumeArgs},
+    args::{MeshArgs, QualityArg, ViewArgs, VolumeArgs},
     camera_choice::camera,
     open_source::open_source,
     picture_settings::PictureSettings,
-    session::{DataSource, Session, SessionError},
+    session::{DataSource, OpenLevels, Session, SessionError},
     stop::Stop,
     turn::Turn,
     value_report::ValueReport,
@@ -22,10 +22,11 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame},
 };
 use brickmesh_topology::{
-    Camera, View,
+    Camera, View, VolumeDescription,
     balance::plan_rules::PlanRules,
+    data::levels::in_exact,
     picture::{
-        quality::{Choice, Level, Quality},
+        quality::{Choice, Fineness, Qualities},
         slice_views::SliceViews,
     },
 };
@@ -43,6 +44,10 @@ use winit::event_loop::EventLoopProxy;
 const REST: Duration = Duration::from_millis(150);
 /// How often the window is told who is in the mesh.
 const REPORT: Duration = Duration::from_millis(500);
+/// An exact volume of so many bytes is open at once, and needs no coarser one before it.
+const AT_ONCE_BYTES: u64 = 64 << 20;
+/// From one level that is seen while finer ones are opened to the next: each has 64 times as many voxels.
+const LEVELS_A_STEP: usize = 2;
 /// After this, what did not come or had holes is asked for again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -134,9 +139,23 @@ impl Viewer {
         let source = found.source.clone();
         let session = Session::open(source, &found.mesh, self.stop.clone()).await?;
         let session = Arc::new(session);
-        let shown = self.show_session(&session, found, number).await;
+        let first = self.first_level(&session);
+        let shown = match open_level_or_finer(&session, first).await {
+            Ok(()) => self.show_session(&session, found, number).await,
+            Err(error) => Err(error.into()),
+        };
         session.close().await;
         shown
+    }
+
+    /// The level that is seen first: one that is there at once.
+    fn first_level(&self, session: &Session) -> usize {
+        let manifest = session.manifest();
+        let bricks = u64::from(manifest.grid().brick_count());
+        match self.args.picture.quality {
+            QualityArg::Exact if bricks * manifest.largest_brick_bytes() <= AT_ONCE_BYTES => 0,
+            _ => session.volumes().len() - 1,
+        }
     }
 
     async fn show_session(
@@ -153,6 +172,9 @@ impl Viewer {
         };
         let settings = PictureSettings::of(picture, rules, manifest)?;
         settings.tell();
+        let camera = camera(picture, manifest)?;
+        let view = camera.view(picture.size.0, picture.size.1)?;
+        session.level_of(picture.quality, &view, &settings.render.clip)?;
         let opened = Opened {
             number,
             asked: found.asked,
@@ -160,7 +182,7 @@ impl Viewer {
             manifest: Arc::clone(manifest),
             histogram: ValueReport::of_manifest(manifest).histogram,
             scene: Scene {
-                camera: camera(picture, manifest)?,
+                camera,
                 settings: Arc::new(settings.render),
                 slices: settings.slices.unwrap_or_else(|| SliceViews::new(manifest)),
                 overlay: settings.overlay,
@@ -169,8 +191,11 @@ impl Viewer {
         tell(&self.proxy, Told::Opened(Box::new(opened)));
         let target_fps = self.args.target_fps;
         let (slot, proxy) = (Arc::clone(&self.slot), self.proxy.clone());
-        let pictures = Pictures::new(session, rules, number, target_fps, slot, proxy);
+        let how = (picture.quality, rules);
+        let pictures = Pictures::new(session, how, number, target_fps, slot, proxy);
+        let goal = pictures.goal.subscribe();
         tokio::select! {
+            never = refine(session, goal) => never.map(|()| None).map_err(Into::into),
             gone = pictures.show(self.wanted.clone()) => gone.map(|()| None).map_err(Into::into),
             never = report(session, &self.proxy) => never.map(|()| None).map_err(Into::into),
             () = self.values(session) => Ok(None),
@@ -214,7 +239,8 @@ impl Viewer {
             };
             last = asked.number;
             let path = asked.path.clone();
-            let saved = picture_file(session, rules, asked).await;
+            let quality = self.args.picture.quality;
+            let saved = picture_file(session, quality, rules, asked).await;
             let saved = saved.map(|()| path).map_err(|e| e.to_string());
             tell(&self.proxy, Told::Saved(saved));
         }
@@ -260,9 +286,42 @@ impl Viewer {
     }
 }
 
+/// Opens a level, or the next finer one where it cannot be had.
+async fn open_level_or_finer(session: &Session, mut level: usize) -> Result<(), SessionError> {
+    loop {
+        match session.open_level(level).await {
+            Err(error @ SessionError::Level { .. }) if level > 0 => {
+                tracing::warn!("{error}; the next finer one is seen");
+                level -= 1;
+            }
+            opened => return opened.map(drop),
+        }
+    }
+}
+
+/// Opens finer levels, every other one, down to the goal; it does not end.
+async fn refine(session: &Session, mut goal: watch::Receiver<usize>) -> Result<(), SessionError> {
+    loop {
+        let goal_now = *goal.borrow_and_update();
+        let finest = session.open_levels().borrow().keys().next().copied();
+        match finest {
+            Some(finest) if finest > goal_now => {
+                let next = finest.saturating_sub(LEVELS_A_STEP).max(goal_now);
+                open_level_or_finer(session, next).await?;
+            }
+            _ => {
+                if goal.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+}
+
 /// Renders a picture to a file.
 async fn picture_file(
     session: &Arc<Session>,
+    quality: QualityArg,
     rules: PlanRules,
     asked: PictureFile,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -273,6 +332,7 @@ async fn picture_file(
         size: asked.size,
         settings: PictureSettings {
             render: (*asked.seen.settings).clone(),
+            quality,
             rules,
             overlay: asked.overlay,
             slices: None,
@@ -309,7 +369,8 @@ async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), S
     loop {
         let status = session.status().await?;
         let of_set = status.data_sets.iter();
-        let of_set = of_set.filter(|d| d.manifest.digest() == session.data_set());
+        let finest = session.finest().digest();
+        let of_set = of_set.filter(|d| d.manifest.digest() == finest);
         let mut report = MeshReport::default();
         for set in of_set {
             report.missing = set.safety.missing;
@@ -345,7 +406,12 @@ async fn report(session: &Session, proxy: &EventLoopProxy<Told>) -> Result<(), S
 /// The pictures of a session for the panes of a window.
 struct Pictures<'a> {
     session: &'a Session,
+    quality: QualityArg,
     rules: PlanRules,
+    /// Levels that can be seen.
+    levels: watch::Receiver<OpenLevels>,
+    /// The finest level that is wanted.
+    goal: watch::Sender<usize>,
     /// The data set, as the window counts them.
     number: u32,
     panes: [PanePicture; PANES],
@@ -362,9 +428,9 @@ struct Pictures<'a> {
 /// The picture of a pane.
 #[derive(Clone, Debug)]
 struct PanePicture {
-    quality: Quality,
-    /// What is shown, and how fine.
-    shown: Option<(Wish, Choice)>,
+    qualities: Qualities,
+    /// What is shown, of which level, and how fine.
+    shown: Option<(Wish, Seen)>,
     /// What has not changed for a while: the scene rests.
     rested: Option<Wish>,
     /// What is wrong with what is shown.
@@ -374,20 +440,23 @@ struct PanePicture {
     began: Option<Instant>,
 }
 
+/// A level, and how fine its picture is.
+type Seen = (usize, Choice);
+
 /// A frame, its view, and how long it took.
 type Come = (View, Frame, Duration);
 
 /// A picture that is to be rendered.
 struct Next {
     wish: Wish,
-    choice: Choice,
+    seen: Seen,
     rests: bool,
 }
 
 impl PanePicture {
-    fn new(quality: Quality) -> Self {
+    fn new(qualities: Qualities) -> Self {
         Self {
-            quality,
+            qualities,
             shown: None,
             rested: None,
             trouble: None,
@@ -400,8 +469,9 @@ impl PanePicture {
         !wish.moving || self.rested.as_ref() == Some(wish)
     }
 
-    /// How fine the next picture is; `None`: what is shown is as good as it gets.
-    fn next(&mut self, wish: &Wish) -> Option<Choice> {
+    /// How fine the next picture is; `None`: what is shown is as good as it gets. `goal`: the level that is to be seen at
+    /// last, `coarse` that of a moving scene.
+    fn next(&mut self, wish: &Wish, goal: usize, coarse: usize) -> Option<Seen> {
         let shown = self.shown.as_ref().filter(|(shown, _)| {
             let moving = wish.moving;
             Wish {
@@ -409,10 +479,10 @@ impl PanePicture {
                 ..shown.clone()
             } == *wish
         });
-        match (self.rests(wish), shown.map(|(_, choice)| *choice)) {
-            (true, shown) => self.quality.resting(shown),
+        match (self.rests(wish), shown.map(|(_, seen)| *seen)) {
+            (true, shown) => self.qualities.resting(goal, coarse, shown),
             (false, Some(_)) => None,
-            (false, None) => Some(self.quality.moving()),
+            (false, None) => Some((coarse, self.qualities.moving(coarse))),
         }
     }
 }
@@ -420,7 +490,7 @@ impl PanePicture {
 impl<'a> Pictures<'a> {
     fn new(
         session: &'a Session,
-        rules: PlanRules,
+        (quality, rules): (QualityArg, PlanRules),
         number: u32,
         target_fps: f64,
         slot: Slot,
@@ -428,7 +498,10 @@ impl<'a> Pictures<'a> {
     ) -> Self {
         Self {
             session,
+            quality,
             rules,
+            levels: session.open_levels(),
+            goal: watch::channel(usize::MAX).0,
             number,
             interval: Duration::from_secs_f64(1.0 / target_fps.clamp(0.1, 1000.0)),
             panes: std::array::from_fn(|pane| {
@@ -438,7 +511,7 @@ impl<'a> Pictures<'a> {
                 } else {
                     3.0
                 };
-                PanePicture::new(Quality::new(target_fps * together))
+                PanePicture::new(Qualities::new(target_fps * together))
             }),
             asked: 0,
             trouble: None,
@@ -454,6 +527,7 @@ impl<'a> Pictures<'a> {
         let mut stop = self.session.stop();
         loop {
             let now = wanted.borrow_and_update().pictures.clone();
+            self.levels.mark_unchanged();
             self.forget_hidden(&now);
             let next = self.next(&now);
             let rests = next.as_ref().is_none_or(|next| next.rests);
@@ -465,12 +539,12 @@ impl<'a> Pictures<'a> {
                     () = tokio::time::sleep_until(due.into()) => false,
                     () = stop.said() => return Err(SessionError::Stopped),
                 }
-            } else if let Some(Next { wish, choice, .. }) = next {
+            } else if let Some(Next { wish, seen, .. }) = next {
                 self.begins(&wish);
                 tokio::select! {
                     biased;
-                    come = self.frame(&wish, choice) => {
-                        self.came(wish, choice, come)?;
+                    come = self.frame(&wish, seen) => {
+                        self.came(wish, seen, come)?;
                         false
                     }
                     // A picture of a scene that rested is not waited for any more, and called off. One of
@@ -478,7 +552,7 @@ impl<'a> Pictures<'a> {
                     changed = changed, if rests => changed.is_err(),
                 }
             } else {
-                let wait = self.wait(&now);
+                let (wait, mut levels) = (self.wait(&now), self.levels.clone());
                 let until = async {
                     match wait {
                         Some(wait) => tokio::time::sleep(wait).await,
@@ -491,6 +565,8 @@ impl<'a> Pictures<'a> {
                         self.rested(&now);
                         false
                     }
+                    // There is a finer one.
+                    _ = levels.changed() => false,
                     () = stop.said() => return Err(SessionError::Stopped),
                 }
             };
@@ -504,18 +580,46 @@ impl<'a> Pictures<'a> {
     /// something, of those that were asked for longest ago.
     fn next(&mut self, wishes: &[Wish]) -> Option<Next> {
         let of_this = wishes.iter().filter(|wish| wish.opened == self.number);
-        let next = of_this.filter_map(|wish| {
+        let with_levels: Vec<_> = of_this
+            .map(|wish| (wish, self.wanted_levels(wish)))
+            .collect();
+        if let Some(goal) = with_levels.iter().map(|(_, [goal, _])| *goal).min() {
+            self.goal
+                .send_if_modified(|g| std::mem::replace(g, goal) != goal);
+        }
+        let next = with_levels.into_iter().filter_map(|(wish, levels)| {
+            let [goal, coarse] = levels.map(|level| self.open_level(level));
             let pane = &mut self.panes[wish.pane.index()];
-            let (choice, rests) = (pane.next(wish)?, pane.rests(wish));
+            let (seen, rests) = (pane.next(wish, goal, coarse)?, pane.rests(wish));
             let order = (rests, pane.shown.is_some(), pane.asked);
-            Some((order, wish, choice))
+            Some((order, wish, seen))
         });
-        let ((rests, ..), wish, choice) = next.min_by_key(|(order, ..)| *order)?;
+        let ((rests, ..), wish, seen) = next.min_by_key(|(order, ..)| *order)?;
         Some(Next {
             wish: wish.clone(),
-            choice,
+            seen,
             rests,
         })
+    }
+
+    /// The level that is to be seen at last, and that of a moving scene: no finer than what can be seen.
+    fn wanted_levels(&self, wish: &Wish) -> [usize; 2] {
+        let clip = &wish.seen.settings.clip;
+        let view = wish.seen.camera.view(wish.width, wish.height).ok();
+        let level = |quality| {
+            let level = view.map(|view| self.session.level_of(quality, &view, clip));
+            level.and_then(Result::ok).unwrap_or(0)
+        };
+        let goal = level(self.quality);
+        [goal, level(QualityArg::Auto).max(goal)]
+    }
+
+    /// The level that can be seen in place of one: no finer where there is such a one.
+    fn open_level(&self, level: usize) -> usize {
+        let open = self.levels.borrow();
+        let coarser = open.range(level..).next();
+        let open = coarser.or_else(|| open.range(..level).next_back());
+        open.map_or(0, |(level, _)| *level)
     }
 
     /// When it is time for a picture of a moving scene, if that is later: more of them than are asked for take
@@ -556,15 +660,20 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    async fn frame(&self, wish: &Wish, choice: Choice) -> Result<Option<Come>, SessionError> {
+    async fn frame(
+        &self,
+        wish: &Wish,
+        (level, choice): Seen,
+    ) -> Result<Option<Come>, SessionError> {
         let start = Instant::now();
-        let level = choice.level();
+        let fineness = choice.fineness();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "pixels of a window"
         )]
-        let size = [wish.width, wish.height].map(|n| ((f64::from(n) * level.scale) as u32).max(1));
+        let size =
+            [wish.width, wish.height].map(|n| ((f64::from(n) * fineness.scale) as u32).max(1));
         let view = match wish.seen.camera.view(size[0], size[1]) {
             Ok(view) => view,
             Err(error) => {
@@ -573,13 +682,11 @@ impl<'a> Pictures<'a> {
             }
         };
         let mut settings = (*wish.seen.settings).clone();
-        settings.step *= level.step;
+        settings.step *= fineness.step;
+        let manifest = self.session.open_level(level).await?;
         let ask = AskFrame {
-            data_set: self.session.data_set(),
-            view,
-            settings,
-            rules: self.rules,
             is_traced: wish.is_traced,
+            ..self.session.ask(&manifest, view, &settings, self.rules)
         };
         let frame = self.session.frame(ask).await?;
         Ok(Some((view, frame, start.elapsed())))
@@ -589,17 +696,18 @@ impl<'a> Pictures<'a> {
     fn came(
         &mut self,
         wish: Wish,
-        choice: Choice,
+        seen: Seen,
         come: Result<Option<Come>, SessionError>,
     ) -> Result<(), SessionError> {
         let (moving, at) = (wish.moving, wish.pane.index());
+        let (level, choice) = seen;
         let (choice, trouble) = match come {
             Ok(Some((view, frame, took))) => {
-                self.panes[at].quality.took(choice, took);
-                let Level { scale, step, .. } = choice.level();
+                self.panes[at].qualities.took(level, choice, took);
+                let Fineness { scale, step, .. } = choice.fineness();
                 let pane = wish.pane;
-                tracing::debug!(?pane, scale, step, ?took, moving, "shown");
-                (choice, self.present(&wish, &view, &frame, choice, took))
+                tracing::debug!(?pane, level, scale, step, ?took, moving, "shown");
+                (choice, self.present(&wish, &view, &frame, seen, took))
             }
             Ok(None) => (Choice::FULL, None),
             Err(SessionError::Frame(error)) => {
@@ -610,7 +718,7 @@ impl<'a> Pictures<'a> {
             }
             Err(error) => return Err(error),
         };
-        self.panes[at].shown = Some((wish, choice));
+        self.panes[at].shown = Some((wish, (level, choice)));
         self.panes[at].trouble = trouble;
         self.tell_trouble();
         Ok(())
@@ -640,7 +748,7 @@ impl<'a> Pictures<'a> {
         wish: &Wish,
         view: &View,
         frame: &Frame,
-        choice: Choice,
+        seen: Seen,
         took: Duration,
     ) -> Option<String> {
         let rect = frame.image.rect();
@@ -649,13 +757,14 @@ impl<'a> Pictures<'a> {
         let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
         let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
         let missing = &frame.stats.missing;
-        let volume = self.session.manifest().volume();
+        let volumes = self.session.volumes();
+        let volume = &volumes[seen.0];
         missing::outline(&mut pixels, view, volume, missing);
         let shown = Shown {
             width: rect.width,
             height: rect.height,
             pixels,
-            report: FrameReport::of(frame, wish.seen.camera, choice, took),
+            report: FrameReport::of(frame, wish.seen.camera, seen, [&volumes[0], volume], took),
         };
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot[wish.pane.index()] = Some(shown);
@@ -666,7 +775,14 @@ impl<'a> Pictures<'a> {
 }
 
 impl FrameReport {
-    fn of(frame: &Frame, camera: Camera, choice: Choice, took: Duration) -> Self {
+    /// Of the second of these volumes, which is a level of the first.
+    fn of(
+        frame: &Frame,
+        camera: Camera,
+        (level, choice): Seen,
+        [exact, volume]: [&VolumeDescription; 2],
+        took: Duration,
+    ) -> Self {
         let mut jobs: BTreeMap<_, JobsDone> = BTreeMap::new();
         for job in &frame.stats.jobs {
             let of_peer = jobs.entry(job.peer.clone()).or_default();
@@ -676,12 +792,13 @@ impl FrameReport {
             of_peer.taken += u32::from(job.stolen_from.is_some());
         }
         let boxes = frame.stats.jobs.iter();
-        let boxes = boxes.map(|job| (job.owned, job.peer.clone()));
+        let boxes = boxes.map(|job| (in_exact(&job.owned, exact, volume), job.peer.clone()));
         let rect = frame.image.rect();
         Self {
             camera,
             took,
             size: [rect.width, rect.height],
+            level,
             choice,
             schedule_micros: frame.stats.schedule_micros,
             composite_micros: frame.stats.composite_micros,

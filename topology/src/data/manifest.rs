@@ -10,6 +10,7 @@ use crate::{
         brick_grid::{BrickGrid, BrickGridError, BrickIndex},
         cell_ranges::{CellRanges, cell_box},
         gradient_histogram::GradientHistogram,
+        levels,
         partition_method::PartitionMethod,
         subject::Subject,
         value_statistics::{HISTOGRAM_BINS, ValueStatistics},
@@ -21,8 +22,9 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the manifest that this program writes.
-pub const MANIFEST_VERSION: u32 = 5;
-/// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients.
+pub const MANIFEST_VERSION: u32 = 6;
+/// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients, none before
+/// 6 has levels.
 const MANIFEST_VERSION_MIN: u32 = 2;
 /// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
 /// bricks store 7³ voxels and own 4³.
@@ -94,6 +96,9 @@ pub struct ManifestParts {
     /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_voxels: Option<Vec<u32>>,
+    /// Names of its levels, finest first, as far as there are any ([`levels`]); level 0, which is this one, is not among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Digest>,
     /// Name of the file that it came from, for people.
     pub source: String,
     /// One record a brick, in index order.
@@ -144,6 +149,7 @@ impl ManifestParts {
             subject: None,
             placement: None,
             kept_voxels: None,
+            levels: Vec::new(),
             source: source.to_owned(),
             bricks,
         }
@@ -211,6 +217,14 @@ pub enum ManifestError {
     /// A subject that is not in the volume.
     #[error("subject has points outside of the volume, none, or too many")]
     Subject,
+    /// Levels that the volume has not.
+    #[error("there are {found} levels; a volume of this size has {most} at most")]
+    Levels {
+        /// Levels found.
+        found: usize,
+        /// Most levels.
+        most: usize,
+    },
     /// A histogram of far more voxels than the volume has.
     #[error("histogram counts {found} voxels; with all ghosts there are {expected} at most")]
     Histogram {
@@ -232,32 +246,7 @@ impl TryFrom<ManifestParts> for Manifest {
         }
         parts.volume.validate()?;
         let grid = BrickGrid::new(parts.volume.dims, parts.brick_edge)?;
-        let count = |field, found, expected| {
-            if found == expected {
-                Ok(())
-            } else {
-                Err(ManifestError::Count {
-                    field,
-                    found,
-                    expected,
-                })
-            }
-        };
-        count("bricks", parts.bricks.len(), grid.brick_count() as usize)?;
-        count("histogram", parts.histogram.len(), HISTOGRAM_BINS)?;
-        if let Some(kept) = &parts.kept_voxels {
-            count("kept_voxels", kept.len(), grid.brick_count() as usize)?;
-            for (brick, &found) in grid.bricks().zip(kept) {
-                let most = grid.owned_box(brick).voxel_count();
-                if u64::from(found) > most {
-                    return Err(ManifestError::Kept {
-                        brick: brick.0,
-                        found,
-                        most,
-                    });
-                }
-            }
-        }
+        check_counts(&parts, &grid)?;
         let counted = parts.histogram.iter().map(|&n| u128::from(n)).sum();
         let voxels: u64 = parts.volume.dims.iter().map(|&n| u64::from(n)).product();
         let expected = voxels * GHOSTS_COUNTED_MAX;
@@ -300,6 +289,46 @@ impl TryFrom<ManifestParts> for Manifest {
     }
 }
 
+/// Checks that there are as many entries of each kind as a volume cut like this has.
+fn check_counts(parts: &ManifestParts, grid: &BrickGrid) -> Result<(), ManifestError> {
+    let bricks = grid.brick_count() as usize;
+    let counts = [
+        ("bricks", parts.bricks.len(), bricks),
+        ("histogram", parts.histogram.len(), HISTOGRAM_BINS),
+        (
+            "kept_voxels",
+            parts.kept_voxels.as_ref().map_or(bricks, Vec::len),
+            bricks,
+        ),
+    ];
+    let wrong = counts
+        .into_iter()
+        .find(|(_, found, expected)| found != expected);
+    if let Some((field, found, expected)) = wrong {
+        return Err(ManifestError::Count {
+            field,
+            found,
+            expected,
+        });
+    }
+    for (brick, &found) in grid.bricks().zip(parts.kept_voxels.iter().flatten()) {
+        let most = grid.owned_box(brick).voxel_count();
+        if u64::from(found) > most {
+            return Err(ManifestError::Kept {
+                brick: brick.0,
+                found,
+                most,
+            });
+        }
+    }
+    let most = levels::levels(&parts.volume, parts.brick_edge).len() - 1;
+    let found = parts.levels.len();
+    if found > most {
+        return Err(ManifestError::Levels { found, most });
+    }
+    Ok(())
+}
+
 impl From<Manifest> for ManifestParts {
     fn from(manifest: Manifest) -> Self {
         manifest.parts
@@ -325,6 +354,12 @@ impl Manifest {
     #[must_use]
     pub fn placement(&self) -> Option<PartitionMethod> {
         self.parts.placement
+    }
+
+    /// Names of its levels from level 1 on, finest first.
+    #[must_use]
+    pub fn levels(&self) -> &[Digest] {
+        &self.parts.levels
     }
 
     /// Whether its import was told what is empty.
@@ -577,6 +612,10 @@ fn digest(parts: &ManifestParts) -> Digest {
             bytes.extend(cells.levels());
         }
     });
+    // Of what has none the name is as it was.
+    for level in &parts.levels {
+        bytes.extend(level.as_bytes());
+    }
     Digest::of(&bytes)
 }
 
@@ -657,6 +696,8 @@ mod tests {
         assert!(refused(|p| p.histogram[3] = u64::MAX).contains("3456 at most"));
         assert!(refused(|p| p.volume.dims = [0, 8, 9]).contains("dims"));
         assert!(refused(|p| p.brick_edge = 1).contains("edge"));
+        let found = refused(|p| p.levels = vec![Digest::of(b"level")]);
+        assert!(found.contains("1 levels"), "{found}");
     }
 
     #[test]

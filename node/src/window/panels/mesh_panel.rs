@@ -33,14 +33,22 @@ pub(super) fn show(
     are_boxes_shown: &mut bool,
 ) {
     if let Some(frame) = frame {
-        let level = frame.choice.level();
+        let fineness = frame.choice.fineness();
+        let level = match frame.level {
+            0 => String::new(),
+            level => format!("level {level}, "),
+        };
         let fine = if frame.choice == Choice::FULL {
             "full".to_owned()
         } else {
-            format!("{:.0} % wide, step × {}", level.scale * 100.0, level.step)
+            format!(
+                "{:.0} % wide, step × {}",
+                fineness.scale * 100.0,
+                fineness.step
+            )
         };
         ui.label(format!(
-            "{:.1} ms, {} × {} ({fine})",
+            "{:.1} ms, {} × {} ({level}{fine})",
             frame.took.as_secs_f64() * 1e3,
             frame.size[0],
             frame.size[1]

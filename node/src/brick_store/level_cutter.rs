@@ -1,0 +1,123 @@
+//! The coarser levels of a volume, made and cut while its voxels stream by.
+
+use super::{
+    BrickStoreError,
+    cutter::{Cutter, OnBrick},
+    layers::Gather,
+};
+use brickmesh_topology::{
+    BrickGrid, Manifest, VolumeDescription,
+    data::{
+        levels::{self, Halving},
+        manifest::ManifestError,
+    },
+};
+use std::io;
+
+/// Memory that the slice of a level may take while it is made, bytes.
+const SLICE_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a sample of it: a sum, and a count.
+const SAMPLE_BYTES: u64 = 5;
+
+/// A volume and the levels that are to be made of it, finest first, `levels_max` at most; none, where their slices are too large.
+pub(super) fn volumes(
+    volume: &VolumeDescription,
+    edge: u32,
+    levels_max: usize,
+) -> Vec<VolumeDescription> {
+    let mut all = levels::levels(volume, edge);
+    all.truncate(levels_max.saturating_add(1));
+    let bytes = |v: &VolumeDescription| u64::from(v.dims[0]) * u64::from(v.dims[1]) * SAMPLE_BYTES;
+    if all.get(1).is_some_and(|v| bytes(v) > SLICE_BYTES_MAX) {
+        let [x, y, _] = volume.dims;
+        tracing::warn!("slices of {x}x{y} voxels are too large to make levels of: there are none");
+        all.truncate(1);
+    }
+    all
+}
+
+/// A level that is being made.
+struct Stage<'a> {
+    volume: &'a VolumeDescription,
+    halving: Halving,
+    cutter: Cutter<'a>,
+    /// Its slice that is whole.
+    means: Vec<f32>,
+}
+
+/// See the module.
+pub(super) struct LevelCutter<'a> {
+    exact: &'a VolumeDescription,
+    /// From level 1 on.
+    stages: Vec<Stage<'a>>,
+    numbers: Vec<f32>,
+}
+
+impl<'a> LevelCutter<'a> {
+    /// Makes all of these volumes but the first, of the first.
+    pub(super) fn new(volumes: &'a [VolumeDescription], edge: u32, gather: Gather<'a>) -> Self {
+        let stage = |(level, pair): (usize, &'a [VolumeDescription])| {
+            let (from, to) = (&pair[0], &pair[1]);
+            // It has fewer bricks than the one before it, whose grid is good.
+            let grid = BrickGrid::new(to.dims, edge).ok()?;
+            Some(Stage {
+                volume: to,
+                halving: Halving::new(from, to),
+                cutter: Cutter::new(level, grid, to, gather.halved(level)),
+                means: Vec::new(),
+            })
+        };
+        Self {
+            exact: &volumes[0],
+            stages: (1..).zip(volumes.windows(2)).map_while(stage).collect(),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// Takes row y of the volume.
+    pub(super) fn row(&mut self, y: u32, row: &[u8]) {
+        if let Some(first) = self.stages.first_mut() {
+            levels::numbers_of(self.exact, row, &mut self.numbers);
+            first.halving.row(y, &self.numbers);
+        }
+    }
+
+    /// All rows of slice z have come.
+    pub(super) fn end_slice(
+        &mut self,
+        z: u32,
+        io: &impl Fn(io::Error) -> BrickStoreError,
+        on_brick: OnBrick<'_>,
+    ) -> Result<(), BrickStoreError> {
+        let (mut stages, mut z) = (self.stages.as_mut_slice(), z);
+        while let Some((stage, coarser)) = stages.split_first_mut() {
+            let Some(at) = stage.halving.end_slice(z, &mut stage.means) else {
+                return Ok(());
+            };
+            stage.cutter.open_layers(at).map_err(io)?;
+            let mut bytes = Vec::new();
+            let rows = stage.means.chunks_exact(stage.volume.dims[0] as usize);
+            for (y, row) in (0..).zip(rows) {
+                bytes.clear();
+                row.iter()
+                    .for_each(|&mean| levels::append(mean, stage.volume, &mut bytes));
+                stage.cutter.scatter(y, at, &bytes).map_err(io)?;
+                if let Some(next) = coarser.first_mut() {
+                    next.halving.row(y, row);
+                }
+            }
+            stage.cutter.close_layers(at, io, None, on_brick)?;
+            (stages, z) = (coarser, at);
+        }
+        Ok(())
+    }
+
+    /// The manifests, from level 1 on, of a volume that came from this file.
+    pub(super) fn manifests(self, source: &str) -> Result<Vec<Manifest>, ManifestError> {
+        let manifest = |(level, stage): (usize, Stage<'_>)| {
+            let source = format!("{source} level {level}");
+            stage.cutter.manifest(&source, None, Vec::new())
+        };
+        (1..).zip(self.stages).map(manifest).collect()
+    }
+}
