@@ -10,6 +10,7 @@
 //! missed; a request for a brick is made again when its time is over.
 
 mod device;
+mod levels;
 mod messages;
 mod sets;
 mod stage;
@@ -38,8 +39,10 @@ use std::{
 pub const TICK_MICROS: u64 = 100_000;
 /// What is held is announced again after this, changed or not, for who missed it.
 pub(crate) const ANNOUNCE_MICROS: u64 = 2_000_000;
-/// Frames count as under way so long after it was said last that some are.
+/// Frames count as under way so long after it was said last that some are, and this peer's own for this peer: those of others are heard
+/// of with heartbeats.
 const RENDERING_MICROS: u64 = 1_000_000;
+const OWN_RENDERING_MICROS: u64 = 250_000;
 /// A brick that is dropped stays in memory so long for frames that were planned before.
 const DROP_MICROS: u64 = 3_000_000;
 /// The same where frames can have it read again.
@@ -49,7 +52,7 @@ const READABLE_DROP_MICROS: u64 = 5 * TICK_MICROS;
 const NEW_MICROS: u64 = 2_000_000;
 /// Data sets held at a time; an open one beyond it replaces one that nobody needs, or the one
 /// opened first.
-pub const DATA_SETS_MAX: usize = 16;
+pub const DATA_SETS_MAX: usize = 64;
 /// Memory that their manifests may take, in bytes; one alone may take more.
 const MANIFEST_BYTES_MAX: usize = 256 << 20;
 /// A manifest is asked for again after this: a large one takes its time.
@@ -225,7 +228,9 @@ impl Keeper {
 
     /// Whether frames are under way in the mesh.
     fn is_rendering(&self) -> bool {
-        self.is_recent(self.rendering_at) || self.is_recent(self.others_rendering_at)
+        let own = self.rendering_at;
+        let is_own = own.is_some_and(|at| self.now.saturating_sub(at) < OWN_RENDERING_MICROS);
+        is_own || self.is_recent(self.others_rendering_at)
     }
 
     fn is_leaving(&self) -> bool {

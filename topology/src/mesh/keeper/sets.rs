@@ -13,6 +13,7 @@ use crate::{
         assignment::Parting,
         membership::Health,
         replicas::{Announcement, Origin, Replicas},
+        transfers::Transfers,
     },
 };
 use std::sync::Arc;
@@ -51,11 +52,12 @@ impl DataSet {
         u32::try_from(bytes / brick).unwrap_or(u32::MAX)
     }
 
-    /// Bytes that its bricks take here, or will.
-    pub(super) fn bytes(&self) -> u64 {
+    /// Bytes that its bricks take here, or will; those that are on their way may not be assigned any more.
+    pub(super) fn bytes(&self, transfers: &Transfers) -> u64 {
         let own = self.replicas.announcement();
-        let bricks = own.held.len().max(own.assigned.len());
-        u64::from(bricks) * self.manifest.largest_brick_bytes()
+        let coming = transfers.downloads.count_of(self.manifest.digest()) as u64;
+        let bricks = (u64::from(own.held.len()) + coming).max(own.assigned.len().into());
+        bricks * self.manifest.largest_brick_bytes()
     }
 }
 
@@ -185,7 +187,8 @@ impl Keeper {
             .collect();
         let used: Vec<Digest> = used.iter().map(|(d, _)| **d).collect();
         if is_short {
-            let in_memory = unused.iter().filter(|(_, s)| s.bytes() > 0);
+            let transfers = &self.transfers;
+            let in_memory = unused.iter().filter(|(_, s)| s.bytes(transfers) > 0);
             let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
             closing.into_iter().for_each(|d| self.close(d, out));
         }
@@ -202,15 +205,18 @@ impl Keeper {
     /// time: what follows from what many others say is worked out once for them all, at the next
     /// tick.
     pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {
-        let mut all: u64 = self.sets.values().map(DataSet::bytes).sum();
+        let transfers = &self.transfers;
+        let mut all: u64 = self.sets.values().map(|s| s.bytes(transfers)).sum();
         let mut dropped = Vec::new();
         let mut unfreed = self.unfreed_bytes();
+        let kept_for_levels = self.kept_for_levels();
         for (&data_set, set) in &mut self.sets {
             // What other data sets have dropped is in memory still.
             let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
             let of_others: u64 = of_others.map(|(_, bytes)| bytes).sum();
-            let others = all.saturating_sub(set.bytes());
-            let taken = others.saturating_add(of_others);
+            let others = all.saturating_sub(set.bytes(transfers));
+            let kept = kept_for_levels.get(&data_set).copied().unwrap_or(0);
+            let taken = others.saturating_add(of_others).saturating_add(kept);
             let capacity = set.capacity_in(self.hello.memory_bytes.saturating_sub(taken));
             set.replicas.set_room(capacity);
             let downloads = &self.transfers.downloads;
@@ -227,7 +233,7 @@ impl Keeper {
                 dropped.push((self.now + stays, data_set, brick));
                 unfreed.push((data_set, set.manifest.largest_brick_bytes()));
             }
-            all = others.saturating_add(set.bytes());
+            all = others.saturating_add(set.bytes(transfers));
         }
         for (due, data_set, brick) in dropped {
             self.dropping.push((due, data_set, brick));

@@ -85,7 +85,7 @@ impl Keeper {
 
     /// Device memory that neither held bricks take or will take, nor dropped ones, bytes.
     fn staging_room(&self) -> u64 {
-        let held = self.sets.values().map(|set| set.bytes());
+        let held = self.sets.values().map(|set| set.bytes(&self.transfers));
         let unfreed = self.unfreed_bytes().into_iter().map(|(_, bytes)| bytes);
         let taken = held.chain(unfreed).fold(0_u64, u64::saturating_add);
         self.hello.memory_bytes.saturating_sub(taken)

@@ -17,8 +17,8 @@ impl Replicas {
     /// The bricks that may be dropped now: not assigned any more for some time, and held by as many
     /// others who will go on holding them as there should be, at least one. Where assigned bricks
     /// wait for the room that they take, one other is enough: full peers that wait for each other to
-    /// take over what they give up would wait for ever. A peer that reads bricks for frames needs the room
-    /// at once, and can read them again.
+    /// take over what they give up would wait for ever; one that can read the brick is, too. A peer that reads bricks for frames
+    /// needs the room at once, and can read them again.
     #[must_use]
     pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
         let own = &self.own;
@@ -35,7 +35,7 @@ impl Replicas {
         let (enough, mut scarce): (Vec<_>, Vec<_>) = due
             .map(|(&b, _)| (self.kept_elsewhere(b), b))
             .partition(|((holding, wanted), _)| holding >= wanted);
-        scarce.retain(|((holding, _), _)| *holding > 0);
+        scarce.retain(|((holding, _), b)| *holding > 0 || self.is_read_elsewhere(*b));
         scarce.sort_by_key(|&((holding, _), b)| (Reverse(holding), b));
         scarce.truncate(self.lacking_room().saturating_sub(enough.len()));
         enough.into_iter().chain(scarce).map(|(_, b)| b).collect()
@@ -45,7 +45,16 @@ impl Replicas {
     /// were to go on holding it do not any more, or may be dead. What is read for frames is not.
     #[must_use]
     pub fn is_missed(&self, brick: BrickIndex) -> bool {
-        self.own.reserve == 0 && self.kept_elsewhere(brick).0 == 0
+        let is_there = || self.kept_elsewhere(brick).0 > 0 || self.is_read_elsewhere(brick);
+        self.own.reserve == 0 && !is_there()
+    }
+
+    /// Whether another one reads a brick for frames, where nobody holds it.
+    fn is_read_elsewhere(&self, brick: BrickIndex) -> bool {
+        let reads = |(p, a): (&PeerId, &Announcement)| {
+            a.readable.contains(brick) && !a.leaving && !self.suspects.contains(p)
+        };
+        announced(&self.others).any(reads)
     }
 
     /// How many others hold a brick and will go on holding it, and how many should, at least one. One
