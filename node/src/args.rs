@@ -142,7 +142,7 @@ pub struct PictureArgs {
     /// What the transfer function is stretched over: data, LO,HI (data values), or preset: it is taken as it is [default: names as `brickmesh presets` says; files from 0 to 1: data, others: preset]
     #[arg(long, value_name = "RANGE", value_parser = parse_transfer_range, allow_hyphen_values = true)]
     pub transfer_range: Option<TransferRange>,
-    /// How fine the volume is seen: exact, auto (of an imported volume the coarsest level whose voxels are no wider than a pixel), or the number of a level, of which each has half as many voxels on each axis as the one before; 0 is exact
+    /// How fine the volume is seen: exact, auto (of an imported volume the coarsest level whose voxels are no wider than a pixel), or the number of a level, of which each has half as many voxels on each axis as the one before; 0 is exact. Voxels of a level are means: maxima and steep gradients are less there
     #[arg(long, value_name = "exact|auto|LEVEL", default_value = "exact", value_parser = parse_quality)]
     pub quality: QualityArg,
     /// Sample distance in multiples of the smallest spacing; of a level, of its own
@@ -504,8 +504,8 @@ pub struct ImportArgs {
     /// Which peers are to hold which bricks at first, as for `render`
     #[arg(long, value_name = "METHOD", default_value = "redundant", value_parser = placement())]
     pub placement: Placement,
-    /// Coarser levels to make beside it, each of half as many voxels on each axis, at most; with --keep, --mask or --slab there are none [default: until one brick is enough]
-    #[arg(long, value_name = "N")]
+    /// Coarser levels to make beside it, at most, each of half as many voxels on each axis that has 32 or more; none with --keep, --mask or --slab [default: until no axis of 32 voxels or more is longer than a brick]
+    #[arg(long, value_name = "N", conflicts_with_all = ["keep", "mask", "slab"])]
     pub levels: Option<u8>,
     #[command(flatten)]
     /// What is empty; where one of these is given, slab projections and what each brick weighs are kept, and empty bricks are one.

@@ -268,15 +268,9 @@ impl Session {
             None => {
                 let name = self.manifest.levels().get(level - 1);
                 let name = name.ok_or_else(|| wrong(self.coarsest_in_words()))?;
-                self.mesh
-                    .find(name.to_string())
-                    .await
-                    .map_err(|e| match e {
-                        SessionError::NotFound { .. } => wrong(
-                            "no peer of the mesh offers it; see another one, or exact".to_owned(),
-                        ),
-                        other => other,
-                    })?
+                let found = self.mesh.find_beside(*name).await?;
+                let nobody = "no peer of the mesh offers it; see another one, or exact";
+                found.ok_or_else(|| wrong(nobody.to_owned()))?
             }
         };
         if self.volumes.get(level) != Some(manifest.volume()) {
@@ -290,6 +284,25 @@ impl Session {
             open.insert(level, Arc::clone(&manifest));
         });
         Ok(manifest)
+    }
+
+    /// The same with the next finer level where this one cannot be had; which it is.
+    ///
+    /// # Errors
+    /// As [`Self::open_level`], where the data set itself cannot be opened.
+    pub(crate) async fn open_level_or_finer(
+        &self,
+        mut level: usize,
+    ) -> Result<(usize, Arc<Manifest>), SessionError> {
+        loop {
+            match self.open_level(level).await {
+                Err(error @ SessionError::Level { .. }) if level > 0 => {
+                    tracing::warn!("{error}; the next finer one is seen");
+                    level -= 1;
+                }
+                opened => return opened.map(|manifest| (level, manifest)),
+            }
+        }
     }
 
     /// Hears which levels are open.
@@ -311,7 +324,7 @@ impl Session {
 
     fn coarsest_in_words(&self) -> String {
         match self.volumes.len() - 1 {
-            0 => "the data set has none: `brickmesh import` makes them".to_owned(),
+            0 => "the data set has none; `brickmesh import` makes them of a volume that is longer than a brick, without --keep, --mask and --slab".to_owned(),
             coarsest => format!("the coarsest is {coarsest}"),
         }
     }
@@ -441,6 +454,11 @@ impl Session {
         let (grid, volume) = (self.manifest.grid(), self.manifest.volume());
         let brick = grid.index(voxel.map(|v| v / grid.edge()));
         let brick = brick.ok_or("it is outside of the volume")?;
+        let value_of = |stored: f64| {
+            #[expect(clippy::cast_possible_truncation, reason = "a voxel is an f32")]
+            let is_data = !volume.is_no_data(stored as f32);
+            is_data.then(|| volume.value(stored))
+        };
         let read = async |of| {
             let data_set = self.data_set();
             let read = ReadVoxel {
@@ -450,10 +468,20 @@ impl Session {
             };
             let found = self.mesh.peers[0].owner.send(read).await;
             let stored = found.map_err(|e| e.to_string()).flatten()?;
-            #[expect(clippy::cast_possible_truncation, reason = "a voxel is an f32")]
-            let is_data = !volume.is_no_data(stored as f32);
-            Ok(is_data.then(|| volume.value(stored)))
+            Ok(value_of(stored))
         };
+        let is_open = self.open.borrow().contains_key(&0);
+        if let Some(source) = self.source.as_ref().filter(|_| !is_open) {
+            // Coarser levels are seen, and nobody holds this one.
+            let source = Arc::clone(source);
+            let reading = tokio::task::spawn_blocking(move || source.read(brick));
+            let bytes = reading.await.map_err(|e| e.to_string())?;
+            let bytes = bytes.map_err(|e| e.what)?;
+            let stored = self.manifest.stored_number(brick, &bytes, voxel);
+            return stored
+                .map(value_of)
+                .ok_or_else(|| "its brick is damaged".to_owned());
+        }
         let mut why = match read(None).await {
             Ok(found) => return Ok(found),
             Err::<_, String>(why) => why,

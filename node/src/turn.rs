@@ -151,10 +151,22 @@ impl Turn<'_> {
         &mut self,
         session: &Arc<Session>,
     ) -> Result<Stats, Box<dyn std::error::Error>> {
-        let levels = self.levels(session)?;
+        let mut levels = self.levels(session)?;
         // Coarse ones first: they are the soonest there.
-        for &level in levels.iter().collect::<BTreeSet<_>>().into_iter().rev() {
-            session.open_level(level).await?;
+        for level in levels
+            .iter()
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .rev()
+        {
+            if self.settings.quality == QualityArg::Auto {
+                let (finer, _) = session.open_level_or_finer(level).await?;
+                let of_it = levels.iter_mut().filter(|l| **l == level);
+                of_it.for_each(|l| *l = finer);
+            } else {
+                session.open_level(level).await?;
+            }
         }
         let finest = levels.iter().min().copied().unwrap_or(0);
         let finest = session.open_level(finest).await?;
@@ -323,7 +335,13 @@ impl Turn<'_> {
         }
         if !done.is_seen && missing.is_empty() {
             let path = self.path(index);
-            let why = self.why_nothing(session, &done.stats);
+            let mut why = self.why_nothing(session, &done.stats);
+            if level > 0 {
+                why = format!(
+                    "it is of level {level}, which ends half of its voxels inside of the volume and has means of its values; \
+                     --quality exact may show something. Else: {why}"
+                );
+            }
             note(format_args!(
                 "brickmesh: nothing is visible in {}: {why}",
                 path.display()

@@ -102,7 +102,13 @@ impl DirectoryStore {
                 "there is no level {level}; the coarsest is {coarsest}"
             )));
         };
-        let store = Self::open(&path)?;
+        let store = Self::open(&path).map_err(|e| match e {
+            BrickStoreError::Io { path, source } => BrickStoreError::Manifest {
+                path,
+                why: format!("{source}; import the volume again"),
+            },
+            other => other,
+        })?;
         let (found, volume) = (store.manifest.digest(), self.manifest.volume());
         let expected = levels::levels(volume, self.manifest.grid().edge());
         if found != *named || expected.get(level) != Some(store.manifest.volume()) {

@@ -26,15 +26,15 @@ pub(super) enum Gather<'a> {
 }
 
 impl Gather<'_> {
-    /// The same with a bound that is halved so often.
-    pub(super) fn halved(self, times: usize) -> Self {
+    /// Where the layers of a level gather, of which each is a quarter of those before it.
+    pub(super) fn of_level(self, level: usize) -> Self {
         match self {
             Self::Memory => Self::Memory,
             Self::Bounded {
                 layer_bytes_max,
                 scratch,
             } => Self::Bounded {
-                layer_bytes_max: layer_bytes_max >> times,
+                layer_bytes_max: layer_bytes_max >> (2 * level),
                 scratch,
             },
         }

@@ -16,8 +16,8 @@ use std::io;
 
 /// Memory that the slice of a level may take while it is made, bytes.
 const SLICE_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of a sample of it: a sum, and a count.
-const SAMPLE_BYTES: u64 = 5;
+/// Bytes of a sample of it, and of those of further levels: a sum, a count and a mean, and a third of that.
+const SAMPLE_BYTES: u64 = 12;
 
 /// A volume and the levels that are to be made of it, finest first, `levels_max` at most; none, where their slices are too large.
 pub(super) fn volumes(
@@ -63,7 +63,7 @@ impl<'a> LevelCutter<'a> {
             Some(Stage {
                 volume: to,
                 halving: Halving::new(from, to),
-                cutter: Cutter::new(level, grid, to, gather.halved(level)),
+                cutter: Cutter::new(level, grid, to, gather.of_level(level)),
                 means: Vec::new(),
             })
         };

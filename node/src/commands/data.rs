@@ -82,8 +82,10 @@ fn levels_of(manifest: &Manifest) -> String {
     let all = levels::levels(volume, manifest.grid().edge());
     let [coarsest, made] = [all.len() - 1, manifest.levels().len()];
     match (made, all.get(made)) {
-        (0, _) if coarsest == 0 => "none: no axis is longer than a brick, or 31 voxels".to_owned(),
-        (0, _) => "none: --quality can be exact alone".to_owned(),
+        (0, _) if coarsest == 0 => {
+            "none: no axis of 32 voxels or more is longer than a brick".to_owned()
+        }
+        (0, _) => "none were made: --quality can be exact alone".to_owned(),
         (_, Some(last)) => {
             let [x, y, z] = last.dims;
             format!("{made}, the coarsest of {x} x {y} x {z} voxels")

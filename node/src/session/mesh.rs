@@ -49,6 +49,8 @@ const PEERS_WAIT: Duration = Duration::from_secs(30);
 const ROOM_WAIT: Duration = Duration::from_secs(3);
 /// Pictures for which `--placement auto` chooses.
 const AUTO_PIXELS: (u32, u32) = (1024, 1024);
+/// How long a data set that belongs to one that was found may take to be known, too.
+const BESIDE_WAIT: Duration = Duration::from_secs(1);
 /// How long the mesh's directory may take to say who had a data set.
 const DIRECTORY_WAIT: Duration = Duration::from_secs(2);
 
@@ -223,12 +225,7 @@ impl Mesh {
             match search.look(&status, Instant::now()) {
                 Found::NotYet => {}
                 Found::One(manifest) => {
-                    let wish = UseDataSet {
-                        data_set: manifest.digest(),
-                        in_use: true,
-                    };
-                    let used = self.owner().send(wish).await;
-                    used.map_err(|_| SessionError::Ended)?;
+                    self.use_data_set(manifest.digest()).await?;
                     return Ok(manifest);
                 }
                 Found::Several(named) => {
@@ -246,6 +243,33 @@ impl Mesh {
             }
             self.end_if_refused(&status, start)?;
             progress.show(start.elapsed().as_secs(), FIND_WAIT.as_secs());
+            self.pause().await?;
+        }
+    }
+
+    async fn use_data_set(&self, data_set: Digest) -> Result<(), SessionError> {
+        let in_use = true;
+        let used = self.owner().send(UseDataSet { data_set, in_use }).await;
+        used.map_err(|_| SessionError::Ended)
+    }
+
+    /// A data set that belongs to one that was found, and uses it; `None`: nobody opened it.
+    pub(super) async fn find_beside(
+        &self,
+        data_set: Digest,
+    ) -> Result<Option<Arc<Manifest>>, SessionError> {
+        let start = Instant::now();
+        loop {
+            let status = self.status().await?;
+            let mut sets = status.data_sets.iter().map(|d| &d.manifest);
+            if let Some(manifest) = sets.find(|m| m.digest() == data_set) {
+                self.use_data_set(data_set).await?;
+                return Ok(Some(Arc::clone(manifest)));
+            }
+            let waited = start.elapsed();
+            if waited > FIND_WAIT || waited > BESIDE_WAIT && !status.awaits_data_sets {
+                return Ok(None);
+            }
             self.pause().await?;
         }
     }

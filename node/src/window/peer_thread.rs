@@ -46,6 +46,8 @@ const REST: Duration = Duration::from_millis(150);
 const REPORT: Duration = Duration::from_millis(500);
 /// An exact volume of so many bytes is open at once, and needs no coarser one before it.
 const AT_ONCE_BYTES: u64 = 64 << 20;
+/// After this, a level that could not be opened is tried again.
+const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// From one level that is seen while finer ones are opened to the next: each has 64 times as many voxels.
 const LEVELS_A_STEP: usize = 2;
 /// After this, what did not come or had holes is asked for again.
@@ -140,8 +142,8 @@ impl Viewer {
         let session = Session::open(source, &found.mesh, self.stop.clone()).await?;
         let session = Arc::new(session);
         let first = self.first_level(&session);
-        let shown = match open_level_or_finer(&session, first).await {
-            Ok(()) => self.show_session(&session, found, number).await,
+        let shown = match session.open_level_or_finer(first).await {
+            Ok(_) => self.show_session(&session, found, number).await,
             Err(error) => Err(error.into()),
         };
         session.close().await;
@@ -286,20 +288,8 @@ impl Viewer {
     }
 }
 
-/// Opens a level, or the next finer one where it cannot be had.
-async fn open_level_or_finer(session: &Session, mut level: usize) -> Result<(), SessionError> {
-    loop {
-        match session.open_level(level).await {
-            Err(error @ SessionError::Level { .. }) if level > 0 => {
-                tracing::warn!("{error}; the next finer one is seen");
-                level -= 1;
-            }
-            opened => return opened.map(drop),
-        }
-    }
-}
-
-/// Opens finer levels, every other one, down to the goal; it does not end.
+/// Opens finer levels, every other one, down to the goal; it does not end. What cannot be had is tried again: what is
+/// seen is seen until then.
 async fn refine(session: &Session, mut goal: watch::Receiver<usize>) -> Result<(), SessionError> {
     loop {
         let goal_now = *goal.borrow_and_update();
@@ -307,7 +297,14 @@ async fn refine(session: &Session, mut goal: watch::Receiver<usize>) -> Result<(
         match finest {
             Some(finest) if finest > goal_now => {
                 let next = finest.saturating_sub(LEVELS_A_STEP).max(goal_now);
-                open_level_or_finer(session, next).await?;
+                match session.open_level_or_finer(next).await {
+                    Ok(_) => {}
+                    Err(SessionError::Stopped) => return Err(SessionError::Stopped),
+                    Err(error) => {
+                        tracing::warn!("level {next}: {error}; it is tried again");
+                        tokio::time::sleep(OPEN_AGAIN).await;
+                    }
+                }
             }
             _ => {
                 if goal.changed().await.is_err() {
@@ -588,7 +585,7 @@ impl<'a> Pictures<'a> {
                 .send_if_modified(|g| std::mem::replace(g, goal) != goal);
         }
         let next = with_levels.into_iter().filter_map(|(wish, levels)| {
-            let [goal, coarse] = levels.map(|level| self.open_level(level));
+            let [goal, coarse] = levels.map(|level| self.seen_in_place_of(level));
             let pane = &mut self.panes[wish.pane.index()];
             let (seen, rests) = (pane.next(wish, goal, coarse)?, pane.rests(wish));
             let order = (rests, pane.shown.is_some(), pane.asked);
@@ -615,7 +612,7 @@ impl<'a> Pictures<'a> {
     }
 
     /// The level that can be seen in place of one: no finer where there is such a one.
-    fn open_level(&self, level: usize) -> usize {
+    fn seen_in_place_of(&self, level: usize) -> usize {
         let open = self.levels.borrow();
         let coarser = open.range(level..).next();
         let open = coarser.or_else(|| open.range(..level).next_back());

@@ -50,9 +50,9 @@ const READABLE_DROP_MICROS: u64 = 5 * TICK_MICROS;
 /// A data set is new for so long after it was opened, or until all its copies are there: peers that
 /// are just being connected have a part in its first placement.
 const NEW_MICROS: u64 = 2_000_000;
-/// Data sets held at a time; an open one beyond it replaces one that nobody needs, or the one
+/// Data sets held at a time, levels among them; an open one beyond it replaces one that nobody needs, or the one
 /// opened first.
-pub const DATA_SETS_MAX: usize = 64;
+pub const DATA_SETS_MAX: usize = 200;
 /// Memory that their manifests may take, in bytes; one alone may take more.
 const MANIFEST_BYTES_MAX: usize = 256 << 20;
 /// A manifest is asked for again after this: a large one takes its time.

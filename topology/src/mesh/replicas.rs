@@ -283,12 +283,31 @@ impl Replicas {
         // There is room to read one brick, until it turns out that not even that fits.
         let room_max = self.capacity_max.max(u32::from(self.own.source));
         let room = room.min(room_max);
+        let least = room.min(STAGED_MIN);
         self.own.reserve = if self.own.source && self.is_too_much(room) {
-            (room / 2).max(room.min(STAGED_MIN))
+            (room / 2).max(least)
+        } else if self.own.reserve > 0 && self.unheld() > self.reserves(least) {
+            // Whoever has room now does not hold all of it yet.
+            least
         } else {
             0
         };
         self.set_capacity(room - self.own.reserve);
+    }
+
+    /// Room that all keep free, here for so many bricks.
+    fn reserves(&self, own: u32) -> u32 {
+        let staying = self.of_others().filter(|a| !a.leaving);
+        staying.map(|a| a.reserve).fold(own, u32::saturating_add)
+    }
+
+    /// Bricks that nobody who stays holds.
+    fn unheld(&self) -> u32 {
+        let mut held = self.own.held.clone();
+        for other in self.of_others().filter(|a| !a.leaving) {
+            held.insert_all(&other.held);
+        }
+        self.grid.brick_count() - held.len()
     }
 
     /// Whether all bricks together are more than there is room for, here for so many.

@@ -8,6 +8,8 @@ use crate::{
 };
 use glam::DVec3;
 
+/// What rounding may move a plane by, in smallest spacings.
+const ROUNDING: f64 = 1e-3;
 /// Part of half a volume's thickness within which a plane that lies beside a level is moved.
 const INSIDE: f64 = 1.0 - 1e-6;
 
@@ -74,6 +76,9 @@ pub fn settings_at(
         shape.gradient = shape.gradient.map(|g| g * times);
     }
     let in_one = voxels_in_one(exact, level);
+    if reaches_beyond(exact, level) {
+        at.clip.bounds = Some(at.clip.bounds_of(exact.dims));
+    }
     for end in at.clip.bounds.iter_mut().flatten() {
         for (place, n) in end.iter_mut().zip(in_one) {
             *place = (*place - 0.5 * (n - 1.0)) / n;
@@ -83,6 +88,13 @@ pub fn settings_at(
         move_inside(slice, exact, level);
     }
     at
+}
+
+/// Whether a level's field ends beyond that of the volume, as that of an axis of an odd number of voxels does.
+fn reaches_beyond(exact: &VolumeDescription, level: &VolumeDescription) -> bool {
+    let in_one = voxels_in_one(exact, level);
+    let last = |a: usize| f64::from(level.dims[a] - 1) * in_one[a] + 0.5 * (in_one[a] - 1.0);
+    (0..3).any(|a| in_one[a] > 1.0 && last(a) > f64::from(exact.dims[a] - 1))
 }
 
 /// A plane through the outermost voxels of a volume is beside a level, whose field is shorter: it is moved to its border.
@@ -95,7 +107,8 @@ fn move_inside(slice: &mut Slice, exact: &VolumeDescription, level: &VolumeDescr
         0.5 * (0..3).map(along).sum::<f64>()
     };
     let beside = slice.distance(exact.center_in_world());
-    if beside.abs() > half_thickness(exact) {
+    let rounding = ROUNDING * exact.min_spacing();
+    if beside.abs() > half_thickness(exact) + rounding {
         return;
     }
     let (center, most) = (level.center_in_world(), half_thickness(level) * INSIDE);
@@ -184,8 +197,39 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_seen_beyond_the_volume() {
+        let all = volumes([129, 256, 256]);
+        let settings = RenderSettings::new(TransferFunction::ramp(0.0, 1.0), 0.5);
+        assert_eq!(settings_at(&settings, &all[0], &all[0]).clip.bounds, None);
+        let [_, last] = settings_at(&settings, &all[0], &all[2])
+            .clip
+            .bounds
+            .unwrap();
+        let last = all[2].world_from_grid().transform_point3(last.into());
+        assert!((last.x - 128.0).abs() < 1e-9, "{last}");
+    }
+
+    #[test]
     fn the_outermost_slices_of_a_volume_are_seen_of_a_level_too() {
         let all = volumes([256; 3]);
+        for (spacing, origin) in [(0.7, -123.4), (0.488_281, 1e3), (0.1, 0.0), (3e-7, 5e-3)] {
+            let placed = VolumeDescription {
+                spacing: [spacing; 3],
+                origin: [origin; 3],
+                ..all[0].clone()
+            };
+            let level = &levels(&placed, 32)[3];
+            for z in [0.0, 255.0] {
+                let mut settings = RenderSettings::new(TransferFunction::ramp(0.0, 1.0), spacing);
+                settings.slice = Some(Slice::on_axis(&placed, 2, z));
+                let slice = settings_at(&settings, &placed, level).slice.unwrap();
+                let at = slice.axis(level).unwrap();
+                assert!(
+                    (0.0..=31.0).contains(&at.1),
+                    "{spacing} {origin} {z}: {at:?}"
+                );
+            }
+        }
         let slice_at = |z: f64| {
             let mut settings = RenderSettings::new(TransferFunction::ramp(0.0, 1.0), 0.5);
             settings.slice = Some(Slice::on_axis(&all[0], 2, z));

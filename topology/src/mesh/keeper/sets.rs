@@ -21,6 +21,8 @@ use std::sync::Arc;
 /// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
 /// manifest would be larger than a message can be.
 const EARLY_WORDS_MAX: usize = 1024;
+/// Most data sets that are not known yet whose announcements by a peer are kept.
+const EARLY_MAX: usize = 64;
 
 impl DataSet {
     fn new(local: &PeerId, manifest: Arc<Manifest>, redundancy: u32) -> Self {
@@ -209,15 +211,16 @@ impl Keeper {
         let mut all: u64 = self.sets.values().map(|s| s.bytes(transfers)).sum();
         let mut dropped = Vec::new();
         let mut unfreed = self.unfreed_bytes();
-        let kept_for_levels = self.kept_for_levels();
+        let limits = self.level_limits();
         for (&data_set, set) in &mut self.sets {
             // What other data sets have dropped is in memory still.
             let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
             let of_others: u64 = of_others.map(|(_, bytes)| bytes).sum();
             let others = all.saturating_sub(set.bytes(transfers));
-            let kept = kept_for_levels.get(&data_set).copied().unwrap_or(0);
-            let taken = others.saturating_add(of_others).saturating_add(kept);
-            let capacity = set.capacity_in(self.hello.memory_bytes.saturating_sub(taken));
+            let taken = others.saturating_add(of_others);
+            let room = self.hello.memory_bytes.saturating_sub(taken);
+            let limit = limits.get(&data_set).copied().unwrap_or(u64::MAX);
+            let capacity = set.capacity_in(room.min(limit));
             set.replicas.set_room(capacity);
             let downloads = &self.transfers.downloads;
             let is_open = |brick| downloads.is_open((data_set, brick));
@@ -448,7 +451,7 @@ impl Keeper {
         ];
         let is_small = sets.into_iter().all(|s| words(s) <= EARLY_WORDS_MAX);
         let of_peer = self.early.entry(from).or_default();
-        let has_place = of_peer.len() < DATA_SETS_MAX || of_peer.contains_key(&data_set);
+        let has_place = of_peer.len() < EARLY_MAX || of_peer.contains_key(&data_set);
         if is_small && has_place {
             of_peer.insert(data_set, announcement);
         }

@@ -17,7 +17,7 @@ impl Replicas {
     /// The bricks that may be dropped now: not assigned any more for some time, and held by as many
     /// others who will go on holding them as there should be, at least one. Where assigned bricks
     /// wait for the room that they take, one other is enough: full peers that wait for each other to
-    /// take over what they give up would wait for ever; one that can read the brick is, too. A peer that reads bricks for frames
+    /// take over what they give up would wait for ever; two that can read the brick are, too. A peer that reads bricks for frames
     /// needs the room at once, and can read them again.
     #[must_use]
     pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
@@ -49,12 +49,12 @@ impl Replicas {
         self.own.reserve == 0 && !is_there()
     }
 
-    /// Whether another one reads a brick for frames, where nobody holds it.
+    /// Whether others read a brick for frames, where nobody holds it: two, as what one has may turn out to be damaged.
     fn is_read_elsewhere(&self, brick: BrickIndex) -> bool {
-        let reads = |(p, a): (&PeerId, &Announcement)| {
-            a.readable.contains(brick) && !a.leaving && !self.suspects.contains(p)
+        let reads = |(p, a): &(&PeerId, &Announcement)| {
+            a.readable.contains(brick) && !a.leaving && !self.suspects.contains(*p)
         };
-        announced(&self.others).any(reads)
+        announced(&self.others).filter(reads).count() >= 2
     }
 
     /// How many others hold a brick and will go on holding it, and how many should, at least one. One

@@ -2,105 +2,92 @@
 
 use super::*;
 
-/// A volume of 72 bricks as large as those of [`manifest`], and its level of 36.
-fn volume_and_level() -> [Arc<Manifest>; 2] {
-    let volume = VolumeDescription::new([32, 3 * EDGE, 3 * EDGE], VoxelType::U8);
-    let level = crate::data::levels::coarser(&volume, EDGE).unwrap();
-    let cut = |volume: VolumeDescription, levels: Vec<Digest>| {
-        let parts = ManifestParts::cut(volume, EDGE, "test", |stored| {
+/// A volume of 144 bricks as large as those of [`manifest`], and its levels of 72 and 36.
+fn volume_and_levels() -> Vec<Arc<Manifest>> {
+    let volume = VolumeDescription::new([64, 3 * EDGE, 3 * EDGE], VoxelType::U8);
+    let cut = |volume: &VolumeDescription, levels: Vec<Digest>| {
+        let parts = ManifestParts::cut(volume.clone(), EDGE, "test", |stored| {
             vec![1; usize::try_from(stored.voxel_count()).unwrap()]
         });
         let mut parts = parts.unwrap();
         parts.levels = levels;
         Arc::new(Manifest::try_from(parts).unwrap())
     };
-    let level = cut(level, Vec::new());
-    [cut(volume, vec![level.digest()]), level]
+    let volumes = crate::data::levels::levels(&volume, EDGE);
+    let levels: Vec<_> = volumes[1..3].iter().map(|v| cut(v, Vec::new())).collect();
+    let names = levels.iter().map(|m| m.digest()).collect();
+    [vec![cut(&volumes[0], names)], levels].concat()
 }
 
-/// Peers with memory for so many bricks, the first of which opens a volume and its level, one before the other; bricks
-/// of the volume that each has room for, and of the level that it holds.
-fn rooms(capacities: &[u64], level_first: bool) -> Vec<[u32; 2]> {
-    let all = volume_and_level();
+/// Peers with memory for so many bricks, of which `sources` have the volume and its levels, and open them coarsest first or
+/// last; bricks of the volume that each has room for, and those of its levels that it holds, finest first.
+fn rooms(capacities: &[u64], sources: usize, coarsest_first: bool) -> (Mesh, Vec<[u32; 3]>) {
+    let all = volume_and_levels();
     let mut mesh = Mesh::new(capacities);
     mesh.run(SECOND);
-    for n in if level_first { [1, 0] } else { [0, 1] } {
-        mesh.input(0, KeeperInput::Offer(Arc::clone(&all[n]), 1));
-        mesh.run(10 * SECOND);
-    }
-    mesh.run(20 * SECOND);
-    assert_eq!(mesh.not_fitting, 0);
-    for p in 0..capacities.len() {
-        for m in &all {
-            let r = mesh.replicas(p, m.digest());
-            let a = r.announcement();
-            eprintln!(
-                "true {level_first} peer {p} {} cap {} res {} held {} assigned {} readable {} pressed {}",
-                m.grid().brick_count(),
-                a.capacity,
-                a.reserve,
-                a.held.len(),
-                a.assigned.len(),
-                a.readable.len(),
-                r.is_pressed()
-            );
+    let order = if coarsest_first { [2, 1, 0] } else { [0, 1, 2] };
+    for of in order {
+        for n in 0..sources {
+            mesh.input(n, KeeperInput::Offer(Arc::clone(&all[of]), 1));
         }
+        mesh.run(5 * SECOND);
     }
-    let names = all.map(|m| m.digest());
+    mesh.run(30 * SECOND);
+    assert_eq!(mesh.not_fitting, 0);
     let of_peer = |n: usize| {
-        let own = mesh.replicas(n, names[0]).announcement();
-        [own.capacity + own.reserve, mesh.held(n, names[1])]
+        let own = mesh.replicas(n, all[0].digest()).announcement();
+        let held = |level: usize| mesh.held(n, all[level].digest());
+        [own.capacity + own.reserve, held(1), held(2)]
     };
-    (0..capacities.len()).map(of_peer).collect()
+    for volume in &all {
+        assert_eq!(mesh.replicas(0, volume.digest()).safety().missing, 0);
+    }
+    let rooms = (0..capacities.len()).map(of_peer).collect();
+    (mesh, rooms)
 }
 
 #[test]
-fn a_coarse_level_is_held_before_a_finer_one_whichever_was_opened_first() {
-    for level_first in [true, false] {
-        let alone = rooms(&[50], level_first);
-        assert_eq!(alone, [[14, 36]], "{level_first}");
-        let several = rooms(&[30, 26], level_first);
-        assert_eq!(several.iter().map(|r| r[1]).sum::<u32>(), 36, "{several:?}");
-        assert!(several.iter().all(|r| r[0] >= 4), "{several:?}");
-        // Some of it is for the volume itself.
-        let [[room, held]] = rooms(&[20], level_first)[..] else {
-            panic!("one peer");
-        };
-        assert!(
-            (4..=5).contains(&room) && held >= 7,
-            "{level_first} {room} {held}"
-        );
+fn coarse_levels_are_held_before_finer_ones_whichever_was_opened_first() {
+    for coarsest_first in [true, false] {
+        // Of the middle one half of what is left is read.
+        let (_, alone) = rooms(&[60], 1, coarsest_first);
+        let [room, middle, coarsest] = alone[0];
+        assert_eq!(coarsest, 36, "{alone:?}");
+        assert!(room >= 7 && (4..=9).contains(&middle), "{alone:?}");
+        let (_, several) = rooms(&[60, 30, 30], 3, coarsest_first);
+        let held = |level: usize| several.iter().map(|r| r[level]).sum::<u32>();
+        assert!(held(2) >= 32 && held(1) >= 20, "{several:?}");
+        assert!(several.iter().all(|r| r[0] >= 3), "{several:?}");
         // Where all fits, all is held.
-        assert_eq!(rooms(&[108], level_first), [[72, 36]]);
+        assert_eq!(rooms(&[252], 1, coarsest_first).1, [[144, 72, 36]]);
     }
 }
 
 #[test]
-fn peers_with_room_for_few_bricks_of_all_levels_read_within_their_memory() {
-    let all = volume_and_level();
-    let exact = all[0].digest();
-    for capacity in [3, 5, 7, 12] {
-        let mut mesh = Mesh::new(&[capacity; 3]);
-        mesh.run(SECOND);
-        for n in 0..3 {
-            // The last one has the volume alone.
-            for of in if n < 2 { &[1, 0][..] } else { &[0] } {
-                mesh.input(n, KeeperInput::Offer(Arc::clone(&all[*of]), 2));
-            }
-            mesh.run(15 * SECOND);
-            for turn in 0..72 {
-                let brick = BrickIndex(turn * 7 % 72);
-                let question = u64::from(turn);
-                mesh.input(n, KeeperInput::Stage(exact, brick, question));
-                mesh.run(10 * LOADING);
-                mesh.input(n, KeeperInput::Release(exact, brick));
-                let is_readable = |n| {
-                    let own = mesh.replicas(n, exact).announcement();
-                    !own.readable.is_empty()
+fn every_level_can_be_read_where_there_is_room_for_few_bricks() {
+    let all = volume_and_levels();
+    for capacity in [12, 20, 40] {
+        let (mut mesh, _) = rooms(&[capacity; 2], 2, true);
+        // One that has the volume alone.
+        mesh.join(capacity);
+        mesh.input(2, KeeperInput::Offer(Arc::clone(&all[0]), 1));
+        for turn in 0..72 {
+            for (of, n) in [(0, 0), (1, 1), (0, 2), (2, 0)] {
+                let name = all[of].digest();
+                let brick = BrickIndex(turn * 7 % all[of].grid().brick_count());
+                let is_had = |n: usize| {
+                    let own = mesh.replicas(n, name).announcement();
+                    own.held.contains(brick) || own.readable.contains(brick)
                 };
-                assert!((0..=n).all(is_readable), "{capacity} {n} {turn}");
-                assert_eq!(mesh.not_fitting, 0, "{capacity} {n} {turn}");
-                assert!((0..3).all(|n| mesh.in_memory[n].len() as u64 <= capacity));
+                assert!((0..3).any(is_had), "{capacity} {of} {n} {turn}");
+                let question = u64::from(turn);
+                mesh.input(n, KeeperInput::Stage(name, brick, question));
+                mesh.run(20 * LOADING);
+                mesh.input(n, KeeperInput::Release(name, brick));
+                mesh.run(20 * LOADING);
+                assert_eq!(mesh.not_fitting, 0, "{capacity} {of} {n} {turn}");
+                let in_memory = mesh.in_memory.iter().map(|m| m.len() as u64);
+                assert!(in_memory.max() <= Some(capacity));
             }
         }
     }
