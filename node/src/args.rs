@@ -27,9 +27,9 @@ use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
     parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_keep,
     parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
-    parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_size, parse_slab,
-    parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step, parse_transfer_range,
-    placement, placement_or_auto, switch,
+    parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_seconds, parse_size,
+    parse_slab, parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step,
+    parse_transfer_range, placement, placement_or_auto, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -63,6 +63,8 @@ pub enum Command {
     Partition(PartitionArgs),
     /// Tell what a frame would take by each placement of a volume's bricks on machines, and by how many copies
     Placements(PlacementsArgs),
+    /// Say what of a volume fits into the memory of peers, before it is loaded: how many copies, or how much is read for each frame
+    Plan(PlanArgs),
     /// Say what this machine can render on, and which device is taken
     Devices(JsonArgs),
     /// List the transfer functions that have names, and the values that they mean
@@ -82,6 +84,7 @@ impl Command {
             Self::Status(args) => Some(&args.network),
             Self::Render(args) => args.mesh.mesh.then_some(&args.mesh.network),
             Self::View(args) => args.mesh.mesh.then_some(&args.mesh.network),
+            Self::Plan(args) => args.mesh.then_some(&args.network),
             Self::Demo(_)
             | Self::Import(_)
             | Self::Info(_)
@@ -614,6 +617,38 @@ pub struct PlacementsArgs {
     pub json: bool,
 }
 
+/// `plan`
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    /// What is to be shown.
+    pub source: VolumeArgs,
+    /// Peers of one process that render it, as for `render`
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub peers: u32,
+    /// Memory that the bricks of each of them may take: bytes, or 512M, 4G; several, such as 4G,16G, are one each; with --mesh: of this machine [default: half of what is free here]
+    #[arg(long, value_name = "SIZE,SIZE...", value_delimiter = ',', value_parser = parse_bytes, allow_hyphen_values = true)]
+    pub memory: Vec<u64>,
+    /// Copies of each brick that are wanted [default: 2, or 1 with one peer]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub redundancy: Option<u32>,
+    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder [default: 256 with one peer, else 64]
+    #[arg(long)]
+    pub brick: Option<u32>,
+    /// On the peers that this machine finds, and on itself
+    #[arg(long, conflicts_with = "peers")]
+    pub mesh: bool,
+    /// With --mesh: seconds to look for peers
+    #[arg(long, default_value_t = 3.0, requires = "mesh", value_parser = parse_seconds, allow_hyphen_values = true)]
+    pub seconds: f64,
+    #[command(flatten)]
+    /// How to find them.
+    pub network: NetworkArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `info`
 #[derive(Clone, Debug, Args)]
 pub struct InfoArgs {
@@ -646,7 +681,7 @@ pub struct StatusArgs {
     #[arg(long)]
     pub json: bool,
     /// Seconds to look for peers
-    #[arg(long, default_value_t = 3.0, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 3.0, value_parser = parse_seconds, allow_hyphen_values = true)]
     pub seconds: f64,
     #[command(flatten)]
     /// How to find others.

@@ -6,6 +6,7 @@ mod invitation;
 mod partition;
 mod peer;
 mod placements;
+mod plan;
 mod presets;
 pub(crate) mod render;
 mod sim;
@@ -58,6 +59,7 @@ pub fn run(command: Command, stop: Stop) -> CommandResult {
         Command::Info(args) => data::info(&args, &stop),
         Command::Partition(args) => partition::run(&args, &stop),
         Command::Placements(args) => placements::run(&args, &stop),
+        Command::Plan(args) => plan::run(&args, stop),
         Command::Devices(args) => devices::run(&args),
         Command::Presets(args) => presets::run(&args),
         Command::Status(args) => status::run(&args, stop),

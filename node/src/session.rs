@@ -39,6 +39,7 @@ use brickmesh_topology::{
     },
 };
 pub use shortage::Shortage;
+pub(crate) use shortage::in_mib;
 use std::{
     collections::BTreeMap,
     sync::Arc,

@@ -75,6 +75,29 @@ fn with_memory_for_a_tenth_of_the_bricks_the_pictures_are_the_same() {
 }
 
 #[test]
+fn what_is_read_is_foretold() {
+    for (volume, memory) in VOLUMES {
+        let (folder, bricks) = imported(volume);
+        for peers in ["1", "3"] {
+            let more = ["--memory", memory, "--peers", peers];
+            let mut plan = Command::new(brickmesh());
+            plan.args(["plan", "--json"]).args(more).arg(&bricks);
+            let plan = plan.output().unwrap().stdout;
+            let plan: serde_json::Value = serde_json::from_slice(&plan).unwrap();
+            let exact = &plan["levels"][0];
+            let out = folder.path().join("p.png");
+            let more = [&["--device", "cpu"][..], &more].concat();
+            let said = run(&mut render(&bricks, &out, &more));
+            let expected = format!("{} of them are read", exact["read"]);
+            assert!(
+                said.contains(&expected),
+                "{volume}, {peers} peers: {exact}, {said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_damaged_brick_is_named_and_all_else_is_shown() {
     let (folder, bricks) = imported(VOLUMES[0].0);
     let out = folder.path().join("p.png");

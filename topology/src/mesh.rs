@@ -5,6 +5,7 @@
 
 pub mod assignment;
 pub mod device_recovery;
+pub mod fit;
 pub mod followers;
 pub mod keeper;
 pub mod membership;

@@ -242,6 +242,15 @@ pub(crate) fn parse_step(text: &str) -> Result<f64, String> {
     }
 }
 
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+    let [seconds] = numbers::<1>(text)?;
+    if seconds > 0.0 && seconds <= 3600.0 {
+        Ok(seconds)
+    } else {
+        Err("it must be above 0, at most 3600".to_owned())
+    }
+}
+
 pub(crate) fn parse_quality(text: &str) -> Result<QualityArg, String> {
     Ok(match text {
         "exact" => QualityArg::Exact,

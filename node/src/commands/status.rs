@@ -2,7 +2,7 @@
 
 use super::CommandResult;
 use crate::{
-    args::StatusArgs,
+    args::{NetworkArgs, StatusArgs},
     network::MeshKey,
     peer_names::name_with_id,
     session::{in_words, say_goodbye, start_network_peer},
@@ -20,17 +20,26 @@ use brickmesh_topology::{
     mesh::{keeper::FrameTimes, replicas::Announcement},
 };
 use serde_json::{Value, json};
-use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
+use std::{error::Error, fmt::Write as _, num::NonZeroUsize, time::Duration};
 
 pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
-    if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
-        return Err(format!(
-            "--seconds is {}; it must be above 0, at most 3600",
-            args.seconds
-        )
-        .into());
+    let seconds = Duration::from_secs_f64(args.seconds);
+    let (status, refused) = look(&args.network, seconds, &mut stop)?;
+    if args.json {
+        say(serde_json::to_string_pretty(&to_json(&status))?)?;
+    } else {
+        say(to_text(&status)?.trim_end())?;
     }
-    let key = MeshKey::load(&args.network.key_file()?)?;
+    refused.map_or(Ok(()), |why| Err(why.into()))
+}
+
+/// Looks for a while who is in the mesh; and why nobody is, or those who were asked for are not.
+pub(super) fn look(
+    network: &NetworkArgs,
+    time: Duration,
+    stop: &mut Stop,
+) -> Result<(MeshStatus, Option<String>), Box<dyn Error>> {
+    let key = MeshKey::load(&network.key_file()?)?;
     actix::System::new().block_on(async {
         // One that looks on: no memory, so that nobody gives it bricks.
         let config = PeerConfig {
@@ -40,28 +49,22 @@ pub(super) fn run(args: &StatusArgs, mut stop: Stop) -> CommandResult {
             is_viewer: false,
         };
         let device: Box<dyn RenderDevice> = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
-        let (peer, network) = start_network_peer(config, device, key, &args.network)?;
+        let (peer, network) = start_network_peer(config, device, key, network)?;
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_secs_f64(args.seconds)) => {}
+            () = tokio::time::sleep(time) => {}
             () = stop.said() => {}
         }
         let status = peer.owner.send(AskStatus).await?;
         let (refusals, of_joined) = (network.refusals(), network.refusals_of_joined());
         say_goodbye(&peer).await;
         network.shutdown();
-        if args.json {
-            say(serde_json::to_string_pretty(&to_json(&status))?)?;
-        } else {
-            say(to_text(&status)?.trim_end())?;
-        }
-        if !of_joined.is_empty() {
-            return Err(in_words(&of_joined).into());
-        }
         let nobody = status.peers.values().all(|h| h.memory_bytes == 0);
-        if nobody && !refusals.is_empty() {
-            return Err(in_words(&refusals).into());
-        }
-        Ok(())
+        let refused = match nobody {
+            _ if !of_joined.is_empty() => Some(in_words(&of_joined)),
+            true if !refusals.is_empty() => Some(in_words(&refusals)),
+            _ => None,
+        };
+        Ok((status, refused))
     })
 }
 

@@ -101,7 +101,7 @@ pub(super) fn read_for_frames(data_set: &DataSetStatus) -> Option<String> {
 }
 
 /// Bytes for people.
-fn in_mib(bytes: u64) -> String {
+pub(crate) fn in_mib(bytes: u64) -> String {
     if bytes < 10 << 20 {
         format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
     } else {

@@ -550,12 +550,18 @@ impl Manifest {
     /// apart may be floats there.
     #[must_use]
     pub fn largest_brick_bytes(&self) -> u64 {
-        let voxel_bytes = if self.numbers().is_checked() {
+        self.grid.largest_stored_voxels() * self.voxel_memory_bytes()
+    }
+
+    /// Memory that a voxel takes, likewise.
+    #[must_use]
+    pub fn voxel_memory_bytes(&self) -> u64 {
+        let bytes = if self.numbers().is_checked() {
             size_of::<f32>()
         } else {
             self.parts.volume.voxel.bytes()
         };
-        self.grid.largest_stored_voxels() * voxel_bytes as u64
+        bytes as u64
     }
 }
 

@@ -136,6 +136,11 @@ const ASKED_MAX: usize = 16;
 /// Room for bricks that are read for frames, at least: one is rendered while the next is read.
 const STAGED_MIN: u32 = 2;
 
+/// Room that who reads bricks for frames keeps free for these, of room for so many.
+pub(super) fn reserve_of(room: u32) -> u32 {
+    (room / 2).max(room.min(STAGED_MIN))
+}
+
 /// Where a brick is to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -285,7 +290,7 @@ impl Replicas {
         let room = room.min(room_max);
         let least = room.min(STAGED_MIN);
         self.own.reserve = if self.own.source && self.is_too_much(room) {
-            (room / 2).max(least)
+            reserve_of(room)
         } else if self.own.reserve > 0 && self.unheld() > self.reserves(least) {
             // Whoever has room now does not hold all of it yet.
             least

@@ -1,4 +1,5 @@
 mod drops;
+mod fit;
 mod levels;
 mod restarts;
 mod stage;

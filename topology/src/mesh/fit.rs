@@ -1,0 +1,100 @@
+//! What peers hold of a data set, before it is opened: whole copies, or a part, and the rest is read for each frame.
+//!
+//! Whole numbers, by the same rules as [`Replicas::set_room`](crate::mesh::replicas::Replicas::set_room): a peer has room for as many of the largest
+//! brick as go into its memory; who reads keeps half of that free. Of one data set alone: others, and levels of the same volume, take
+//! from the same memory.
+
+use crate::mesh::replicas::reserve_of;
+
+/// A peer that may hold bricks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FitPeer {
+    /// Memory that it gives to bricks, bytes.
+    pub memory_bytes: u64,
+    /// It has the source, and reads what nobody holds.
+    pub reads: bool,
+}
+
+/// What comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// Copies of each brick that are held, at most as many as are wanted; 0: not all bricks are.
+    pub copies: u32,
+    /// Bricks that are held, each counted once.
+    pub held: u64,
+    /// Bricks that are read for each frame.
+    pub read: u64,
+    /// Bricks that nobody holds, and nobody reads.
+    pub missing: u64,
+    /// Peers more, as large as the largest one, with which one copy of all is held; `None`: not even one of the largest bricks goes into
+    /// its memory, or there is no peer.
+    pub more_peers: Option<u64>,
+    /// Memory of each of as many peers with which one copy of all is held, bytes.
+    pub memory_each_bytes: u64,
+}
+
+/// What these peers hold of so many bricks, of each of which so many copies are wanted.
+#[must_use]
+pub fn fit(bricks: u32, brick_bytes: u64, peers: &[FitPeer], redundancy: u32) -> Fit {
+    let room = |p: &FitPeer| {
+        let room = p.memory_bytes / brick_bytes.max(1);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    };
+    // A peer holds one copy of a brick at most.
+    let rooms = peers.iter().map(|p| u64::from(room(p).min(bricks)));
+    let total: u64 = rooms.sum();
+    let all = u64::from(bricks);
+    let copies = total.checked_div(all).unwrap_or(0).min(redundancy.into());
+    let largest = peers.iter().map(room).max().unwrap_or(0);
+    let lacking = all.saturating_sub(total);
+    let reserve = |p: &FitPeer| if p.reads { reserve_of(room(p)) } else { 0 };
+    let held = if copies > 0 {
+        all
+    } else {
+        peers.iter().map(|p| u64::from(room(p) - reserve(p))).sum()
+    };
+    let is_read = peers.iter().any(|p| reserve(p) > 0);
+    let rest = all - held;
+    let per_peer = all.div_ceil(peers.len().max(1) as u64);
+    Fit {
+        copies: u32::try_from(copies).unwrap_or(u32::MAX),
+        held,
+        read: if is_read { rest } else { 0 },
+        missing: if is_read { 0 } else { rest },
+        more_peers: match largest {
+            0 if lacking > 0 => None,
+            largest => Some(lacking.div_ceil(u64::from(largest.max(1)))),
+        },
+        memory_each_bytes: per_peer.saturating_mul(brick_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_and_what_would_hold_it_is_said() {
+        let peers = |rooms: &[u64], reads| -> Vec<FitPeer> {
+            let peer = |&room: &u64| FitPeer {
+                memory_bytes: room * 10 + 3,
+                reads,
+            };
+            rooms.iter().map(peer).collect()
+        };
+        let all = fit(100, 10, &peers(&[60, 160, 30], true), 3);
+        assert_eq!((all.copies, all.held, all.more_peers), (1, 100, Some(0)));
+        let part = fit(100, 10, &peers(&[40, 20], true), 2);
+        assert_eq!(
+            (part.copies, part.held, part.read, part.missing),
+            (0, 30, 70, 0)
+        );
+        assert_eq!((part.more_peers, part.memory_each_bytes), (Some(1), 500));
+        let unread = fit(100, 10, &peers(&[40, 20], false), 2);
+        assert_eq!((unread.held, unread.read, unread.missing), (60, 0, 40));
+        let tiny = fit(100, 10, &peers(&[0], true), 1);
+        assert_eq!((tiny.held, tiny.missing, tiny.more_peers), (0, 100, None));
+        assert_eq!(fit(5, 10, &[], 2).more_peers, None);
+        assert_eq!(fit(1, 10, &peers(&[1, 1, 1], false), 2).copies, 2);
+    }
+}
