@@ -41,28 +41,29 @@ impl Transfers {
     }
 
     /// Begins as many downloads as may be under way, the most urgent first. `sets`: data sets, with what is
-    /// known of their bricks, and how many of these take room besides: see [`Replicas::has_room`].
+    /// known of their bricks, how many of these take room besides (see [`Replicas::has_room`]), and whether they are levels of another
+    /// one.
     pub(super) fn begin(
         &mut self,
         now: u64,
         is_rendering: bool,
-        sets: &[(Digest, &Replicas, usize)],
+        sets: &[(Digest, &Replicas, usize, bool)],
     ) -> Vec<(BrickName, Origin)> {
         let mut begun = Vec::new();
         if !self.may_begin(now, is_rendering) {
             return begun;
         }
-        let has_room = |&&(data_set, replicas, besides): &&(Digest, &Replicas, usize)| {
+        let has_room = |&&(data_set, replicas, besides, _): &&(Digest, &Replicas, usize, bool)| {
             replicas.has_room(self.downloads.count_of(data_set) + besides)
         };
         let all = sets.iter().filter(has_room);
-        let all = all.map(|&(data_set, replicas, _)| (data_set, replicas));
+        let all = all.map(|&(data_set, replicas, _, is_level)| (data_set, replicas, is_level));
         for name in self.downloads.queue(all) {
             if !self.may_begin(now, is_rendering) {
                 break;
             }
             let set = sets.iter().find(|s| s.0 == name.0);
-            let Some(&(data_set, replicas, besides)) = set else {
+            let Some(&(data_set, replicas, besides, _)) = set else {
                 continue;
             };
             if !replicas.has_room(self.downloads.count_of(data_set) + besides) {

@@ -16,7 +16,7 @@ use crate::{
         transfers::Transfers,
     },
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
 /// manifest would be larger than a message can be.
@@ -275,8 +275,10 @@ impl Keeper {
             return;
         }
         let is_rendering = self.is_rendering();
+        let levels = self.sets.values().flat_map(|s| s.manifest.levels());
+        let levels: BTreeSet<Digest> = levels.copied().collect();
         let sets: Vec<_> = (self.sets.iter())
-            .map(|(&d, set)| (d, &set.replicas, self.besides(d)))
+            .map(|(&d, set)| (d, &set.replicas, self.besides(d), levels.contains(&d)))
             .collect();
         let begun = self.transfers.begin(self.now, is_rendering, &sets);
         // What is being read for a frame is not read twice.

@@ -59,7 +59,7 @@ impl Peer {
     }
 
     fn queue(&self) -> Vec<BrickName> {
-        let all = [(Digest::of(b"data"), &self.replicas)];
+        let all = [(Digest::of(b"data"), &self.replicas, false)];
         self.downloads.queue(all.into_iter())
     }
 

@@ -123,17 +123,19 @@ impl Downloads {
     }
 
     /// The bricks of these data sets that are to be had, the most urgent first; of equals in an order of
-    /// its own, so that peers that lack the same begin with others. O(bricks · log bricks).
+    /// its own, so that peers that lack the same begin with others. Those of data sets that are coarser levels of another one, as the
+    /// last part of each says, come first: a picture is made of few of them. O(bricks · log bricks).
     pub(in crate::mesh) fn queue<'a>(
         &self,
-        sets: impl Iterator<Item = (Digest, &'a Replicas)>,
+        sets: impl Iterator<Item = (Digest, &'a Replicas, bool)>,
     ) -> Vec<BrickName> {
-        let mut queue: Vec<(Urgency, u64, BrickName)> = Vec::new();
-        for (data_set, replicas) in sets {
+        let mut queue: Vec<(u32, bool, Urgency, u64, BrickName)> = Vec::new();
+        for (data_set, replicas, is_level) in sets {
             let missing = replicas.missing(|b| self.is_open((data_set, b)));
             queue.extend(missing.map(|b| {
                 let turn = mixed(self.local_hash ^ u64::from(b.0));
-                (self.urgency((data_set, b), replicas), turn, (data_set, b))
+                let urgency = self.urgency((data_set, b), replicas);
+                (urgency.in_vain, !is_level, urgency, turn, (data_set, b))
             }));
         }
         queue.sort_unstable();

@@ -92,3 +92,24 @@ fn every_level_can_be_read_where_there_is_room_for_few_bricks() {
         }
     }
 }
+
+#[test]
+fn bricks_of_levels_come_before_those_of_the_volume() {
+    let all = volume_and_levels();
+    let mut mesh = Mesh::new(&[300, 300]);
+    mesh.run(SECOND);
+    // The volume is the first that is known.
+    for of in [0, 1, 2] {
+        mesh.input(0, KeeperInput::Offer(Arc::clone(&all[of]), 2));
+    }
+    mesh.run(10 * LATENCY);
+    for _ in 0..1000 {
+        mesh.run(LOADING);
+        let [volume, middle, coarsest] = [0, 1, 2].map(|of| mesh.held(1, all[of].digest()));
+        if coarsest == 36 && middle == 72 {
+            assert!(volume < 72, "{volume} before all of the levels");
+            return;
+        }
+    }
+    panic!("levels do not come");
+}
