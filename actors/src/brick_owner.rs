@@ -7,6 +7,7 @@
 mod inputs;
 mod loading;
 mod peer_log;
+mod shelving;
 mod uploads;
 mod voxel_reads;
 
@@ -15,7 +16,7 @@ pub use voxel_reads::ReadVoxel;
 
 use crate::{
     bus::Lane,
-    data_set::BrickSource,
+    data_set::{BrickShelf, BrickSource, SourceError},
     inputs::{Addresses, DeviceNews, OwnerInput, RequesterInput, SchedulerInput},
     manifest_message::manifest_lane,
     messages::Message,
@@ -55,6 +56,7 @@ pub struct BrickOwner {
     clock: Instant,
     keeper: Keeper,
     sources: BTreeMap<Digest, Arc<dyn BrickSource>>,
+    shelf: Option<Arc<dyn BrickShelf>>,
     /// Host copies, to give to others.
     copies: BTreeMap<(Digest, BrickIndex), Bytes>,
     /// Bricks that this peer's own source does not give, and why.
@@ -74,7 +76,7 @@ pub struct BrickOwner {
 impl BrickOwner {
     /// An owner without data sets; bricks may take `memory_bytes` where the device has as much.
     /// `keep_copies`: keep a copy of each brick in host memory to give to others (free on a CPU
-    /// device, which shares it), and the source's too.
+    /// device, which shares it), and the source's too. `shelf`: where bricks are kept on a disk.
     #[must_use]
     pub fn new(
         outbox: Outbox,
@@ -82,6 +84,7 @@ impl BrickOwner {
         hello: Hello,
         memory_bytes: u64,
         keep_copies: bool,
+        shelf: Option<Arc<dyn BrickShelf>>,
     ) -> Self {
         let incarnation = SystemTime::now().duration_since(UNIX_EPOCH);
         let incarnation =
@@ -96,6 +99,7 @@ impl BrickOwner {
             keep_copies,
             clock: Instant::now(),
             sources: BTreeMap::new(),
+            shelf,
             copies: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             peer_log: PeerLog::default(),
@@ -130,6 +134,9 @@ impl BrickOwner {
                     let copy = self.copies.get(&(data_set, brick)).cloned();
                     self.load(data_set, brick, copy, ctx);
                 }
+                KeeperOutput::Shelve(data_set, brick) => {
+                    self.shelve(data_set, brick, bytes.clone(), ctx);
+                }
                 other => self.carry_out(other, ctx),
             }
         }
@@ -145,13 +152,18 @@ impl BrickOwner {
                 let staged = SchedulerInput::Staged(data_set, brick, question, is_there);
                 self.to_scheduler.send(staged);
             }
+            KeeperOutput::Unshelve(data_set, brick) => {
+                self.unreadable.remove(&(data_set, brick));
+                self.tell_shelf(move |shelf| shelf.remove(data_set, brick));
+            }
             KeeperOutput::Unstage(data_set, brick) => {
                 self.unload(data_set, brick);
+                self.copies.remove(&(data_set, brick));
                 let freed = SchedulerInput::Unstaged(data_set, brick);
                 self.to_scheduler.send(freed);
             }
             KeeperOutput::Upload(to, data_set, brick) => self.upload(to, data_set, brick, ctx),
-            KeeperOutput::Opened(manifest) => self.opened(manifest),
+            KeeperOutput::Opened(manifest) => self.opened(manifest, ctx),
             KeeperOutput::Closed(data_set) => self.closed(data_set),
             KeeperOutput::GoOnWithout(peer) => {
                 if self
@@ -179,7 +191,10 @@ impl BrickOwner {
                     }
                 }
             }
-            KeeperOutput::Roster(_) | KeeperOutput::Send(..) | KeeperOutput::Load(..) => {}
+            KeeperOutput::Roster(_)
+            | KeeperOutput::Send(..)
+            | KeeperOutput::Load(..)
+            | KeeperOutput::Shelve(..) => {}
         }
     }
 
@@ -225,23 +240,43 @@ impl BrickOwner {
         }
     }
 
-    fn opened(&self, manifest: Arc<Manifest>) {
+    fn opened(&self, manifest: Arc<Manifest>, ctx: &mut Context<Self>) {
         tracing::debug!(
             data_set = manifest.digest().short(),
             bricks = manifest.grid().brick_count(),
             "opened"
         );
-        let told = self
-            .addresses
-            .scheduler
-            .try_send(SchedulerInput::Opened(manifest));
+        let opened = SchedulerInput::Opened(Arc::clone(&manifest));
+        let told = self.addresses.scheduler.try_send(opened);
         if told.is_err() {
             tracing::warn!("the scheduler's mailbox is full: it misses a data set");
         }
+        if self.shelf.is_some() {
+            self.list_shelf(manifest, ctx);
+        }
+    }
+
+    /// What reads a brick on this peer's disk: from the source of its data set, or else from the shelf.
+    fn reader(
+        &self,
+        data_set: Digest,
+        brick: BrickIndex,
+    ) -> Option<impl FnOnce() -> Result<Bytes, SourceError> + Send + use<>> {
+        let source = self.sources.get(&data_set).cloned();
+        let shelf = self.shelf.clone();
+        let is_any = source.is_some() || shelf.is_some();
+        is_any.then_some(move || match (source, shelf) {
+            (Some(source), _) => source.read(brick),
+            (None, Some(shelf)) => shelf.read(data_set, brick),
+            (None, None) => Err(SourceError {
+                what: "the brick is not held here".to_owned(),
+            }),
+        })
     }
 
     fn closed(&mut self, data_set: Digest) {
         self.sources.remove(&data_set);
+        self.tell_shelf(move |shelf| shelf.close(data_set));
         self.copies.retain(|(d, _), _| *d != data_set);
         self.unreadable.retain(|(d, _), _| *d != data_set);
         self.told_held.remove(&data_set);
@@ -329,6 +364,7 @@ impl Actor for BrickOwner {
     fn started(&mut self, ctx: &mut Self::Context) {
         let tick = Duration::from_micros(TICK_MICROS);
         ctx.run_interval(tick, Self::tick);
+        self.know_shelf(ctx);
     }
 }
 

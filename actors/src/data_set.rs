@@ -1,6 +1,6 @@
 //! Where bricks come from before any peer holds them.
 
-use brickmesh_topology::{BrickIndex, Manifest};
+use brickmesh_topology::{BrickIndex, Digest, Manifest};
 use bytes::Bytes;
 use std::{fmt::Debug, sync::Arc};
 
@@ -36,4 +36,37 @@ pub trait BrickSource: Send + Sync + Debug {
     /// Frees the memory of a brick that is kept for reading; to read it again may take long, or not
     /// be possible. A source on disk has nothing to free.
     fn release(&self, _brick: BrickIndex) {}
+}
+
+/// Keeps bricks that came from other peers on a disk. What it says it has may have been lost or damaged since.
+pub trait BrickShelf: Send + Sync + Debug {
+    /// Room for bricks, bytes.
+    fn room_bytes(&self) -> u64;
+
+    /// The data sets that have bricks on it.
+    fn manifests(&self) -> Vec<Manifest>;
+
+    /// Makes a place for a data set, which stays until it is closed; returns its bricks that are there, not checked.
+    ///
+    /// # Errors
+    /// [`SourceError`] where the disk does not take it.
+    fn open(&self, manifest: &Manifest) -> Result<Vec<BrickIndex>, SourceError>;
+
+    /// A data set gives its place to others when these need it.
+    fn close(&self, data_set: Digest);
+
+    /// The bytes of a brick, checked.
+    ///
+    /// # Errors
+    /// [`SourceError`] where it is not there as it should be.
+    fn read(&self, data_set: Digest, brick: BrickIndex) -> Result<Bytes, SourceError>;
+
+    /// Puts a brick there, in place of what may be there of it.
+    ///
+    /// # Errors
+    /// [`SourceError`] where there is no room; nothing of it stays.
+    fn write(&self, data_set: Digest, brick: BrickIndex, bytes: &[u8]) -> Result<(), SourceError>;
+
+    /// Takes a brick away.
+    fn remove(&self, data_set: Digest, brick: BrickIndex);
 }

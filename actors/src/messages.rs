@@ -278,6 +278,7 @@ mod tests {
             device: text.repeat(1000),
             is_device_lost: false,
             memory_bytes: 1,
+            shelf_bytes: 0,
             version: text.to_owned(),
             is_viewer: true,
         };

@@ -4,6 +4,7 @@ use crate::{
     brick_owner::BrickOwner,
     bus::{Bus, BusEvent, EVENTS_MAX},
     compositor::Compositor,
+    data_set::BrickShelf,
     device_slot::DeviceSupply,
     device_thread::{DeviceThread, on_thread},
     inputs::Addresses,
@@ -33,6 +34,8 @@ pub struct PeerConfig {
     pub keep_copies: bool,
     /// Whether it is a viewer.
     pub is_viewer: bool,
+    /// Where it keeps bricks on a disk.
+    pub shelf: Option<Arc<dyn BrickShelf>>,
 }
 
 /// A running peer; its actors end with the actix system, its device's thread before that: by
@@ -70,6 +73,7 @@ impl Peer {
             device: info.name.clone(),
             is_device_lost: false,
             memory_bytes: config.memory_bytes.min(info.memory_bytes),
+            shelf_bytes: config.shelf.as_ref().map_or(0, |s| s.room_bytes()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             is_viewer: config.is_viewer,
         };
@@ -109,7 +113,8 @@ impl Peer {
         Context::with_receiver(requester_inputs).run(asking);
         Context::with_receiver(viewpoint_inputs).run(Viewpoints::new(outbox.clone()));
         let (memory, copies) = (config.memory_bytes, config.keep_copies);
-        let owning = BrickOwner::new(outbox, addresses.clone(), hello, memory, copies);
+        let shelf = config.shelf;
+        let owning = BrickOwner::new(outbox, addresses.clone(), hello, memory, copies, shelf);
         Context::with_receiver(owner_inputs).run(owning);
         Router::new(events, addresses).start();
         Self {

@@ -17,11 +17,13 @@ mod level_cutter;
 mod manifest_file;
 mod memory;
 mod placed;
+mod shelf;
 
 pub use directory::DirectoryStore;
 pub(crate) use empty_space::EmptySpace;
 pub use memory::MemoryStore;
 pub(crate) use placed::Placed;
+pub(crate) use shelf::{DiskShelf, ShelfError};
 
 use crate::volume_file::{self, VolumeFile, VolumeFileError};
 use brickmesh_actors::{data_set::BrickSource, manifest_message::bricks_max};

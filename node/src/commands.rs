@@ -30,7 +30,7 @@ pub const STATUS_WRONG_USAGE: u8 = 2;
 pub(crate) struct Misconfigured(Box<dyn Error>);
 
 impl Misconfigured {
-    pub(crate) fn because(error: impl Error + 'static) -> Box<dyn Error> {
+    pub(crate) fn because(error: impl Into<Box<dyn Error>>) -> Box<dyn Error> {
         Box::new(Self(error.into()))
     }
 }

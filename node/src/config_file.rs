@@ -111,6 +111,10 @@ struct Options {
     #[serde(deserialize_with = "memory")]
     memory: Option<u64>,
     data: Option<FilePath>,
+    #[serde(deserialize_with = "memory")]
+    disk: Option<u64>,
+    #[serde(rename = "disk-dir")]
+    disk_dir: Option<FilePath>,
     #[serde(deserialize_with = "name")]
     name: Option<String>,
     #[serde(deserialize_with = "metrics")]
@@ -146,6 +150,8 @@ fn take(cli: &mut Cli, matches: &ArgMatches, options: Options, folder: &Path) {
             }
             args.memory = args.memory.or(options.memory);
             args.data = args.data.take().or_else(|| path(options.data));
+            args.disk = args.disk.or(options.disk);
+            args.disk_dir = args.disk_dir.take().or_else(|| path(options.disk_dir));
             args.name = args.name.take().or(options.name);
             args.metrics = args.metrics.or(options.metrics);
             if cli.verbose == 0 {

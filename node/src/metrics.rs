@@ -208,7 +208,7 @@ fn resident_bytes() -> Option<u64> {
 type Of = fn(&DataSetStatus, &Announcement) -> f64;
 
 /// The gauges of each data set: name, help, and value.
-const OF_DATA_SETS: [(&str, &str, Of); 10] = [
+const OF_DATA_SETS: [(&str, &str, Of); 11] = [
     (
         "brickmesh_data_set_in_use",
         "1 where somebody looks at the data set or offers it.",
@@ -218,6 +218,11 @@ const OF_DATA_SETS: [(&str, &str, Of); 10] = [
         "brickmesh_bricks_held",
         "Bricks that this peer holds in device memory.",
         |_, own| f64::from(own.held.len()),
+    ),
+    (
+        "brickmesh_bricks_on_disk",
+        "Bricks that this peer keeps on its disk (--disk), each checked.",
+        |_, own| f64::from(own.shelf.len()),
     ),
     (
         "brickmesh_bricks_assigned",

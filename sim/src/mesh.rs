@@ -70,6 +70,9 @@ struct PeerInput {
     /// Room in bricks.
     #[serde(default = "plenty")]
     capacity: u32,
+    /// Bricks that its disk has room for.
+    #[serde(default)]
+    shelf: u32,
     /// 2 renders a job in half the time.
     #[serde(default = "unit")]
     speed: f64,
@@ -94,6 +97,7 @@ fn peers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PeerInput>, D::Error>
             let peer = |p: u64| PeerInput {
                 id: format!("peer-{p:03}"),
                 capacity: plenty(),
+                shelf: 0,
                 speed: unit(),
             };
             Ok((0..count).map(peer).collect())

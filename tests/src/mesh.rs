@@ -146,6 +146,7 @@ impl Mesh {
                 memory_bytes: MEMORY_BYTES,
                 keep_copies: true,
                 is_viewer: false,
+                shelf: None,
             };
             peers.push(Peer::start(config, supply(n), wire(bus), events));
         }

@@ -102,6 +102,7 @@ impl Member {
             memory_bytes,
             keep_copies: true,
             is_viewer: false,
+            shelf: None,
         };
         let bus = match twist {
             Some(twist) => Arc::new(Twisted { bus, twist }),

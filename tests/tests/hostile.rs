@@ -506,6 +506,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         device: "cpu".to_owned(),
         is_device_lost: false,
         memory_bytes: 9 * scene.manifest.largest_brick_bytes(),
+        shelf_bytes: 0,
         version: String::new(),
         is_viewer: false,
     };

@@ -65,7 +65,7 @@ fn with_memory_for_a_tenth_of_the_bricks_the_pictures_are_the_same() {
                 let said = run(&mut render(&bricks, &out, &more));
                 let what = format!("{volume} on {device}, {peers} peers");
                 assert!(
-                    said.contains("read from their source for each frame"),
+                    said.contains("read from disk for each frame"),
                     "{what}: {said}"
                 );
                 assert_alike(&whole, &pictures(&out), &format!("{what}: {said}"));

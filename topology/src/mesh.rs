@@ -1,5 +1,5 @@
 //! A peer among others: who is well (`membership`), who should hold what (`replicas`, `assignment`), bricks
-//! on their way (`transfers`), bricks read for frames (`staging`), and the keeper, which brings these together; a device that is lost.
+//! on their way (`transfers`), bricks read for frames (`staging`), bricks on a disk (`shelf`), and the keeper, which brings these together; a device that is lost.
 //!
 //! May use `base`, `data`, `balance` and, for who may take part in frames, `frame`; `.ci/arrows` checks it.
 
@@ -10,5 +10,6 @@ pub mod followers;
 pub mod keeper;
 pub mod membership;
 pub mod replicas;
+mod shelf;
 mod staging;
 mod transfers;

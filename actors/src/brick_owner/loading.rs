@@ -38,13 +38,13 @@ impl BrickOwner {
         let Some(manifest) = self.keeper.manifest(data_set).map(Arc::clone) else {
             return;
         };
-        let source = self.sources.get(&data_set).cloned();
+        let reader = self.reader(data_set, brick);
         let raycaster = self.addresses.raycaster.clone();
         let work = async move {
-            let checked = tokio::task::spawn_blocking(move || match (bytes, source) {
+            let checked = tokio::task::spawn_blocking(move || match (bytes, reader) {
                 (Some(bytes), _) => check(&manifest, brick, bytes).map_err(LoadError::Damaged),
-                (None, Some(source)) => {
-                    let read = source.read(brick).map_err(|e| e.to_string());
+                (None, Some(reader)) => {
+                    let read = reader().map_err(|e| e.to_string());
                     read.and_then(|bytes| check(&manifest, brick, bytes))
                         .map_err(LoadError::Source)
                 }
@@ -128,7 +128,8 @@ impl BrickOwner {
             Some(source) if !self.keep_copies && self.keeper.has_room_for_all(data_set) => {
                 source.release(brick);
             }
-            None if self.keep_copies && is_open => {
+            // What was read for a frame is on the shelf.
+            None if self.keep_copies && is_open && !self.keeper.is_staging(data_set, brick) => {
                 self.copies.insert((data_set, brick), copy);
             }
             _ => {}
@@ -150,17 +151,27 @@ impl BrickOwner {
 
 /// Checks a brick against its manifest.
 fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, String> {
-    let (expected, found) = (manifest.brick_digest(brick), Digest::of(&bytes));
-    if expected != found {
-        return Err(format!(
-            "brick {} is damaged: its digest is {}, expected {}",
-            brick.0,
-            found.short(),
-            expected.short()
-        ));
-    }
+    check_digest(manifest, brick, &bytes)?;
     let grid = manifest.grid();
     let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
     BrickVoxels::new(owned, stored, manifest.numbers(), bytes)
         .map_err(|e| format!("brick {}: {e}", brick.0))
+}
+
+/// Checks a brick's bytes against its manifest.
+pub(super) fn check_digest(
+    manifest: &Manifest,
+    brick: BrickIndex,
+    bytes: &[u8],
+) -> Result<(), String> {
+    let (expected, found) = (manifest.brick_digest(brick), Digest::of(bytes));
+    if expected == found {
+        return Ok(());
+    }
+    Err(format!(
+        "brick {} is damaged: its digest is {}, expected {}",
+        brick.0,
+        found.short(),
+        expected.short()
+    ))
 }

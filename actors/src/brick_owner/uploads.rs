@@ -19,7 +19,7 @@ impl BrickOwner {
         ctx: &mut Context<Self>,
     ) {
         let copy = self.copies.get(&(data_set, brick)).cloned();
-        let source = self.sources.get(&data_set).cloned();
+        let reader = self.reader(data_set, brick);
         let (outbox, receiver) = (self.outbox.clone(), to.clone());
         // It goes with the message, and is dropped with it.
         let (written, is_written) = oneshot::channel::<()>();
@@ -31,7 +31,7 @@ impl BrickOwner {
                     why,
                 })
             };
-            let answer = match copy.map(Ok).or_else(|| source.map(|s| s.read(brick))) {
+            let answer = match copy.map(Ok).or_else(|| reader.map(|read| read())) {
                 Some(Ok(bytes)) => Message::BrickData {
                     data_set,
                     brick,

@@ -56,16 +56,15 @@ impl BrickOwner {
             let grid = manifest.grid();
             let brick = grid.index(voxel.map(|v| v / grid.edge()))?;
             let copy = self.copies.get(&(data_set, brick)).cloned();
-            Some((manifest, brick, copy))
+            Some((manifest, brick, copy, self.reader(data_set, brick)))
         });
-        let source = self.sources.get(&data_set).cloned();
         async move {
             let room = room.map_err(|_| "too many voxels are asked for at a time".to_owned())?;
-            let (manifest, brick, copy) = known.ok_or("there is no such voxel here")?;
+            let (manifest, brick, copy, reader) = known.ok_or("there is no such voxel here")?;
             let read = move || {
-                let bytes = match (copy, source) {
+                let bytes = match (copy, reader) {
                     (Some(copy), _) => copy,
-                    (None, Some(source)) => source.read(brick).map_err(|e| e.to_string())?,
+                    (None, Some(reader)) => reader().map_err(|e| e.to_string())?,
                     (None, None) => return Err("the brick is not held here".to_owned()),
                 };
                 drop(room);

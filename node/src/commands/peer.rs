@@ -3,7 +3,7 @@
 use super::{CommandResult, Misconfigured, invitation::invitation};
 use crate::{
     args::PeerArgs,
-    brick_store::{BrickStoreError, DirectoryStore, open_shared},
+    brick_store::{BrickStoreError, DirectoryStore, DiskShelf, ShelfError, open_shared},
     device_choice,
     metrics::MetricsServer,
     network::{MeshKey, Network, NetworkError},
@@ -15,7 +15,8 @@ use actix::Addr;
 use brickmesh_actors::{
     Peer, PeerConfig,
     brick_owner::{AskStatus, BrickOwner, OpenSource},
-    data_set::BrickSource,
+    data_set::{BrickShelf, BrickSource},
+    plain_text::counted,
 };
 use std::{
     error::Error,
@@ -30,6 +31,7 @@ const REDUNDANCY: u32 = 2;
 
 pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
     let data = args.data.as_deref().map(open_data).transpose()?;
+    let shelf = open_shelf(args)?;
     let (key_file, key) = mesh_key(args)?;
     let metrics = args.metrics.map(listen_for_metrics).transpose()?;
     let memory_bytes = args
@@ -53,6 +55,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
             memory_bytes,
             keep_copies: true,
             is_viewer: false,
+            shelf,
         };
         let (peer, network) =
             start_network_peer(config, chosen, key, &args.network).map_err(sorted)?;
@@ -87,6 +90,33 @@ fn tell(line: impl Display) {
     if let Err(error) = say(line) {
         tracing::warn!(%error, "the operator is told nothing");
     }
+}
+
+/// The folder in which bricks are kept.
+fn open_shelf(args: &PeerArgs) -> Result<Option<Arc<dyn BrickShelf>>, Box<dyn Error>> {
+    let (bytes, folder) = match (args.disk, &args.disk_dir) {
+        (Some(bytes), Some(folder)) => (bytes, folder),
+        (None, None) => return Ok(None),
+        // The command line is checked; a file of settings may have one of them.
+        _ => {
+            let why = "disk and disk-dir belong together: how much, and where";
+            return Err(Misconfigured::because(why));
+        }
+    };
+    let shelf = DiskShelf::open(folder, bytes).map_err(|error| match error {
+        // A disk may be mounted later, and another peer may end.
+        ShelfError::Io { .. } | ShelfError::InUse { .. } => error.into(),
+        _ => Misconfigured::because(error),
+    })?;
+    let (taken, data_sets) = shelf.contents();
+    tell(format_args!(
+        "disk for bricks: {} MiB in {}, {} MiB of {} there",
+        bytes >> 20,
+        folder.display(),
+        taken >> 20,
+        counted(data_sets, "data set"),
+    ));
+    Ok(Some(Arc::new(shelf)))
 }
 
 fn open_data(folder: &Path) -> Result<DirectoryStore, Box<dyn Error>> {

@@ -47,6 +47,7 @@ pub(super) fn look(
             memory_bytes: 0,
             keep_copies: false,
             is_viewer: false,
+            shelf: None,
         };
         let device: Box<dyn RenderDevice> = Box::new(CpuDevice::new(Some(NonZeroUsize::MIN), 0)?);
         let (peer, network) = start_network_peer(config, device, key, network)?;
@@ -70,7 +71,8 @@ pub(super) fn look(
 
 /// Bricks that are assigned to the peer, that it does not hold yet, and that somebody has.
 fn on_their_way(data_set: &DataSetStatus, of_peer: &Announcement) -> usize {
-    let is_there = |b| (data_set.residency.values()).any(|r| r.source || r.held.contains(b));
+    let gives = |r: &Announcement, b| r.source || r.held.contains(b) || r.shelf.contains(b);
+    let is_there = |b| data_set.residency.values().any(|r| gives(r, b));
     let assigned = of_peer.assigned.iter();
     let missing = assigned.filter(|&b| !of_peer.held.contains(b));
     missing.filter(|&b| is_there(b)).count()
@@ -97,7 +99,7 @@ fn to_json(status: &MeshStatus) -> Value {
             let vitals = status.vitals.get(p).cloned().unwrap_or_default();
             let unheard: Vec<&str> = vitals.suspects.iter().map(PeerId::as_str).collect();
             json!({ "peer": p.as_str(), "name": h.name, "device": h.device,
-                "memory_bytes": h.memory_bytes, "version": h.version,
+                "memory_bytes": h.memory_bytes, "disk_bytes": h.shelf_bytes, "version": h.version,
                 "bricks": bricks_held(status, p), "suspect": status.suspects.contains(p),
                 "rendering": vitals.rendering, "speed": vitals.speed_millionths.map(ratio),
                 "downloading": vitals.downloading, "does_not_hear": unheard })
@@ -125,10 +127,11 @@ fn ratio(millionths: u64) -> f64 {
 }
 
 fn data_set_json(d: &DataSetStatus) -> Value {
-    let holders = d.residency.iter().filter(|(_, r)| !r.held.is_empty());
+    let has_any = |r: &Announcement| !r.held.is_empty() || !r.shelf.is_empty();
+    let holders = d.residency.iter().filter(|(_, r)| has_any(r));
     let held: Vec<Value> = holders
         .map(|(p, r)| {
-            json!({ "peer": p.as_str(), "bricks": r.held.len(), "settled": r.settled,
+            json!({ "peer": p.as_str(), "bricks": r.held.len(), "on_disk": r.shelf.len(), "settled": r.settled,
                 "on_their_way": on_their_way(d, r), "leaving": r.leaving })
         })
         .collect();
@@ -194,6 +197,17 @@ fn doing(status: &MeshStatus, peer: &PeerId) -> String {
 }
 
 fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
+    let is_in_use = d.residency.values().any(|r| r.in_use);
+    if !is_in_use {
+        writeln!(
+            text,
+            "data set {} ({}): {}, which nobody uses",
+            d.manifest.digest(),
+            plain_text(d.manifest.source()),
+            counted(d.manifest.grid().brick_count(), "brick"),
+        )?;
+        return holders_text(status, d, text);
+    }
     writeln!(
         text,
         "data set {} ({}): {}, {} wanted, at least {}, on average {:.2}; {} endangered, {} missing{}",
@@ -214,16 +228,25 @@ fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> s
             read => format!(", {read} read for each frame"),
         }
     )?;
+    holders_text(status, d, text)
+}
+
+/// Who holds how much of a data set.
+fn holders_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
     for (peer, r) in &d.residency {
         let coming = on_their_way(d, r);
-        if r.held.is_empty() && coming == 0 {
+        if r.held.is_empty() && r.shelf.is_empty() && coming == 0 {
             continue;
         }
         writeln!(
             text,
-            "  {} holds {}, {coming} on their way{}",
+            "  {} holds {}, {coming} on their way{}{}",
             name_with_id(status, peer),
             counted(r.held.len(), "brick"),
+            match r.shelf.len() {
+                0 => String::new(),
+                on_disk => format!(", {on_disk} on its disk"),
+            },
             if r.leaving { ", about to leave" } else { "" }
         )?;
     }
@@ -244,6 +267,7 @@ mod tests {
             "2 bricks, speed 1.25, rendering, does not hear lab (b)",
             "1 brick, downloading 1, silent or late",
             "2 copies wanted, at least 1, on average 1.50; 1 brick endangered, 0 missing",
+            "(a) holds 2 bricks, 0 on their way, 2 on its disk",
             "lab (b) holds 1 brick, 1 on their way",
             "last frame of eva's ?[31m \"box\" (a): 43.2 ms; schedule 0.5 ms, blending 3.0 ms in all",
         ] {

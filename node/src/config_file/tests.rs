@@ -44,6 +44,8 @@ fn every_option_of_peer_can_be_given() {
         key = "/k"
         identity = "/i"
         data = "/d.brickmesh"
+        disk = "2G"
+        disk-dir = "shelf"
         metrics = "127.0.0.1:9464"
         verbose = 2
     "#;
@@ -59,6 +61,11 @@ fn every_option_of_peer_can_be_given() {
     assert_eq!(args.network.key, Some("/k".into()));
     assert_eq!(args.network.identity, Some("/i".into()));
     assert_eq!(args.data, Some("/d.brickmesh".into()));
+    assert_eq!(args.disk, Some(2 << 30));
+    assert!(
+        args.disk_dir
+            .is_some_and(|d| d.is_absolute() && d.ends_with("shelf"))
+    );
     assert_eq!(args.metrics, "127.0.0.1:9464".parse().ok());
     assert_eq!(read("brickmesh peer", text).unwrap().verbose, 2);
     // An option that the file lacks would be forgotten.

@@ -47,6 +47,7 @@ pub(crate) fn status() -> MeshStatus {
         device: "CPU".to_owned(),
         is_device_lost: false,
         memory_bytes,
+        shelf_bytes: 0,
         version: "0.1.0".to_owned(),
         is_viewer: false,
     };
@@ -61,6 +62,7 @@ pub(crate) fn status() -> MeshStatus {
     let residency = [("a", announcement(&[0, 1])), ("b", announcement(&[1]))];
     let mut residency = residency.map(|(p, a)| (PeerId::new(p), a));
     residency[0].1.in_use = true;
+    residency[0].1.shelf = BrickSet::all(2);
     let vitals_a = Vitals {
         rendering: true,
         speed_millionths: Some(1_250_000),
@@ -114,6 +116,7 @@ fn the_page_says_who_is_there_what_is_held_and_how_safe_it_is() {
         ("brickmesh_peer_suspect{peer=\"b\"}".to_owned(), 1.0),
         ("brickmesh_rendering".to_owned(), 1.0),
         ("brickmesh_transfers".to_owned(), 0.0),
+        (format!("brickmesh_bricks_on_disk{set}"), 2.0),
         ("brickmesh_speed_ratio".to_owned(), 1.25),
         (
             "brickmesh_last_frame_seconds{part=\"total\"}".to_owned(),

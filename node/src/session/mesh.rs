@@ -374,6 +374,7 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
         memory_bytes,
         keep_copies: !alone || args.is_viewer,
         is_viewer,
+        shelf: None,
     };
     if args.mesh {
         let key = MeshKey::load(&args.network.key_file()?)?;

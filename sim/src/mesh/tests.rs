@@ -95,6 +95,23 @@ fn a_peer_that_dies_leaves_no_hole_while_others_hold_its_bricks() {
 }
 
 #[test]
+fn what_nobody_has_memory_for_is_read_from_disks_after_its_source_died() {
+    let missing = |shelf: u32| {
+        let peer = |id| json!({"id": id, "capacity": 16, "shelf": shelf});
+        let out = run(&json!({
+            "peers": [{"id": "source", "capacity": 16}, peer("a"), peer("b")],
+            "path": {"frames": 600}, "redundancy": 1,
+            "faults": [{"frame": 500, "peer": "source", "kind": "crash"}],
+        }));
+        let of = |frame: usize| out["frames"][frame]["missing"].as_u64().unwrap();
+        (of(499), of(599))
+    };
+    assert_eq!(missing(40), (0, 0));
+    let (before, after) = missing(0);
+    assert!(before == 0 && after > 0, "{after}");
+}
+
+#[test]
 fn no_job_is_rendered_twice_or_lost_on_a_bad_network() {
     let mut stolen = 0;
     for seed in 0..20 {

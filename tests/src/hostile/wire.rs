@@ -95,6 +95,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 device: "cpu".to_owned(),
                 is_device_lost: false,
                 memory_bytes: 1 << 30,
+                shelf_bytes: 1 << 40,
                 version: "0.1.0".to_owned(),
                 is_viewer: false,
             }),
@@ -119,6 +120,8 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 held: BrickSet::all(manifest.grid().brick_count()),
                 source: true,
                 in_use: true,
+                shelf: BrickSet::all(manifest.grid().brick_count()),
+                shelf_room: u32::MAX,
                 leavers: [PeerId::new("honest")].into(),
                 ..Announcement::expected(manifest.grid().brick_count(), 9)
             }),

@@ -13,11 +13,12 @@ mod device;
 mod levels;
 mod messages;
 mod sets;
+mod shelf;
 mod stage;
 
 pub use super::transfers::UploadResult;
 pub use messages::{
-    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Vitals,
+    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, ShelfResult, Vitals,
 };
 
 use crate::{
@@ -25,7 +26,8 @@ use crate::{
     data::{brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
         membership::{Change, Health, Heartbeat, Membership, Patience},
-        replicas::{Announcement, Origin, Replicas},
+        replicas::{Announcement, Replicas},
+        shelf::Shelf,
         staging::Staging,
         transfers::{Request, Transfers},
     },
@@ -105,6 +107,7 @@ struct Member {
 struct DataSet {
     manifest: Arc<Manifest>,
     replicas: Replicas,
+    shelf: Shelf,
     /// Until then, while copies are wanting, whoever hears of it counts as there from the beginning.
     new_until: u64,
 }
@@ -168,14 +171,10 @@ impl Keeper {
             }
             KeeperInput::Said(from, message) => self.said(from, message, out),
             KeeperInput::Brick(from, data_set, brick) => {
-                if self.arrived(data_set, brick, &from) {
-                    let origin = Origin::Peer(from);
-                    out.push(KeeperOutput::Load(data_set, brick, origin));
-                }
+                self.brick_came(&from, (data_set, brick), out);
             }
             KeeperInput::NotAsked(data_set, brick) => {
-                let downloads = &mut self.transfers.downloads;
-                downloads.failed((data_set, brick), now);
+                self.transfers.not_asked((data_set, brick), now);
             }
             KeeperInput::Uploaded(to, data_set, brick, result) => {
                 let uploads = &mut self.transfers.uploads;
@@ -196,6 +195,11 @@ impl Keeper {
                 }
             }
             KeeperInput::Offer(manifest, redundancy) => self.offer(manifest, redundancy, out),
+            KeeperInput::Know(manifest) => self.know(manifest, out),
+            KeeperInput::OnShelf(data_set, bricks) => self.is_listed(data_set, bricks, out),
+            KeeperInput::Shelved(data_set, brick, result) => {
+                self.shelved(data_set, brick, result, out);
+            }
             KeeperInput::Use(data_set, in_use) => {
                 if let Some(set) = self.sets.get_mut(&data_set)
                     && set.replicas.set_in_use(in_use)
@@ -256,7 +260,7 @@ impl Keeper {
         let mut changes = Vec::new();
         self.members.tick(self.now, &mut changes);
         self.changed(changes, out);
-        self.transfers.downloads.expire(self.now);
+        self.transfers.expire(self.now);
         self.free_dropped(out);
         self.keep_up(out);
         self.look_at_unreadable(out);
@@ -352,8 +356,7 @@ impl Keeper {
             KeeperMessage::BrickRefused {
                 data_set, brick, ..
             } => {
-                let downloads = &mut self.transfers.downloads;
-                downloads.refused((data_set, brick), &from, self.now);
+                self.transfers.refused((data_set, brick), &from, self.now);
             }
         }
     }
@@ -437,7 +440,7 @@ impl Keeper {
     /// asked for before.
     fn started_again(&mut self, peer: &PeerId, memory_bytes: u64, out: &mut Vec<KeeperOutput>) {
         let is_suspect = self.members.health(peer) == Some(Health::Suspect);
-        self.transfers.downloads.forget(peer);
+        self.transfers.forget(peer);
         for set in self.sets.values_mut() {
             set.replicas.forget(peer);
             let capacity = set.capacity_in(memory_bytes);
@@ -467,13 +470,13 @@ impl Keeper {
                 }),
                 Change::Suspected(peer) => {
                     // What was asked of it is asked elsewhere.
-                    self.transfers.downloads.unreachable(&peer);
+                    self.transfers.suspect(&peer);
                     let sets = self.sets.values_mut();
                     sets.for_each(|s| s.replicas.suspect(&peer));
                     out.push(KeeperOutput::GoOnWithout(peer));
                 }
                 Change::Gone(peer) | Change::Left(peer) => {
-                    self.transfers.downloads.forget(&peer);
+                    self.transfers.forget(&peer);
                     let sets = self.sets.values_mut();
                     sets.for_each(|s| s.replicas.forget(&peer));
                     self.early.remove(&peer);

@@ -47,7 +47,13 @@ pub struct Announcement {
     /// Bricks that it can read into device memory for a frame, where nobody holds them.
     #[serde(default)]
     pub readable: BrickSet,
-    /// Whether it can read every brick from its own disk or source.
+    /// Bricks on its shelf, each checked: it can give them.
+    #[serde(default)]
+    pub shelf: BrickSet,
+    /// Bricks that its shelf has room for, with those that are there.
+    #[serde(default)]
+    pub shelf_room: u32,
+    /// Whether it can read every brick from its own source.
     pub source: bool,
     /// Whether it holds all that it should.
     pub settled: bool,
@@ -72,6 +78,8 @@ impl Announcement {
             capacity,
             reserve: 0,
             readable: BrickSet::default(),
+            shelf: BrickSet::default(),
+            shelf_room: 0,
             source: false,
             settled: false,
             in_use: false,
@@ -80,14 +88,19 @@ impl Announcement {
         }
     }
 
+    /// Whether a brick can be had of it.
+    fn gives(&self, brick: BrickIndex) -> bool {
+        self.source || self.held.contains(brick) || self.shelf.contains(brick)
+    }
+
     /// Whether it fits a grid of so many bricks.
     #[must_use]
     pub fn is_valid(&self, brick_count: u32) -> bool {
-        let is_readable_valid =
-            self.readable == BrickSet::default() || self.readable.is_valid(brick_count);
+        let is_none_or_valid = |s: &BrickSet| *s == BrickSet::default() || s.is_valid(brick_count);
         self.held.is_valid(brick_count)
             && self.assigned.is_valid(brick_count)
-            && is_readable_valid
+            && is_none_or_valid(&self.readable)
+            && is_none_or_valid(&self.shelf)
             && self.leavers.len() <= MEMBERS_MAX
     }
 }
@@ -108,8 +121,12 @@ pub struct Replicas {
     unassigned: BTreeMap<BrickIndex, u64>,
     /// Bricks whose voxels this peer has in host memory, to load them again.
     copies: BrickSet,
+    /// Bricks on this peer's shelf, checked or not.
+    on_shelf: BrickSet,
     /// Bricks that its source did not give.
     unreadable: BrickSet,
+    /// All is held, or will be: until then frames that were planned before may have bricks read here.
+    reads_until: Option<u64>,
     /// The one of them that was looked at last.
     looked_at: Option<BrickIndex>,
     /// The device has no room for more.
@@ -135,6 +152,8 @@ pub struct Replicas {
 const ASKED_MAX: usize = 16;
 /// Room for bricks that are read for frames, at least: one is rendered while the next is read.
 const STAGED_MIN: u32 = 2;
+/// How long bricks are read yet once nobody need: frames that were planned before count on it.
+const READS_MICROS: u64 = 1_000_000;
 
 /// Room that who reads bricks for frames keeps free for these, of room for so many.
 pub(super) fn reserve_of(room: u32) -> u32 {
@@ -170,8 +189,10 @@ impl Replicas {
             first: FirstPlacement::new(grid, bytes.fold(0, |s, &b| s << 8 | u64::from(b)), parting),
             own: Announcement::expected(grid.brick_count(), capacity),
             copies: BrickSet::new(grid.brick_count()),
+            on_shelf: BrickSet::new(grid.brick_count()),
             unreadable: BrickSet::new(grid.brick_count()),
             looked_at: None,
+            reads_until: None,
             grid,
             others: BTreeMap::new(),
             suspects: BTreeSet::new(),
@@ -283,20 +304,36 @@ impl Replicas {
     }
 
     /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
-    /// has the source, others that it reads for frames.
-    pub fn set_room(&mut self, room: u32) {
+    /// has the source, or some on its shelf, others that it reads for frames.
+    pub fn set_room(&mut self, room: u32, now: u64) {
+        let reads = if self.own.source {
+            self.grid.brick_count()
+        } else {
+            self.own.shelf.len()
+        };
         // There is room to read one brick, until it turns out that not even that fits.
-        let room_max = self.capacity_max.max(u32::from(self.own.source));
+        let room_max = self.capacity_max.max(reads.min(1));
         let room = room.min(room_max);
-        let least = room.min(STAGED_MIN);
-        self.own.reserve = if self.own.source && self.is_too_much(room) {
-            reserve_of(room)
+        let least = room.min(STAGED_MIN).min(reads);
+        let reserve = if self.is_too_much(room) {
+            reserve_of(room).min(reads)
         } else if self.own.reserve > 0 && self.unheld() > self.reserves(least) {
             // Whoever has room now does not hold all of it yet.
             least
         } else {
             0
         };
+        if reserve > 0 || self.own.reserve == 0 {
+            (self.own.reserve, self.reads_until) = (reserve, None);
+        } else if now
+            >= *self
+                .reads_until
+                .get_or_insert(now.saturating_add(READS_MICROS))
+        {
+            (self.own.reserve, self.reads_until) = (0, None);
+        } else {
+            self.own.reserve = least;
+        }
         self.set_capacity(room - self.own.reserve);
     }
 
@@ -315,6 +352,11 @@ impl Replicas {
         self.grid.brick_count() - held.len()
     }
 
+    /// Whether all bricks together are more than all peers have room for.
+    pub(super) fn is_larger_than_memory(&self) -> bool {
+        self.is_too_much(self.own.capacity.saturating_add(self.own.reserve))
+    }
+
     /// Whether all bricks together are more than there is room for, here for so many.
     fn is_too_much(&self, room: u32) -> bool {
         let staying = self.of_others().filter(|a| !a.leaving);
@@ -327,7 +369,11 @@ impl Replicas {
     pub fn set_staging(&mut self, has_device: bool) -> bool {
         let mut readable = BrickSet::default();
         if has_device && self.own.reserve > 0 {
-            readable = BrickSet::all(self.grid.brick_count());
+            readable = if self.own.source {
+                BrickSet::all(self.grid.brick_count())
+            } else {
+                self.own.shelf.clone()
+            };
             self.unreadable.iter().for_each(|b| {
                 readable.remove(b);
             });
@@ -335,6 +381,11 @@ impl Replicas {
         let news = self.own.readable != readable;
         self.own.readable = readable;
         news
+    }
+
+    /// Whether this peer reads a brick for a frame, where it has a device.
+    pub(super) fn reads(&self, brick: BrickIndex) -> bool {
+        self.own.reserve > 0 && self.can_read_again(brick) && !self.unreadable.contains(brick)
     }
 
     /// A brick that the source did not give, to look whether it does now; another one each time.
@@ -498,8 +549,7 @@ impl Replicas {
 
     /// Whether anybody could give a brick.
     fn can_be_had(&self, brick: BrickIndex) -> bool {
-        let gives = |a: &Announcement| a.source || a.held.contains(brick);
-        self.own.source || self.copies.contains(brick) || self.of_others().any(gives)
+        self.is_here(brick) || self.of_others().any(|a| a.gives(brick))
     }
 
     /// Others who stay and hold a brick.
@@ -520,6 +570,16 @@ impl Replicas {
     pub fn kept(&mut self, brick: BrickIndex) {
         self.own.held.insert(brick);
         self.settle();
+    }
+
+    /// Nothing is held any more, nor to be held. Returns what was.
+    pub(super) fn hold_nothing(&mut self) -> Vec<BrickIndex> {
+        let nothing = BrickSet::new(self.grid.brick_count());
+        self.own.assigned = nothing.clone();
+        self.unassigned.clear();
+        let held = std::mem::replace(&mut self.own.held, nothing);
+        self.settle();
+        held.iter().collect()
     }
 
     /// The device is lost, with all that was on it. Of what was held, `has_copy` says what is in
@@ -553,15 +613,64 @@ impl Replicas {
         self.own.assigned.contains(brick) && !self.own.held.contains(brick)
     }
 
-    /// Whether a brick can be had at this peer itself: from its source, or from host memory.
+    /// Whether a brick can be had at this peer itself: from its source, its shelf, or host memory.
     pub(super) fn is_here(&self, brick: BrickIndex) -> bool {
-        self.own.source || self.copies.contains(brick)
+        self.can_read_again(brick) || self.copies.contains(brick)
+    }
+
+    /// Whether this peer has a brick on its disk: in its source, or on its shelf.
+    fn can_read_again(&self, brick: BrickIndex) -> bool {
+        self.own.source || self.on_shelf.contains(brick)
+    }
+
+    /// Bricks of the data set.
+    pub(super) fn brick_count(&self) -> u32 {
+        self.grid.brick_count()
+    }
+
+    /// Whether anybody who stays holds a brick.
+    pub(super) fn is_held(&self, brick: BrickIndex) -> bool {
+        self.own.held.contains(brick) || self.others_hold(brick) > 0
+    }
+
+    /// Bricks on this peer's shelf, checked or not.
+    pub(super) fn on_shelf(&self) -> &BrickSet {
+        &self.on_shelf
+    }
+
+    /// There is a brick on the shelf, which was not checked.
+    pub(super) fn is_on_shelf(&mut self, brick: BrickIndex) {
+        self.on_shelf.insert(brick);
+    }
+
+    /// There is a brick on the shelf as it should be. Returns whether that is news.
+    pub(super) fn shelved(&mut self, brick: BrickIndex) -> bool {
+        self.on_shelf.insert(brick);
+        if self.own.shelf == BrickSet::default() {
+            self.own.shelf = BrickSet::new(self.grid.brick_count());
+        }
+        self.own.shelf.insert(brick)
+    }
+
+    /// There is no such brick on the shelf any more, or not as it should be. Returns whether it was there.
+    pub(super) fn unshelved(&mut self, brick: BrickIndex) -> bool {
+        self.own.shelf.remove(brick);
+        if !self.own.source {
+            self.own.readable.remove(brick);
+        }
+        let was_there = self.on_shelf.remove(brick);
+        self.settle();
+        was_there
+    }
+
+    /// The shelf has room for so many bricks, with those that are there.
+    pub(super) fn set_shelf_room(&mut self, room: u32) {
+        self.own.shelf_room = room;
     }
 
     /// The other peers that could give a brick; where there are such, those that are well.
     pub(super) fn givers(&self, brick: BrickIndex) -> Vec<&PeerId> {
-        let gives = |a: &Announcement| a.source || a.held.contains(brick);
-        let holders = announced(&self.others).filter(|(_, a)| gives(a));
+        let holders = announced(&self.others).filter(|(_, a)| a.gives(brick));
         let holders: Vec<&PeerId> = holders.map(|(p, _)| p).collect();
         let is_well = |p: &&PeerId| !self.suspects.contains(*p);
         let well: Vec<&PeerId> = holders.iter().copied().filter(is_well).collect();

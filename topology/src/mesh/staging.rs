@@ -136,8 +136,7 @@ impl Staging {
     }
 
     fn is_full(&self) -> bool {
-        let count = self.staged.len() + self.reading.len();
-        self.count_max.is_some_and(|max| count >= max)
+        self.count_max.is_some_and(|max| self.count() >= max)
     }
 
     /// What became of a brick that was begun. Returns the question that is to be answered, and whether the brick is in
@@ -221,6 +220,18 @@ impl Staging {
         refused
     }
 
+    /// Of a data set what nobody needs keeps no place beyond so many. Returns what is to be freed, the one released first in
+    /// front.
+    pub(super) fn free_beyond(&mut self, data_set: Digest, count: usize) -> Vec<BrickName> {
+        let beyond = self.count_of(data_set).saturating_sub(count);
+        let idle = self.idle.values().filter(|name| name.0 == data_set);
+        let idle: Vec<BrickName> = idle.copied().take(beyond).collect();
+        idle.iter().for_each(|&name| {
+            self.forget(name);
+        });
+        idle
+    }
+
     /// A data set is closed. Returns what is to be freed, and what frames wait for in vain, by which question.
     pub(super) fn close(&mut self, data_set: Digest) -> (Vec<BrickName>, Vec<(BrickName, u64)>) {
         let is_of = |name: &BrickName| name.0 == data_set;
@@ -248,7 +259,7 @@ impl Staging {
 
     /// Whether there is one at most, in memory or being read.
     pub(super) fn is_alone(&self) -> bool {
-        self.staged.len() + self.reading.len() <= 1
+        self.count() <= 1
     }
 
     /// Whether none is in memory.
@@ -261,9 +272,9 @@ impl Staging {
         self.staged.keys().copied().collect()
     }
 
-    /// Bricks in memory.
-    pub(super) fn len(&self) -> usize {
-        self.staged.len()
+    /// Bricks in memory or being read.
+    pub(super) fn count(&self) -> usize {
+        self.staged.len() + self.reading.len()
     }
 
     /// Bricks of a data set that are in memory or being read.

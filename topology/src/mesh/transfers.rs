@@ -26,6 +26,8 @@ use rate_limit::RateLimit;
 #[derive(Clone, Debug)]
 pub(super) struct Transfers {
     pub(super) downloads: Downloads,
+    /// Bricks that are fetched for the shelf alone.
+    pub(super) shelf: Downloads,
     pub(super) uploads: Uploads,
     limit: RateLimit,
 }
@@ -35,6 +37,7 @@ impl Transfers {
     pub(super) fn new(local: &PeerId) -> Self {
         Self {
             downloads: Downloads::new(local),
+            shelf: Downloads::new(local),
             uploads: Uploads::default(),
             limit: RateLimit::default(),
         }
@@ -69,6 +72,10 @@ impl Transfers {
             if !replicas.has_room(self.downloads.count_of(data_set) + besides) {
                 continue;
             }
+            // What is on its way to the shelf is not asked for twice.
+            if self.downloads.take_over(name, &mut self.shelf) {
+                continue;
+            }
             if let Some(origin) = self.downloads.origin(name, replicas) {
                 self.downloads.begin(name, &origin, now);
                 begun.push((name, origin));
@@ -80,6 +87,57 @@ impl Transfers {
     fn may_begin(&self, now: u64, is_rendering: bool) -> bool {
         self.limit
             .may_begin(now, self.downloads.count(), is_rendering)
+    }
+
+    /// Whether one more brick may be fetched for the shelf alone.
+    pub(super) fn may_begin_for_shelf(&self, now: u64, is_rendering: bool) -> bool {
+        let count = self.downloads.count() + self.shelf.count();
+        self.limit.may_begin(now, count, is_rendering)
+    }
+
+    /// A brick that was fetched for the shelf alone came from a peer.
+    pub(super) fn arrived_for_shelf(&mut self, name: BrickName, from: &PeerId, now: u64) -> bool {
+        let took = self.shelf.arrived(name, from, now, false, false);
+        took.inspect(|&took| self.limit.came(now, took)).is_some()
+    }
+
+    /// A brick does not come from a peer that was asked for it.
+    pub(super) fn refused(&mut self, name: BrickName, from: &PeerId, now: u64) {
+        self.downloads.refused(name, from, now);
+        self.shelf.refused(name, from, now);
+    }
+
+    /// A request for a brick could not be sent.
+    pub(super) fn not_asked(&mut self, name: BrickName, now: u64) {
+        if self.shelf.is_open(name) {
+            self.downloads.failed(name, now);
+        } else {
+            self.shelf.failed(name, now);
+        }
+    }
+
+    /// Ends downloads and pauses whose time is over.
+    pub(super) fn expire(&mut self, now: u64) {
+        self.downloads.expire(now);
+        self.shelf.expire(now);
+    }
+
+    /// A data set is closed: nothing of it is wanted.
+    pub(super) fn close(&mut self, data_set: Digest) {
+        self.downloads.close(data_set);
+        self.shelf.close(data_set);
+    }
+
+    /// A peer is gone, or was started again.
+    pub(super) fn forget(&mut self, peer: &PeerId) {
+        self.downloads.forget(peer);
+        self.shelf.forget(peer);
+    }
+
+    /// A peer is silent: what was asked of it is asked elsewhere.
+    pub(super) fn suspect(&mut self, peer: &PeerId) {
+        self.downloads.unreachable(peer);
+        self.shelf.unreachable(peer);
     }
 
     /// A brick came from a peer; false where nobody waits for it. `besides`: see [`Replicas::has_room`].
@@ -106,7 +164,7 @@ impl Transfers {
 
     /// The connection to a peer is broken.
     pub(super) fn unreachable(&mut self, peer: &PeerId) {
-        self.downloads.unreachable(peer);
+        self.suspect(peer);
         self.uploads.forget(peer);
     }
 }

@@ -16,13 +16,16 @@ use brickmesh_topology::{
     data::brick_set::BrickSet,
     mesh::{
         keeper::{
-            Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, TICK_MICROS,
-            UploadResult,
+            Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, ShelfResult,
+            TICK_MICROS, UploadResult,
         },
         replicas::Origin,
     },
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// How long thieves wait before they ask again, microseconds.
 const ASK_AGAIN_MICROS: u64 = 50_000;
@@ -42,6 +45,8 @@ pub(super) struct Machine {
     /// What the viewer wants of the keeper next.
     wishes: Option<KeeperInput>,
     is_source: bool,
+    /// Bricks on its disk, which outlast its end.
+    pub(super) shelf: BTreeSet<BrickIndex>,
     /// It handles nothing for now; what comes waits.
     pub(super) is_frozen: bool,
     pub(super) waiting: VecDeque<(At, Event)>,
@@ -64,6 +69,7 @@ impl Machine {
             device: String::new(),
             is_device_lost: false,
             memory_bytes: u64::from(recipe.room) * manifest.largest_brick_bytes(),
+            shelf_bytes: u64::from(recipe.shelf) * manifest.largest_brick_bytes(),
             version: String::new(),
             is_viewer: false,
         };
@@ -79,6 +85,7 @@ impl Machine {
             said: BrickSet::new(bricks),
             wishes: None,
             is_source: false,
+            shelf: BTreeSet::new(),
             is_frozen: false,
             waiting: VecDeque::new(),
             is_leaving: false,
@@ -86,8 +93,12 @@ impl Machine {
         }
     }
 
-    /// Starts the clocks.
-    pub(super) fn start(&self, env: &mut Environment) {
+    /// Starts the clocks; what is on the disk is known.
+    pub(super) fn start(&mut self, env: &mut Environment) {
+        if !self.shelf.is_empty() {
+            let manifest = Arc::clone(&env.plans().manifest);
+            self.keep(env, KeeperInput::Know(manifest), true);
+        }
         let phase = 7_919 * self.me as u64;
         env.later(phase % TICK_MICROS, self.me, Event::Tick(self.me));
         env.later(phase % ASK_AGAIN_MICROS, self.me, Event::AskAgain(self.me));
@@ -237,8 +248,30 @@ impl Machine {
                     self.rendering.load(env, brick, is_true);
                 }
                 KeeperOutput::Upload(to, data_set, brick) => self.upload(env, &to, data_set, brick),
+                KeeperOutput::Shelve(_, brick) => {
+                    let result = if is_true {
+                        self.shelf.insert(brick);
+                        env.oracle.shelves(self.me, brick, true);
+                        ShelfResult::Done
+                    } else {
+                        ShelfResult::Damaged
+                    };
+                    let shelved = KeeperInput::Shelved(self.data_set, brick, result);
+                    self.keep(env, shelved, true);
+                }
                 other => self.carry_out(env, other),
             }
+        }
+    }
+
+    /// Says what is on the disk, all of it as it should be.
+    fn list_shelf(&mut self, env: &mut Environment) {
+        let there: Vec<BrickIndex> = self.shelf.iter().copied().collect();
+        let listed = KeeperInput::OnShelf(self.data_set, there.clone());
+        self.keep(env, listed, true);
+        for brick in there {
+            let checked = KeeperInput::Shelved(self.data_set, brick, ShelfResult::Done);
+            self.keep(env, checked, true);
         }
     }
 
@@ -280,6 +313,13 @@ impl Machine {
                     self.wishes = Some(KeeperInput::Use(manifest.digest(), true));
                 }
                 self.rendering.open(manifest);
+                if self.recipe.shelf > 0 {
+                    self.list_shelf(env);
+                }
+            }
+            KeeperOutput::Unshelve(_, brick) => {
+                self.shelf.remove(&brick);
+                env.oracle.shelves(self.me, brick, false);
             }
             KeeperOutput::Closed(data_set) => self.rendering.close(data_set),
             KeeperOutput::GoOnWithout(peer) => {
@@ -315,7 +355,8 @@ impl Machine {
     }
 
     fn upload(&mut self, env: &mut Environment, to: &PeerId, data_set: Digest, brick: BrickIndex) {
-        let note = if self.is_source || self.rendering.bricks.contains(brick) {
+        let is_here = self.rendering.bricks.contains(brick) || self.shelf.contains(&brick);
+        let note = if self.is_source || is_here {
             Note::Brick(data_set, brick, true)
         } else {
             let why = String::new();

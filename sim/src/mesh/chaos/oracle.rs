@@ -6,7 +6,7 @@
 //!   to be, and nobody who could be reached held it and said so. (What a machine has dropped because
 //!   another one holds it is in its memory for some time: nobody can know of that.)
 //! - No job is rendered twice in an attempt.
-//! - No machine drops the last copy of a brick.
+//! - No machine drops the last copy of a brick, but where it is on a disk.
 //! - Once faults have stopped, every frame is whole within its bound.
 //!
 //! That copies are made again is looked at in `world`, that plans are equal and whole in `plans`.
@@ -40,8 +40,8 @@ const BOUND_MICROS: u64 = 100_000;
 /// over, 0.75 s, 1.5 s and 3 s, with 0.5 s each to find out who is at fault, are within that.
 const UNSETTLED_MICROS: u64 = WAIT_MICROS_MAX + 1_000_000;
 /// For how long after a machine died with the last copy of a brick frames may wait for it, whenever they
-/// are asked for: silence until it is gone, and until that is noticed.
-const GONE_MICROS: u64 = 8_500_000;
+/// are asked for: silence until it is gone, until that is noticed, and until others read it from their disks.
+const GONE_MICROS: u64 = 9_000_000;
 /// Of a frame's bound: how often its expected makespan.
 const MAKESPANS: u64 = 10;
 
@@ -54,6 +54,8 @@ pub(super) struct Oracle {
     held_since: Vec<BTreeMap<BrickIndex, u64>>,
     /// Since when each machine says that it holds each brick.
     said_since: Vec<BTreeMap<BrickIndex, u64>>,
+    /// What is on each machine's disk.
+    shelves: Vec<BTreeSet<BrickIndex>>,
     /// When a copy of each brick died last with its machine.
     copy_died: BTreeMap<BrickIndex, u64>,
     /// Until when frames may wait for a machine that died with the last copy of a brick.
@@ -74,6 +76,7 @@ impl Oracle {
             rendered: BTreeMap::new(),
             held_since: vec![BTreeMap::new(); machines],
             said_since: vec![BTreeMap::new(); machines],
+            shelves: vec![BTreeSet::new(); machines],
             copy_died: BTreeMap::new(),
             waits_until: 0,
             disturbed: vec![0; machines],
@@ -149,12 +152,22 @@ impl Oracle {
         }
     }
 
-    /// Whether another machine holds a brick, or one that did has died lately, so that others may
+    /// A brick is on a machine's disk from now on, or not any more.
+    pub(super) fn shelves(&mut self, who: Who, brick: BrickIndex, is_there: bool) {
+        if is_there {
+            self.shelves[who].insert(brick);
+        } else {
+            self.shelves[who].remove(&brick);
+        }
+    }
+
+    /// Whether another machine has a brick in memory or on its disk, or one that did has died lately, so that others may
     /// still count on it.
     fn is_safe(&self, brick: BrickIndex, now: u64) -> bool {
         let died = self.copy_died.get(&brick);
         died.is_some_and(|d| d + REACHABLE_MICROS > now)
             || self.held_since.iter().any(|held| held.contains_key(&brick))
+            || self.shelves.iter().any(|shelf| shelf.contains(&brick))
     }
 
     /// Whether a machine holds a brick.

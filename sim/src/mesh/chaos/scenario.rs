@@ -32,6 +32,8 @@ pub(super) struct Recipe {
     /// Bricks that it says it has room for, and really has.
     pub(super) room: u32,
     pub(super) really: u32,
+    /// Bricks that its disk has room for.
+    pub(super) shelf: u32,
     /// Real speed in millionths.
     pub(super) speed: u64,
     /// It joins later.
@@ -136,6 +138,7 @@ impl Scenario {
         let recipe = |p: &crate::mesh::PeerInput| Recipe {
             room: p.capacity.min(bricks),
             really: p.capacity.min(bricks),
+            shelf: p.shelf,
             speed: millionths(p.speed),
             joins: false,
         };
@@ -296,7 +299,14 @@ impl Draws<'_> {
         let copies = u64::from(bricks) * u64::from(input.redundancy.max(1));
         let mean = (copies * spare / SPEED_ONE).div_ceil(self.peers as u64);
         let short = self.chance(30);
-        let recipe = |p: &crate::mesh::PeerInput| {
+        // Draws of their own, so that all else stays as it was: one mesh in three has disks.
+        let mut disks = Seeded::new(input.seed ^ 0x0c4a_d15c);
+        let have_disks = disks.below(3) == 0;
+        let mut shelf = || {
+            let room = disks.below(u64::from(bricks) * 3 / 2 + 1);
+            u32::try_from(room).unwrap_or(0) * u32::from(have_disks)
+        };
+        let mut recipe = |p: &crate::mesh::PeerInput| {
             let drawn = mean / 2 + self.draws.below(mean + 1);
             let drawn = u32::try_from(drawn).unwrap_or(u32::MAX).max(1);
             let room = if p.capacity == u32::MAX {
@@ -315,11 +325,12 @@ impl Draws<'_> {
             Recipe {
                 room,
                 really,
+                shelf: if p.shelf > 0 { p.shelf } else { shelf() },
                 speed: millionths(p.speed) * pace / SPEED_ONE,
                 joins: false,
             }
         };
-        input.peers.iter().map(recipe).collect()
+        input.peers.iter().map(&mut recipe).collect()
     }
 
     fn joins(&mut self, recipes: &mut [Recipe], source: Who) {

@@ -55,6 +55,7 @@ impl World {
         let recipes = scenario.peers.iter().copied().chain([Recipe {
             room: 0,
             really: 0,
+            shelf: 0,
             speed: 1,
             joins: false,
         }]);
@@ -186,7 +187,7 @@ impl World {
         }
     }
 
-    /// Switches a machine on, with nothing in memory.
+    /// Switches a machine on, with nothing in memory; what was on its disk is there.
     fn start(&mut self, who: Who) {
         if self.env.network.is_up(who) {
             return;
@@ -195,7 +196,9 @@ impl World {
         self.env.network.start(who);
         self.env.disturb(who);
         let recipe = self.machines[who].recipe;
+        let shelf = std::mem::take(&mut self.machines[who].shelf);
         self.machines[who] = Machine::new(&self.env, who, recipe, viewer, &self.manifest);
+        self.machines[who].shelf = shelf;
         self.machines[who].start(&mut self.env);
         for other in 0..self.machines.len() {
             if other == who || !self.env.network.is_up(other) {

@@ -56,9 +56,10 @@ impl Keeper {
             out.push(KeeperOutput::Unstage(data_set, brick));
             return;
         }
+        let in_the_way = self.in_the_way(data_set);
         if let Some(set) = self.sets.get_mut(&data_set) {
             self.transfers.downloads.end((data_set, brick));
-            set.replicas.given_up(brick, self.staging.len());
+            set.replicas.given_up(brick, in_the_way);
             out.push(KeeperOutput::Dropped(data_set, brick));
             self.device_changed(out);
         }

@@ -25,6 +25,9 @@ pub struct Hello {
     pub is_device_lost: bool,
     /// Memory that it gives to bricks, in bytes; 0 for one that only looks on.
     pub memory_bytes: u64,
+    /// Room on its shelf: bricks that it keeps on a disk, in bytes; 0: it has none.
+    #[serde(default)]
+    pub shelf_bytes: u64,
     /// Version of its program, for people.
     pub version: String,
     /// Whether it is a viewer, whose camera others may follow.
@@ -144,6 +147,12 @@ pub enum KeeperInput {
     Late(Vec<PeerId>),
     /// This peer can give every brick of a data set; so many copies of each are wanted.
     Offer(Arc<Manifest>, u32),
+    /// Bricks of a data set are on this peer's shelf, whoever else has it; where it is used one copy of each is wanted, or as many as others say.
+    Know(Arc<Manifest>),
+    /// The bricks of a data set that was opened that are on the shelf, not checked yet; said once, where there is a shelf.
+    OnShelf(Digest, Vec<BrickIndex>),
+    /// What became of a [`KeeperOutput::Shelve`], or of a brick on the shelf that was checked.
+    Shelved(Digest, BrickIndex, ShelfResult),
     /// This peer needs a data set that is open, or needs it no more.
     Use(Digest, bool),
     /// A frame needs a brick that is not held; answered by [`KeeperOutput::Staged`] with the number of this question, unless
@@ -182,8 +191,19 @@ pub enum LoadResult {
     NoRoom,
     /// It is damaged, or there is no device.
     Failed,
-    /// The source does not give it as it should be.
+    /// The source or the shelf does not give it as it should be.
     Unreadable,
+}
+
+/// What became of a brick on its way to the shelf, or that was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShelfResult {
+    /// It is there as it should be.
+    Done,
+    /// It is not as it should be, and not there.
+    Damaged,
+    /// The disk did not take it: it is full, or fails.
+    NotTaken,
 }
 
 /// What a keeper wants done.
@@ -192,9 +212,13 @@ pub enum KeeperOutput {
     /// Say this to a peer; where a [`KeeperMessage::BrickRequest`] cannot be sent, say
     /// [`KeeperInput::NotAsked`].
     Send(PeerId, KeeperMessage),
-    /// Check a brick and load it into device memory, from this peer's source or from the bytes that
+    /// Check a brick and load it into device memory, from this peer's source or shelf, or from the bytes that
     /// were spoken of last; then say [`KeeperInput::Loaded`].
     Load(Digest, BrickIndex, Origin),
+    /// Check a brick, the bytes of which were spoken of last, and put it on the shelf; then say [`KeeperInput::Shelved`].
+    Shelve(Digest, BrickIndex),
+    /// Take a brick from the shelf.
+    Unshelve(Digest, BrickIndex),
     /// Free a brick's device memory.
     Unload(Digest, BrickIndex),
     /// A brick that a frame needs is in device memory, until it is released; false: it cannot be had. The number is that of

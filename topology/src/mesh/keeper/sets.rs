@@ -13,6 +13,7 @@ use crate::{
         assignment::Parting,
         membership::Health,
         replicas::{Announcement, Origin, Replicas},
+        shelf::Shelf,
         transfers::Transfers,
     },
 };
@@ -34,6 +35,7 @@ impl DataSet {
         Self {
             replicas: Replicas::new(local.clone(), grid, redundancy, 0, name, parting),
             manifest,
+            shelf: Shelf::default(),
             new_until: 0,
         }
     }
@@ -99,6 +101,7 @@ impl Keeper {
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, redundancy);
+        set.shelf.is_listed = self.hello.shelf_bytes == 0;
         if is_new {
             set.new_until = self.now.saturating_add(NEW_MICROS);
         } else {
@@ -151,12 +154,12 @@ impl Keeper {
         }
     }
 
-    fn close(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
+    pub(super) fn close(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
         let Some(set) = self.sets.remove(&data_set) else {
             return;
         };
         self.order.retain(|d| *d != data_set);
-        self.transfers.downloads.close(data_set);
+        self.transfers.close(data_set);
         let bricks = set.manifest.grid().brick_count();
         let nothing = KeeperMessage::Residency {
             data_set,
@@ -169,6 +172,22 @@ impl Keeper {
         out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unload(d, b)));
         out.extend(in_vain.into_iter().map(super::stage::answer(false)));
         out.push(KeeperOutput::Closed(data_set));
+        let others = self.sets.values_mut();
+        others.for_each(|s| s.replicas.memory_was_freed());
+    }
+
+    /// Frees what a data set takes in memory; it stays open, as bricks of it are on the shelf.
+    fn empty(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            return;
+        };
+        self.transfers.downloads.close(data_set);
+        for brick in set.replicas.hold_nothing() {
+            out.push(KeeperOutput::Unload(data_set, brick));
+            out.push(KeeperOutput::Dropped(data_set, brick));
+        }
+        out.push(KeeperOutput::Roster(data_set));
+        self.dirty = true;
         let others = self.sets.values_mut();
         others.for_each(|s| s.replicas.memory_was_freed());
     }
@@ -192,7 +211,14 @@ impl Keeper {
             let transfers = &self.transfers;
             let in_memory = unused.iter().filter(|(_, s)| s.bytes(transfers) > 0);
             let closing: Vec<Digest> = in_memory.map(|(d, _)| **d).collect();
-            closing.into_iter().for_each(|d| self.close(d, out));
+            for data_set in closing {
+                let set = self.sets.get(&data_set);
+                if set.is_some_and(|s| s.replicas.on_shelf().is_empty()) {
+                    self.close(data_set, out);
+                } else {
+                    self.empty(data_set, out);
+                }
+            }
         }
         for (data_set, set) in &mut self.sets {
             let is_other = |d: &Digest| d != data_set;
@@ -221,7 +247,7 @@ impl Keeper {
             let room = self.hello.memory_bytes.saturating_sub(taken);
             let limit = limits.get(&data_set).copied().unwrap_or(u64::MAX);
             let capacity = set.capacity_in(room.min(limit));
-            set.replicas.set_room(capacity);
+            set.replicas.set_room(capacity, self.now);
             let downloads = &self.transfers.downloads;
             let is_open = |brick| downloads.is_open((data_set, brick));
             self.dirty |= set.replicas.keep_up(self.now, is_open);
@@ -259,6 +285,13 @@ impl Keeper {
         self.dropping.iter().filter(|d| d.1 == data_set).count() + staged
     }
 
+    /// Bricks that are or may be in memory beside the held ones of a data set, and that will leave it: those of frames, and
+    /// dropped ones.
+    pub(super) fn in_the_way(&self, data_set: Digest) -> usize {
+        let dropped = self.dropping.iter().filter(|d| d.1 == data_set).count();
+        self.staging.count() + dropped
+    }
+
     /// What was dropped and is in memory still, in bytes of each brick.
     pub(super) fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
         let bytes = |d: Digest| self.sets.get(&d).map(|s| s.manifest.largest_brick_bytes());
@@ -277,7 +310,9 @@ impl Keeper {
         let is_rendering = self.is_rendering();
         let levels = self.sets.values().flat_map(|s| s.manifest.levels());
         let levels: BTreeSet<Digest> = levels.copied().collect();
-        let sets: Vec<_> = (self.sets.iter())
+        // What is on the shelf is not asked of others.
+        let listed = self.sets.iter().filter(|(_, set)| set.shelf.is_listed);
+        let sets: Vec<_> = listed
             .map(|(&d, set)| (d, &set.replicas, self.besides(d), levels.contains(&d)))
             .collect();
         let begun = self.transfers.begin(self.now, is_rendering, &sets);
@@ -293,6 +328,7 @@ impl Keeper {
                 KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
             }
         }));
+        self.fill_shelf(out);
     }
 
     /// A brick has come; false where nobody waits for it.
@@ -330,6 +366,7 @@ impl Keeper {
         result: LoadResult,
         out: &mut Vec<KeeperOutput>,
     ) {
+        let in_the_way = self.in_the_way(data_set);
         let Some(set) = self.sets.get_mut(&data_set) else {
             // Closed while the brick was on its way.
             if result == LoadResult::Done {
@@ -346,14 +383,21 @@ impl Keeper {
             }
             LoadResult::NoRoom => {
                 self.transfers.downloads.end((data_set, brick));
-                set.replicas.does_not_fit(brick, self.staging.len());
+                set.replicas.does_not_fit(brick, in_the_way);
             }
             LoadResult::Failed | LoadResult::Unreadable => {
-                if result == LoadResult::Unreadable {
+                let is_unreadable = result == LoadResult::Unreadable;
+                if is_unreadable && set.replicas.announcement().source {
                     set.replicas.cannot_read(brick);
                 }
+                let was_on_shelf = is_unreadable && self.unshelve(data_set, brick, out);
                 let downloads = &mut self.transfers.downloads;
-                downloads.failed((data_set, brick), self.now);
+                if was_on_shelf {
+                    // It is fetched again.
+                    downloads.end((data_set, brick));
+                } else {
+                    downloads.failed((data_set, brick), self.now);
+                }
             }
         }
         self.dirty = true;
@@ -450,6 +494,7 @@ impl Keeper {
             &announcement.held,
             &announcement.assigned,
             &announcement.readable,
+            &announcement.shelf,
         ];
         let is_small = sets.into_iter().all(|s| words(s) <= EARLY_WORDS_MAX);
         let of_peer = self.early.entry(from).or_default();

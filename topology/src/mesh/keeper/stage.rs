@@ -14,15 +14,15 @@ impl Keeper {
     /// A frame needs a brick.
     pub(super) fn stage(&mut self, name: BrickName, question: u64, out: &mut Vec<KeeperOutput>) {
         let (data_set, brick) = name;
-        let own = self.sets.get(&data_set).map(|s| s.replicas.announcement());
-        let is_held = own.is_some_and(|own| own.held.contains(brick));
+        let own = self.sets.get(&data_set).map(|s| &s.replicas);
+        let is_held = own.is_some_and(|own| own.announcement().held.contains(brick));
+        let reads = !self.hello.is_device_lost && own.is_some_and(|own| own.reads(brick));
         let is_dropped = |d: &(_, _, _)| (d.1, d.2) == name;
         if let Some(at) = self.dropping.iter().position(is_dropped) {
             self.dropping.swap_remove(at);
             self.staging.adopt(name);
         }
-        if is_held || self.staging.has(name) || own.is_some_and(|own| own.readable.contains(brick))
-        {
+        if is_held || self.staging.has(name) || reads {
             if is_held || self.staging.ask(name, question) {
                 out.push(KeeperOutput::Staged(data_set, brick, question, true));
             }
@@ -106,9 +106,15 @@ impl Keeper {
                 self.dirty = true;
                 out.push(KeeperOutput::Roster(data_set));
             }
-            if set.replicas.announcement().readable.is_empty() {
+            let own = set.replicas.announcement();
+            if !has_device || own.reserve == 0 {
                 let refused = self.staging.refuse(data_set).into_iter();
                 out.extend(refused.map(answer(false)));
+            }
+            // A device may have less room than it says: held bricks would wait for that of these.
+            if own.reserve == 0 || !own.settled {
+                let freed = self.staging.free_beyond(data_set, own.reserve as usize);
+                out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unstage(d, b)));
             }
         }
     }
@@ -145,8 +151,9 @@ impl Keeper {
             LoadResult::NoRoom => Read::NoRoom,
             LoadResult::Failed | LoadResult::Unreadable => Read::Failed,
         };
-        // Dropped bricks, or those of another data set, may be in the way: they go.
-        if read == Read::NoRoom && is_alone && !set.replicas.announcement().held.is_empty() {
+        // Where dropped bricks are in the way, they go; else some of the held ones must.
+        let is_any_held = !set.replicas.announcement().held.is_empty();
+        if read == Read::NoRoom && is_alone && is_any_held && self.dropping.is_empty() {
             set.replicas.is_full(0);
         }
         // It was read, whether there was room for it or not.
@@ -160,7 +167,11 @@ impl Keeper {
         }
         if result == LoadResult::Unreadable || is_last && result == LoadResult::NoRoom {
             // All hear it before the frame ends here: it is asked for again without the brick.
-            set.replicas.cannot_read(brick);
+            let may_unshelve =
+                result == LoadResult::Unreadable && !set.replicas.announcement().source;
+            if !(may_unshelve && self.unshelve(data_set, brick, out)) {
+                self.cannot_read(name);
+            }
             self.announce(out);
             out.push(KeeperOutput::Roster(data_set));
         }
@@ -172,6 +183,12 @@ impl Keeper {
             self.staging.forget(name);
         }
         self.stage_all(out);
+    }
+
+    fn cannot_read(&mut self, (data_set, brick): BrickName) {
+        if let Some(set) = self.sets.get_mut(&data_set) {
+            set.replicas.cannot_read(brick);
+        }
     }
 
     fn replicas_hold(&self, (data_set, brick): BrickName) -> bool {

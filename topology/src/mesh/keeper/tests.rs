@@ -2,10 +2,11 @@ mod drops;
 mod fit;
 mod levels;
 mod restarts;
+mod shelf;
 mod stage;
 
 use super::*;
-use crate::mesh::transfers::DOWNLOADS_MAX;
+use crate::mesh::{replicas::Origin, transfers::DOWNLOADS_MAX};
 use crate::{
     base::seeded::Seeded,
     data::{
@@ -35,6 +36,10 @@ struct Mesh {
     got: Vec<usize>,
     /// Bricks in device memory, or on their way there.
     in_memory: Vec<BTreeSet<(Digest, BrickIndex)>>,
+    /// Bricks on each peer's shelf, as they should be or not.
+    shelves: Vec<BTreeMap<(Digest, BrickIndex), bool>>,
+    /// The shelves take nothing.
+    is_disk_full: bool,
     /// Bricks for which there was no room in device memory.
     not_fitting: usize,
     /// Bricks that were asked for, and whether they are there.
@@ -74,6 +79,8 @@ impl Mesh {
             closed: 0,
             got: Vec::new(),
             in_memory: Vec::new(),
+            shelves: Vec::new(),
+            is_disk_full: false,
             not_fitting: 0,
             staged: Vec::new(),
             brick_takes: 1,
@@ -83,18 +90,25 @@ impl Mesh {
     }
 
     fn join(&mut self, capacity: u64) {
+        self.join_with_shelf(capacity, 0);
+    }
+
+    /// A peer with memory for so many bricks, and a disk for so many.
+    fn join_with_shelf(&mut self, capacity: u64, shelf: u64) {
         let new = self.keepers.len();
         let hello = Hello {
             name: format!("host {new}"),
             device: "cpu".to_owned(),
             is_device_lost: false,
             memory_bytes: capacity * manifest(1).largest_brick_bytes(),
+            shelf_bytes: shelf * manifest(1).largest_brick_bytes(),
             version: String::new(),
             is_viewer: false,
         };
         self.keepers.push(Some(Keeper::new(name(new), hello, 1)));
         self.got.push(0);
         self.in_memory.push(BTreeSet::new());
+        self.shelves.push(BTreeMap::new());
         for old in 0..new {
             self.input(old, KeeperInput::Connected(name(new)));
             self.input(new, KeeperInput::Connected(name(old)));
@@ -131,8 +145,11 @@ impl Mesh {
                     self.push(LATENCY, to, KeeperInput::Said(name(n), message));
                 }
             }
-            KeeperOutput::Load(data_set, brick, _) => {
-                let result = if self.has_memory(n) {
+            KeeperOutput::Load(data_set, brick, origin) => {
+                let of_shelf = self.shelves[n].get(&(data_set, brick));
+                let result = if origin == Origin::Source && of_shelf == Some(&false) {
+                    LoadResult::Unreadable
+                } else if self.has_memory(n) {
                     self.in_memory[n].insert((data_set, brick));
                     LoadResult::Done
                 } else {
@@ -151,8 +168,26 @@ impl Mesh {
                     KeeperInput::Uploaded(to.clone(), data_set, brick, UploadResult::Written);
                 self.push(LATENCY / 2, n, gave);
                 let to = index(&to);
+                let of_shelf = self.shelves[to].get(&(data_set, brick));
+                assert_ne!(of_shelf, Some(&true), "fetched though it is on the shelf");
                 self.got[to] += 1;
                 self.push(LATENCY, to, KeeperInput::Brick(name(n), data_set, brick));
+            }
+            KeeperOutput::Opened(manifest) if self.keeper(n).hello().shelf_bytes > 0 => {
+                self.list_shelf(n, manifest.digest());
+            }
+            KeeperOutput::Shelve(data_set, brick) => {
+                let result = if self.is_disk_full {
+                    ShelfResult::NotTaken
+                } else {
+                    self.shelves[n].insert((data_set, brick), true);
+                    ShelfResult::Done
+                };
+                let shelved = KeeperInput::Shelved(data_set, brick, result);
+                self.push(LOADING, n, shelved);
+            }
+            KeeperOutput::Unshelve(data_set, brick) => {
+                assert!(self.shelves[n].remove(&(data_set, brick)).is_some());
             }
             KeeperOutput::Left => self.keepers[n] = None,
             KeeperOutput::Closed(_) => self.closed += 1,
@@ -174,6 +209,23 @@ impl Mesh {
             self.input(n, input);
         }
         self.now = end;
+    }
+
+    /// Says what of a data set is on a peer's shelf, and after a while that it is as it should be.
+    fn list_shelf(&mut self, n: usize, data_set: Digest) {
+        let there = self.shelves[n].iter().filter(|(b, _)| b.0 == data_set);
+        let there: Vec<_> = there.map(|(&(_, b), &is_whole)| (b, is_whole)).collect();
+        let bricks = there.iter().map(|t| t.0).collect();
+        self.push(LOADING, n, KeeperInput::OnShelf(data_set, bricks));
+        for (brick, is_whole) in there {
+            let checked = if is_whole {
+                ShelfResult::Done
+            } else {
+                ShelfResult::Damaged
+            };
+            let checked = KeeperInput::Shelved(data_set, brick, checked);
+            self.push(SECOND, n, checked);
+        }
     }
 
     /// Whether the device of a peer has room for one brick more.

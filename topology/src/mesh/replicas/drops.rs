@@ -27,18 +27,21 @@ impl Replicas {
         for brick in own.held.iter().filter(is_spare) {
             self.unassigned.entry(brick).or_insert(now);
         }
-        if own.reserve > 0 {
-            return self.unassigned.keys().copied().collect();
-        }
-        let due = self.unassigned.iter();
-        let due = due.filter(|(_, since)| now.saturating_sub(**since) >= UNASSIGNED_MICROS);
+        let is_at_once = |b: &BrickIndex| own.reserve > 0 && self.can_read_again(*b);
+        let (at_once, others): (Vec<_>, Vec<_>) = (self.unassigned.iter())
+            .map(|(&b, &since)| (b, since))
+            .partition(|(b, _)| is_at_once(b));
+        let due = others.iter();
+        let due = due.filter(|(_, since)| now.saturating_sub(*since) >= UNASSIGNED_MICROS);
         let (enough, mut scarce): (Vec<_>, Vec<_>) = due
-            .map(|(&b, _)| (self.kept_elsewhere(b), b))
+            .map(|&(b, _)| (self.kept_elsewhere(b), b))
             .partition(|((holding, wanted), _)| holding >= wanted);
         scarce.retain(|((holding, _), b)| *holding > 0 || self.is_read_elsewhere(*b));
         scarce.sort_by_key(|&((holding, _), b)| (Reverse(holding), b));
-        scarce.truncate(self.lacking_room().saturating_sub(enough.len()));
-        enough.into_iter().chain(scarce).map(|(_, b)| b).collect()
+        let freed = enough.len() + at_once.len();
+        scarce.truncate(self.lacking_room().saturating_sub(freed));
+        let due = enough.into_iter().chain(scarce).map(|(_, b)| b);
+        at_once.into_iter().map(|(b, _)| b).chain(due).collect()
     }
 
     /// Whether a brick that was dropped lately, and is in memory still, is to be held again: those who
@@ -46,7 +49,8 @@ impl Replicas {
     #[must_use]
     pub fn is_missed(&self, brick: BrickIndex) -> bool {
         let is_there = || self.kept_elsewhere(brick).0 > 0 || self.is_read_elsewhere(brick);
-        self.own.reserve == 0 && !is_there()
+        let is_read_again = self.own.reserve > 0 && self.can_read_again(brick);
+        !is_read_again && !is_there()
     }
 
     /// Whether others read a brick for frames, where nobody holds it: two, as what one has may turn out to be damaged.

@@ -183,6 +183,24 @@ impl Downloads {
         *self.attempts.entry(brick).or_default() += 1;
     }
 
+    /// A brick that is on its way elsewhere comes here instead, or is awaited there if it has come. Returns whether it
+    /// is on its way.
+    pub(in crate::mesh) fn take_over(&mut self, brick: BrickName, from: &mut Self) -> bool {
+        match from.downloads.get(&brick) {
+            Some(Download::Loading { .. }) => true,
+            Some(asked @ Download::Asked { .. }) => {
+                self.downloads.insert(brick, asked.clone());
+                *self.attempts.entry(brick).or_default() += 1;
+                from.end(brick);
+                true
+            }
+            Some(Download::Reading { .. } | Download::Paused { .. }) | None => {
+                from.end(brick);
+                false
+            }
+        }
+    }
+
     /// Whom to ask among the holders of a brick: whoever gave what was asked of it comes before
     /// whoever did not, and each attempt goes to the next.
     fn whom<'a>(&self, brick: BrickName, mut holders: Vec<&'a PeerId>) -> Option<&'a PeerId> {
