@@ -427,6 +427,9 @@ pub struct RenderArgs {
     /// Frames that are under way at a time: more keep all peers busy, fewer learn sooner
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     pub ahead: u8,
+    /// Milliseconds that each picture may take: what is as fine as --quality says is written if it is there by then, else the finest level that is, or the first one that comes
+    #[arg(long, value_name = "MS", conflicts_with_all = ["ahead", "trace"], value_parser = parse_milliseconds, allow_hyphen_values = true)]
+    pub deadline: Option<f64>,
     /// JSON with who rendered what, and how long it took
     #[arg(long)]
     pub stats: Option<PathBuf>,

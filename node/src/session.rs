@@ -493,7 +493,7 @@ impl Session {
         let mut holders: Vec<_> = of_set
             .into_iter()
             .flat_map(|d| &d.residency)
-            .filter(|(_, has)| has.source || has.held.contains(brick))
+            .filter(|(_, has)| has.gives(brick))
             .map(|(peer, _)| peer.clone())
             .collect();
         holders.sort_by_key(|peer| status.suspects.contains(peer));

@@ -2,7 +2,9 @@
 //! come.
 //!
 //! Invariant: whatever the size of a picture, this machine holds a few of its bands and never all of
-//! it.
+//! it, but where there is a deadline for it.
+
+mod by_deadline;
 
 use crate::{
     args::QualityArg,
@@ -58,6 +60,9 @@ pub(crate) struct Turn<'a> {
     pub(crate) is_transparent: bool,
     /// Missing bricks are an error.
     pub(crate) whole: bool,
+    /// When it began, and how long each picture may take.
+    pub(crate) began: Instant,
+    pub(crate) deadline: Option<Duration>,
 }
 
 /// Bands that are asked for and not yet awaited, since when, the next one first. Nobody waits for them once
@@ -152,6 +157,11 @@ impl Turn<'_> {
         session: &Arc<Session>,
     ) -> Result<Stats, Box<dyn std::error::Error>> {
         let mut levels = self.levels(session)?;
+        if let Some(limit) = self.deadline {
+            let mut stats = Stats::new(session.manifest(), &session.status().await?);
+            let result = self.render_by(session, (&levels, limit), &mut stats).await;
+            return self.told(result, stats);
+        }
         // Coarse ones first: they are the soonest there.
         for level in levels
             .iter()
@@ -172,6 +182,15 @@ impl Turn<'_> {
         let finest = session.open_level(finest).await?;
         let mut stats = Stats::new(&finest, &session.status().await?);
         let result = self.render_all(session, &levels, &mut stats).await;
+        self.told(result, stats)
+    }
+
+    /// Writes what is told of the pictures.
+    fn told(
+        &mut self,
+        result: TurnResult,
+        stats: Stats,
+    ) -> Result<Stats, Box<dyn std::error::Error>> {
         // What came before an interruption is kept, and the interruption is what is told.
         let written = self
             .stats
@@ -208,13 +227,7 @@ impl Turn<'_> {
         levels: &[usize],
         stats: &mut Stats,
     ) -> TurnResult {
-        let whole = PixelRect {
-            x: 0,
-            y: 0,
-            width: self.size.0,
-            height: self.size.1,
-        };
-        let bands = bands(whole, BAND_PIXELS_MAX);
+        let bands = bands(self.whole_picture(), BAND_PIXELS_MAX);
         let total = (self.shots.len() * bands.len()) as u64;
         let mut progress = Progress::new("rendering");
         let (mut ahead, mut asked) = (Ahead::default(), 0);
@@ -278,6 +291,15 @@ impl Turn<'_> {
             before.end(&mut stop).await?;
         }
         Ok(())
+    }
+
+    fn whole_picture(&self) -> PixelRect {
+        PixelRect {
+            x: 0,
+            y: 0,
+            width: self.size.0,
+            height: self.size.1,
+        }
     }
 
     /// The picture and the band that the n-th frame is.

@@ -115,6 +115,38 @@ fn what_is_cut_away_and_sliced_is_at_the_same_place_of_every_level() {
 }
 
 #[test]
+fn a_deadline_gives_the_finest_level_that_is_there_in_time() {
+    let (folder, bricks) = imported(NEGHIP);
+    let of = |source: &Path, more: &[&str]| {
+        let common = ["--size", "64x64", "--device", "cpu"];
+        picture(folder.path(), source, &[&common[..], more].concat())
+    };
+    let (exact, _) = of(&bricks, &[]);
+    let (in_time, stats) = of(&bricks, &["--deadline", "60000"]);
+    assert_eq!(stats["frames"][0]["level"], 0);
+    assert!(exact == in_time);
+    let (coarsest, _) = of(&bricks, &["--quality", "2"]);
+    let (at_once, stats) = of(&bricks, &["--deadline", "0"]);
+    assert_eq!(stats["frames"][0]["level"], 2);
+    assert!(coarsest == at_once);
+    // No finer than is asked for.
+    let (_, stats) = of(&bricks, &["--deadline", "60000", "--quality", "1"]);
+    assert_eq!(stats["frames"][0]["level"], 1);
+    // Without levels it is what there is, whenever it comes.
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let (whole, stats) = of(&data.join(NEGHIP), &["--deadline", "0"]);
+    assert_eq!(stats["frames"][0]["level"], 0);
+    assert!(compare(&exact, &whole).max <= 1);
+    assert!(
+        refused(
+            &["render", "--out", "p.png", "--deadline", "-1"],
+            &[&bricks]
+        )
+        .contains("60000")
+    );
+}
+
+#[test]
 fn levels_that_are_not_there_are_said_to_be_so() {
     let (folder, bricks) = imported(NEGHIP);
     let out = folder.path().join("p.png");

@@ -24,7 +24,11 @@ use brickmesh_topology::{
     balance::plan_rules::PlanRules,
     picture::{camera_path::CameraPath, framing::default_camera, render_settings::Mode},
 };
-use std::{error::Error, sync::Arc};
+use std::{
+    error::Error,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Edge of the demo's picture in pixels.
 const DEMO_PIXELS: u32 = 512;
@@ -57,6 +61,8 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         trace: None,
         is_transparent: false,
         whole: true,
+        began: Instant::now(),
+        deadline: None,
     };
     let mesh = MeshArgs {
         device: args.device,
@@ -90,6 +96,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
 }
 
 pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
+    let began = Instant::now();
     // Before anything is read or rendered: it would be for nothing.
     let path = args
         .path
@@ -144,6 +151,8 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
             trace,
             is_transparent: args.transparent,
             whole: args.mesh.whole,
+            began,
+            deadline: args.deadline.map(|ms| Duration::from_secs_f64(ms / 1e3)),
         };
         turn.render(&session).await
     })?;

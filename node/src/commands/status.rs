@@ -71,8 +71,7 @@ pub(super) fn look(
 
 /// Bricks that are assigned to the peer, that it does not hold yet, and that somebody has.
 fn on_their_way(data_set: &DataSetStatus, of_peer: &Announcement) -> usize {
-    let gives = |r: &Announcement, b| r.source || r.held.contains(b) || r.shelf.contains(b);
-    let is_there = |b| data_set.residency.values().any(|r| gives(r, b));
+    let is_there = |b| data_set.residency.values().any(|r| r.gives(b));
     let assigned = of_peer.assigned.iter();
     let missing = assigned.filter(|&b| !of_peer.held.contains(b));
     missing.filter(|&b| is_there(b)).count()

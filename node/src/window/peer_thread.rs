@@ -341,6 +341,8 @@ async fn picture_file(
         trace: None,
         is_transparent: asked.is_transparent,
         whole: false,
+        began: Instant::now(),
+        deadline: None,
     };
     let stats = turn.render(session).await?;
     match stats.missing().len() {

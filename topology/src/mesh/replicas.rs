@@ -89,7 +89,8 @@ impl Announcement {
     }
 
     /// Whether a brick can be had of it.
-    fn gives(&self, brick: BrickIndex) -> bool {
+    #[must_use]
+    pub fn gives(&self, brick: BrickIndex) -> bool {
         self.source || self.held.contains(brick) || self.shelf.contains(brick)
     }
 

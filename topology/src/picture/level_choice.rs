@@ -7,6 +7,7 @@ use crate::{
     picture::{camera::View, clip::Clip, render_settings::RenderSettings, slice::Slice},
 };
 use glam::DVec3;
+use std::time::Duration;
 
 /// What rounding may move a plane by, in smallest spacings.
 const ROUNDING: f64 = 1e-3;
@@ -31,6 +32,34 @@ pub fn level_for(view: &View, levels: &[VolumeDescription], clip: &Clip) -> usiz
     };
     let coarser = levels.iter().skip(1).take_while(|level| is_fine(level));
     coarser.count()
+}
+
+/// The level that is to be rendered next, where there is so much time left: the finest that is expected to be there in time, by
+/// how times grew from level to level, or else the next finer one. `times`: what levels of the same picture took, coarsest
+/// first; `open`: finer ones that there are, coarsest first.
+#[must_use]
+pub fn next_level(
+    times: &[(usize, Duration)],
+    open: impl IntoIterator<Item = usize>,
+    left: Duration,
+) -> Option<usize> {
+    let open: Vec<usize> = open.into_iter().collect();
+    let grows = match times {
+        [.., (coarser, less), (level, more)] => {
+            let levels = coarser.saturating_sub(*level).max(1) as f64;
+            let times = more.as_secs_f64() / less.as_secs_f64().max(f64::MIN_POSITIVE);
+            Some((*level, *more, times.powf(levels.recip()).max(1.0)))
+        }
+        _ => None,
+    };
+    let is_there = |&level: &usize| {
+        grows.is_some_and(|(last, took, times)| {
+            let levels = last.saturating_sub(level) as f64;
+            took.as_secs_f64() * times.powf(levels) <= left.as_secs_f64()
+        })
+    };
+    let expected = open.iter().copied().rev().find(is_there);
+    expected.or(open.first().copied())
 }
 
 /// Width in the world of what a pixel shows at a distance, in multiples of the view's vectors.
@@ -244,5 +273,24 @@ mod tests {
             (slice_at(300.0) - 300.0).abs() < 1e-9,
             "it is beside the volume"
         );
+    }
+
+    #[test]
+    fn the_finest_level_that_is_expected_in_time_comes_next_else_the_next_finer_one() {
+        let ms = Duration::from_millis;
+        let next = |times: &[(usize, Duration)], open: &[usize], left| {
+            next_level(times, open.iter().copied(), ms(left))
+        };
+        assert_eq!(next(&[], &[], 100), None);
+        assert_eq!(next(&[], &[5, 4], 0), Some(5), "something is to be seen");
+        let times = [(5, ms(10)), (4, ms(20))];
+        assert_eq!(next(&times[..1], &[4, 3, 0], 9_000), Some(4));
+        // 40, 80, 160 and 320 ms.
+        assert_eq!(next(&times, &[3, 2, 1, 0], 400), Some(0));
+        assert_eq!(next(&times, &[3, 2, 1, 0], 100), Some(2));
+        assert_eq!(next(&times, &[3, 2], 400), Some(2));
+        assert_eq!(next(&times, &[3, 2, 1, 0], 10), Some(3));
+        // A finer one may take less.
+        assert_eq!(next(&[(5, ms(20)), (3, ms(10))], &[2, 1, 0], 15), Some(0));
     }
 }

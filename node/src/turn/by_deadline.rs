@@ -1,0 +1,203 @@
+//! Pictures by a deadline: of each a coarse level first, then finer ones as long as there is time.
+
+use super::{Ahead, BAND_PIXELS_MAX, Done, Turn, TurnResult, Writing, is_seen};
+use crate::{
+    picture,
+    progress::Progress,
+    session::{OpenLevels, Session, SessionError},
+    stats::Stats,
+    terminal::note,
+};
+use brickmesh_topology::picture::{camera::bands, level_choice::next_level};
+use std::{
+    error::Error,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{sync::watch, task::JoinHandle};
+
+/// Levels that are being opened, the coarsest first. Nobody opens more of them once this is gone.
+struct Opening {
+    opened: watch::Receiver<OpenLevels>,
+    task: JoinHandle<Result<(), SessionError>>,
+    is_done: bool,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Opening {
+    fn begin(session: &Arc<Session>, goal: usize) -> Self {
+        let opened = session.open_levels();
+        let session = Arc::clone(session);
+        let task = actix::spawn(async move {
+            for level in (goal..session.volumes().len()).rev() {
+                match session.open_level(level).await {
+                    Err(error @ SessionError::Level { .. }) if level > goal => {
+                        tracing::warn!("{error}; finer ones are seen");
+                    }
+                    opened => drop(opened?),
+                }
+            }
+            Ok(())
+        });
+        Self {
+            opened,
+            task,
+            is_done: false,
+        }
+    }
+
+    /// Waits until more are open, or all are.
+    async fn more(&mut self) -> Result<(), Box<dyn Error>> {
+        tokio::select! {
+            changed = self.opened.changed() => changed.map_err(|_| SessionError::Ended)?,
+            done = &mut self.task => {
+                self.is_done = true;
+                done.map_err(|_| SessionError::Ended)??;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A picture that was rendered.
+struct Picture {
+    level: usize,
+    /// The rows of each band.
+    bands: Vec<Vec<u8>>,
+    done: Done,
+}
+
+impl Turn<'_> {
+    /// Renders all pictures, each within so much time if any of it is there by then; `goals`: the level that each shows if
+    /// there is time.
+    pub(super) async fn render_by(
+        &mut self,
+        session: &Arc<Session>,
+        (goals, limit): (&[usize], Duration),
+        stats: &mut Stats,
+    ) -> TurnResult {
+        let finest = goals.iter().min().copied().unwrap_or(0);
+        let mut opening = Opening::begin(session, finest);
+        let mut progress = Progress::new("rendering");
+        let mut since = self.began;
+        let mut stop = session.stop();
+        for (shot, &goal) in goals.iter().enumerate() {
+            let best = self.best_by(session, (shot, goal), since, limit, &mut opening);
+            let best = best.await?;
+            if best.level > goal {
+                note(format_args!(
+                    "brickmesh: frame {shot} is of level {}: finer ones were not there within {} ms",
+                    best.level,
+                    limit.as_millis()
+                ));
+            }
+            let index = u32::try_from(shot)?;
+            let file = picture::check(&self.path(index))?;
+            let writing = Writing::begin(file, self.size, None);
+            for band in best.bands {
+                // One that has ended before says why at its end.
+                if !writing.take(band, &mut stop).await? {
+                    break;
+                }
+            }
+            writing.end(&mut stop).await?;
+            self.finish(session, stats, best.level, index, best.done)
+                .await?;
+            progress.show(shot as u64 + 1, goals.len() as u64);
+            since = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// The finest picture, no finer than its goal, that is there in time; the first one however long it takes.
+    async fn best_by(
+        &self,
+        session: &Arc<Session>,
+        (shot, goal): (usize, usize),
+        since: Instant,
+        limit: Duration,
+        opening: &mut Opening,
+    ) -> Result<Picture, Box<dyn Error>> {
+        let mut best: Option<Picture> = None;
+        let mut times: Vec<(usize, Duration)> = Vec::new();
+        loop {
+            let left = limit.saturating_sub(since.elapsed());
+            if let Some(best) = best.take_if(|best| best.level <= goal || left.is_zero()) {
+                return Ok(best);
+            }
+            let open: Vec<usize> = opening.opened.borrow_and_update().keys().copied().collect();
+            let finer = open.into_iter().filter(|&l| l >= goal);
+            let finer = finer.filter(|l| best.as_ref().is_none_or(|best| *l < best.level));
+            let next = next_level(&times, finer.rev(), left);
+            if next.is_none() && opening.is_done {
+                return best.ok_or_else(|| SessionError::Ended.into());
+            }
+            let work = async {
+                match next {
+                    Some(level) => self.picture(session, shot, level, since).await.map(Some),
+                    None => opening.more().await.map(|()| None),
+                }
+            };
+            let begun = Instant::now();
+            let done = if best.is_some() {
+                tokio::time::timeout(left, work).await
+            } else {
+                Ok(work.await)
+            };
+            match done {
+                Ok(Ok(Some(picture))) => {
+                    times.push((picture.level, begun.elapsed()));
+                    best = Some(picture);
+                }
+                Ok(Err(error)) => return Err(error),
+                // More levels are open, or the time is over.
+                Ok(Ok(None)) | Err(_) => {}
+            }
+        }
+    }
+
+    /// A picture of a level.
+    async fn picture(
+        &self,
+        session: &Arc<Session>,
+        shot: usize,
+        level: usize,
+        since: Instant,
+    ) -> Result<Picture, Box<dyn Error>> {
+        let manifest = session.open_level(level).await?;
+        let overlay = self.overlay(session, shot);
+        let finish = self.finished();
+        let mut picture = Picture {
+            level,
+            bands: Vec::new(),
+            done: Done {
+                since: Some(since),
+                ..Done::default()
+            },
+        };
+        for band in bands(self.whole_picture(), BAND_PIXELS_MAX) {
+            let mut ahead = Ahead::default();
+            let asked = self.ask(session, &manifest, shot, band)?;
+            ahead.0.push_back((Instant::now(), asked));
+            let Some((_, asked)) = ahead.0.front_mut() else {
+                continue;
+            };
+            let frame = asked.await.map_err(|_| SessionError::Ended)??;
+            ahead.0.clear();
+            let done = &mut picture.done;
+            done.is_seen |= is_seen(&frame.image, &finish, [band.y, self.size.1]);
+            let mut rows = frame.image.finished(&finish, band.y, self.size.1);
+            if let Some(overlay) = &overlay {
+                overlay.draw(&mut rows, band.y);
+            }
+            picture.bands.push(rows);
+            done.stats.push(frame.stats);
+        }
+        Ok(picture)
+    }
+}
