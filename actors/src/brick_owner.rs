@@ -16,7 +16,7 @@ pub use voxel_reads::ReadVoxel;
 
 use crate::{
     bus::Lane,
-    data_set::{BrickShelf, BrickSource, SourceError},
+    data_set::{BrickShelf, BrickSource, ReadError},
     inputs::{Addresses, DeviceNews, OwnerInput, RequesterInput, SchedulerInput},
     manifest_message::manifest_lane,
     messages::Message,
@@ -35,6 +35,7 @@ use brickmesh_topology::{
 };
 use bytes::Bytes;
 use peer_log::PeerLog;
+use shelving::Shelving;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -56,7 +57,7 @@ pub struct BrickOwner {
     clock: Instant,
     keeper: Keeper,
     sources: BTreeMap<Digest, Arc<dyn BrickSource>>,
-    shelf: Option<Arc<dyn BrickShelf>>,
+    shelving: Option<Shelving>,
     /// Host copies, to give to others.
     copies: BTreeMap<(Digest, BrickIndex), Bytes>,
     /// Bricks that this peer's own source does not give, and why.
@@ -99,7 +100,7 @@ impl BrickOwner {
             keep_copies,
             clock: Instant::now(),
             sources: BTreeMap::new(),
-            shelf,
+            shelving: shelf.and_then(Shelving::start),
             copies: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             peer_log: PeerLog::default(),
@@ -251,9 +252,7 @@ impl BrickOwner {
         if told.is_err() {
             tracing::warn!("the scheduler's mailbox is full: it misses a data set");
         }
-        if self.shelf.is_some() {
-            self.list_shelf(manifest, ctx);
-        }
+        self.list_shelf(manifest, ctx);
     }
 
     /// What reads a brick on this peer's disk: from the source of its data set, or else from the shelf.
@@ -261,16 +260,14 @@ impl BrickOwner {
         &self,
         data_set: Digest,
         brick: BrickIndex,
-    ) -> Option<impl FnOnce() -> Result<Bytes, SourceError> + Send + use<>> {
+    ) -> Option<impl FnOnce() -> Result<Bytes, ReadError> + Send + use<>> {
         let source = self.sources.get(&data_set).cloned();
-        let shelf = self.shelf.clone();
+        let shelf = self.shelving.as_ref().map(|s| Arc::clone(&s.shelf));
         let is_any = source.is_some() || shelf.is_some();
         is_any.then_some(move || match (source, shelf) {
-            (Some(source), _) => source.read(brick),
+            (Some(source), _) => source.read(brick).map_err(|e| ReadError::Lost(e.what)),
             (None, Some(shelf)) => shelf.read(data_set, brick),
-            (None, None) => Err(SourceError {
-                what: "the brick is not held here".to_owned(),
-            }),
+            (None, None) => Err(ReadError::Lost("the brick is not held here".to_owned())),
         })
     }
 
@@ -421,6 +418,8 @@ impl Handler<OpenSource> for BrickOwner {
 
     fn handle(&mut self, open: OpenSource, ctx: &mut Self::Context) {
         let manifest = Arc::new(open.source.manifest().clone());
+        let data_set = manifest.digest();
+        self.tell_shelf(move |shelf| shelf.close(data_set));
         self.sources.insert(manifest.digest(), open.source);
         self.step(KeeperInput::Offer(manifest, open.redundancy), None, ctx);
     }

@@ -38,6 +38,28 @@ pub trait BrickSource: Send + Sync + Debug {
     fn release(&self, _brick: BrickIndex) {}
 }
 
+/// A brick that a peer's disk does not give; what was to be read where, and what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// It is not there, or not as it should be.
+    #[error("{0}")]
+    Lost(String),
+    /// The system does not give it: it may later.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// A brick that a peer's disk did not take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// It takes no other one, either: it is full, or may not be written.
+    #[error("{0}")]
+    NoRoom(String),
+    /// This one cannot be written.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// Keeps bricks that came from other peers on a disk. What it says it has may have been lost or damaged since.
 pub trait BrickShelf: Send + Sync + Debug {
     /// Room for bricks, bytes.
@@ -58,14 +80,14 @@ pub trait BrickShelf: Send + Sync + Debug {
     /// The bytes of a brick, checked.
     ///
     /// # Errors
-    /// [`SourceError`] where it is not there as it should be.
-    fn read(&self, data_set: Digest, brick: BrickIndex) -> Result<Bytes, SourceError>;
+    /// [`ReadError`].
+    fn read(&self, data_set: Digest, brick: BrickIndex) -> Result<Bytes, ReadError>;
 
-    /// Puts a brick there, in place of what may be there of it.
+    /// Puts a brick of an open data set there, in place of what may be there of it.
     ///
     /// # Errors
-    /// [`SourceError`] where there is no room; nothing of it stays.
-    fn write(&self, data_set: Digest, brick: BrickIndex, bytes: &[u8]) -> Result<(), SourceError>;
+    /// [`WriteError`]; nothing of it stays.
+    fn write(&self, data_set: Digest, brick: BrickIndex, bytes: &[u8]) -> Result<(), WriteError>;
 
     /// Takes a brick away.
     fn remove(&self, data_set: Digest, brick: BrickIndex);

@@ -485,10 +485,10 @@ pub struct PeerArgs {
     #[arg(long)]
     pub data: Option<PathBuf>,
     /// Keep bricks that come from other peers on a disk, so many bytes, or 512M, 40G: for when this peer is started again, and to read from it what no peer has memory for
-    #[arg(long, value_name = "SIZE", requires = "disk_dir", value_parser = parse_bytes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
     pub disk: Option<u64>,
     /// Folder for these bricks, of this peer alone; it is made where it is missing
-    #[arg(long, value_name = "DIR", requires = "disk")]
+    #[arg(long, value_name = "DIR")]
     pub disk_dir: Option<PathBuf>,
     /// Name for people [default: this machine's]
     #[arg(long, value_parser = parse_name)]

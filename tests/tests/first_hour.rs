@@ -414,7 +414,7 @@ fn what_cannot_be_had_is_said_at_once_and_the_rest_is_shown() {
         said.took,
         said.errors
     );
-    for word in ["27 bricks take 0.7 MiB", "read from disk", "--memory"] {
+    for word in ["27 bricks take 0.7 MiB", "read for each frame", "--memory"] {
         assert!(said.errors.contains(word), "{word:?}: {}", said.errors);
     }
     // Where there is no room for one, nothing can be read either.

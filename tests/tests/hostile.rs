@@ -506,10 +506,30 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         device: "cpu".to_owned(),
         is_device_lost: false,
         memory_bytes: 9 * scene.manifest.largest_brick_bytes(),
-        shelf_bytes: 0,
+        shelf_bytes: 9 * scene.manifest.largest_brick_bytes(),
         version: String::new(),
         is_viewer: false,
     };
+    let manifest = Arc::new(scene.manifest.clone());
+    let data_set = manifest.digest();
+    let has_source = vec![KeeperInput::Offer(Arc::clone(&manifest), 2)];
+    // One that keeps bricks on a disk.
+    let has_shelf = vec![
+        KeeperInput::Know(manifest),
+        KeeperInput::OnShelf(data_set, vec![BrickIndex(0)]),
+        KeeperInput::Use(data_set, true),
+    ];
+    keep_as(hello, data_set, has_source, message.clone())?;
+    keep_as(hello, data_set, has_shelf, message)
+}
+
+/// The same of one that was told this first.
+fn keep_as(
+    hello: impl Fn(&str) -> Hello,
+    data_set: Digest,
+    first: Vec<KeeperInput>,
+    message: KeeperMessage,
+) -> Result<(), String> {
     let mallory = PeerId::new("mallory");
     let mut keeper = Keeper::new(PeerId::new("honest"), hello("honest"), 1);
     let mut out = Vec::new();
@@ -518,17 +538,18 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         hello: Arc::new(hello("mallory")),
         vitals: Arc::default(),
     };
-    let manifest = Arc::new(scene.manifest.clone());
-    let data_set = manifest.digest();
-    let inputs = [
+    let met = [
         KeeperInput::Connected(mallory.clone()),
         KeeperInput::Said(mallory.clone(), heartbeat),
-        KeeperInput::Offer(manifest, 2),
+    ];
+    let then = [
         KeeperInput::Said(mallory, message),
+        KeeperInput::Tick,
         KeeperInput::Tick,
         KeeperInput::Leave,
         KeeperInput::Tick,
     ];
+    let inputs = met.into_iter().chain(first).chain(then);
     for (now, input) in (0..).zip(inputs) {
         keeper.step(now * 100_000, input, &mut out);
     }

@@ -195,9 +195,9 @@ fn two_disks_that_have_room_for_half_of_the_bricks_hold_them_all() {
     let mesh = Mesh::new();
     let source = mesh.source();
     let join = source.joining();
-    // For 52 bricks of the largest size each; the volume has 64, its levels nine.
-    let room = 300 << 10;
-    let keepers = [1, 2].map(|n| mesh.keeper(n, &join, "300K"));
+    // The volume's bricks take 380 KiB, its levels 46.
+    let room = 240 << 10;
+    let keepers = [1, 2].map(|n| mesh.keeper(n, &join, "240K"));
     let all = fs::read_dir(mesh.bricks.join("bricks")).unwrap();
     let all: BTreeSet<OsString> = all.map(|f| f.unwrap().file_name()).collect();
     let start = Instant::now();
@@ -247,8 +247,13 @@ fn what_is_asked_for_wrongly_is_said_before_anything_begins() {
     };
     let path = |name: &str| folder.path().join(name).display().to_string();
     let shelf = path("shelf");
-    assert_eq!(refused(&["--disk", "1G"], "--disk-dir"), Some(2));
-    assert_eq!(refused(&["--disk-dir", &shelf], "--disk "), Some(2));
+    assert_eq!(refused(&["--disk", "1G"], "--disk-dir belong"), Some(2));
+    assert_eq!(
+        refused(&["--disk-dir", &shelf], "--disk-dir belong"),
+        Some(2)
+    );
+    let none = ["--disk", "0", "--disk-dir", &shelf];
+    assert_eq!(refused(&none, "--disk 0"), Some(2));
     let many = ["--disk", "many", "--disk-dir", &shelf];
     assert_eq!(refused(&many, "it must be bytes"), Some(2));
     fs::create_dir(path("mine")).unwrap();

@@ -1,7 +1,7 @@
 //! Bricks on their way from the source or a peer into device memory, and out of it.
 
 use super::BrickOwner;
-use crate::inputs::DeviceInput;
+use crate::{data_set::ReadError, inputs::DeviceInput};
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError};
 use brickmesh_topology::{
@@ -20,6 +20,9 @@ pub(super) enum LoadError {
     /// This peer's own source has not got it as it should be.
     #[error("{0}")]
     Source(String),
+    /// This peer's disk does not give it for now.
+    #[error("{0}")]
+    Unreadable(String),
     #[error("{0}")]
     Device(DeviceError),
     #[error("the device's thread has ended")]
@@ -43,11 +46,11 @@ impl BrickOwner {
         let work = async move {
             let checked = tokio::task::spawn_blocking(move || match (bytes, reader) {
                 (Some(bytes), _) => check(&manifest, brick, bytes).map_err(LoadError::Damaged),
-                (None, Some(reader)) => {
-                    let read = reader().map_err(|e| e.to_string());
-                    read.and_then(|bytes| check(&manifest, brick, bytes))
-                        .map_err(LoadError::Source)
-                }
+                (None, Some(reader)) => match reader() {
+                    Ok(bytes) => check(&manifest, brick, bytes).map_err(LoadError::Source),
+                    Err(ReadError::Lost(why)) => Err(LoadError::Source(why)),
+                    Err(ReadError::Unreadable(why)) => Err(LoadError::Unreadable(why)),
+                },
                 (None, None) => Err(LoadError::Damaged("there is no source".to_owned())),
             });
             let voxels = checked
@@ -105,12 +108,21 @@ impl BrickOwner {
                 tracing::debug!(brick = brick.0, %error, "a brick was not loaded");
                 LoadResult::Failed
             }
+            Err(LoadError::Source(why)) if !self.sources.contains_key(&data_set) => {
+                tracing::warn!("{why}; it is fetched again");
+                LoadResult::Unreadable
+            }
             Err(LoadError::Source(why)) => {
                 let known = self.unreadable.insert((data_set, brick), why.clone());
                 if known.as_ref() != Some(&why) {
                     tracing::warn!("{why}; it is tried again");
                 }
                 LoadResult::Unreadable
+            }
+            Err(LoadError::Unreadable(why)) => {
+                let error = ReadError::Unreadable(why);
+                self.shelf_failed((data_set, brick), &error, ctx);
+                LoadResult::Failed
             }
             Err(error) => {
                 tracing::warn!(brick = brick.0, %error, "a brick was not loaded; it is tried again");

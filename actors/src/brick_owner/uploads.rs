@@ -31,28 +31,36 @@ impl BrickOwner {
                     why,
                 })
             };
-            let answer = match copy.map(Ok).or_else(|| reader.map(|read| read())) {
-                Some(Ok(bytes)) => Message::BrickData {
-                    data_set,
-                    brick,
-                    bytes,
-                },
-                Some(Err(error)) => refused(error.to_string()),
-                None => refused("the brick is not held here".to_owned()),
+            let (answer, failed) = match copy.map(Ok).or_else(|| reader.map(|read| read())) {
+                Some(Ok(bytes)) => {
+                    let data = Message::BrickData {
+                        data_set,
+                        brick,
+                        bytes,
+                    };
+                    (data, None)
+                }
+                Some(Err(error)) => (refused(error.to_string()), Some(error)),
+                None => (refused("the brick is not held here".to_owned()), None),
             };
             let sent = outbox.send_holding(&receiver, Lane::Bricks, answer, written);
             if let Err(error) = &sent {
                 tracing::debug!(peer = receiver.short(), brick = brick.0, %error, "a brick was not sent");
             }
-            sent.is_ok()
+            (sent.is_ok(), failed)
         };
         let gave = move |result| KeeperInput::Uploaded(to.clone(), data_set, brick, result);
         let sending = wrap_future::<_, Self>(tokio::task::spawn_blocking(send));
-        let sending = sending.then(move |sent, owner, ctx| {
-            let is_queued = sent.unwrap_or_else(|error| {
+        let sending = sending.then(move |sent, owner: &mut Self, ctx| {
+            let (is_queued, failed) = sent.unwrap_or_else(|error| {
                 tracing::error!(%error, "sending a brick failed");
-                false
+                (false, None)
             });
+            if let Some(error) = failed
+                && !owner.sources.contains_key(&data_set)
+            {
+                owner.shelf_failed((data_set, brick), &error, ctx);
+            }
             let result = if is_queued {
                 UploadResult::Queued
             } else {

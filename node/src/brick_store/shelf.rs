@@ -7,14 +7,15 @@
 
 use super::{
     BrickStoreError,
-    directory::{BRICKS, DirectoryStore, MANIFEST, brick_path},
+    directory::{BRICKS, DirectoryStore, MANIFEST, MANIFEST_BYTES_MAX, brick_path},
     manifest_file,
 };
-use brickmesh_actors::data_set::{BrickShelf, BrickSource, SourceError};
+use brickmesh_actors::data_set::{BrickShelf, BrickSource, ReadError, SourceError, WriteError};
 use brickmesh_topology::{BrickIndex, Digest, Manifest};
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -26,6 +27,8 @@ use std::{
 const MARK: &str = "brickmesh-shelf";
 /// What stands in it.
 const VERSION: &str = "brickmesh shelf 1\n";
+/// How the names of files begin that are being written.
+const UNFINISHED: &str = ".brickmesh-";
 
 /// A folder that cannot be a shelf.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +82,7 @@ pub(crate) struct DiskShelf {
     room_bytes: u64,
     /// Locked as long as this is there.
     _mark: File,
-    /// Held while files are written or taken away.
+    /// One thread at a time changes what is there; others read.
     sets: Mutex<BTreeMap<Digest, Kept>>,
 }
 
@@ -97,13 +100,21 @@ impl Kept {
     fn bytes(&self) -> u64 {
         self.files.values().sum()
     }
+
+    /// The bricks that are there.
+    fn bricks(&self) -> Vec<BrickIndex> {
+        let manifest = self.store.manifest();
+        let bricks = manifest.grid().bricks();
+        let is_there = |b: &BrickIndex| self.files.contains_key(&manifest.brick_digest(*b));
+        bricks.filter(is_there).collect()
+    }
 }
 
 impl DiskShelf {
     /// Opens a folder, or makes it; bricks may take so many bytes in it.
     ///
     /// # Errors
-    /// [`ShelfError`]; the folder is as it was then.
+    /// [`ShelfError`]; what is in a folder that is no shelf of this user's is left as it is.
     pub(crate) fn open(path: &Path, room_bytes: u64) -> Result<Self, ShelfError> {
         fs::create_dir_all(path).map_err(io_error(path))?;
         let path = fs::canonicalize(path).map_err(io_error(path))?;
@@ -116,10 +127,14 @@ impl DiskShelf {
                 continue;
             };
             match kept(&folder, name)? {
-                Some(of_set) => {
+                Found::Some(of_set) => {
                     sets.insert(name, of_set);
                 }
-                None => fs::remove_dir_all(&folder).map_err(io_error(&folder))?,
+                Found::Nothing => fs::remove_dir_all(&folder).map_err(io_error(&folder))?,
+                Found::Other(why) => tracing::warn!(
+                    "{why}; this data set is left as it is on the shelf: remove {} for its space",
+                    folder.display()
+                ),
             }
         }
         let shelf = Self {
@@ -201,84 +216,99 @@ impl BrickShelf for DiskShelf {
         let now = SystemTime::now();
         if let Some(known) = sets.get_mut(&data_set) {
             (known.is_open, known.used) = (true, now);
-            let files = &known.files;
-            if !files.is_empty() {
+            if !known.files.is_empty() {
                 // Which one was used last is known after another start, too.
                 let touched = File::options().append(true).open(folder.join(MANIFEST));
                 touched.and_then(|f| f.set_modified(now)).map_err(failed)?;
             }
-            let bricks = manifest.grid().bricks();
-            return Ok(bricks
-                .filter(|&b| files.contains_key(&manifest.brick_digest(b)))
-                .collect());
+            return Ok(known.bricks());
         }
-        let of_set = Kept {
+        let mut of_set = Kept {
             store: Arc::new(DirectoryStore::new(&folder, manifest.clone())),
             files: BTreeMap::new(),
             is_open: true,
             used: now,
         };
+        if folder.exists() {
+            // Its manifest could not be used: its bricks can.
+            make_folder(&folder, manifest).map_err(failed)?;
+            if let Ok(Found::Some(found)) = kept(&folder, data_set) {
+                of_set.files = found.files;
+            }
+        }
+        let there = of_set.bricks();
         sets.insert(data_set, of_set);
-        Ok(Vec::new())
+        Ok(there)
     }
 
     fn close(&self, data_set: Digest) {
-        if let Some(kept) = self.lock().get_mut(&data_set) {
+        let mut sets = self.lock();
+        let kept = sets.get_mut(&data_set);
+        let is_empty = kept.is_some_and(|kept| {
             kept.is_open = false;
+            kept.files.is_empty()
+        });
+        if is_empty {
+            sets.remove(&data_set);
         }
     }
 
-    fn read(&self, data_set: Digest, brick: BrickIndex) -> Result<Bytes, SourceError> {
+    fn read(&self, data_set: Digest, brick: BrickIndex) -> Result<Bytes, ReadError> {
         let Some(store) = self.store(data_set) else {
             let what = format!("data set {} is not on the shelf", data_set.short());
-            return Err(SourceError { what });
+            return Err(ReadError::Lost(what));
         };
-        store.read_checked(brick).map_err(|error| SourceError {
-            what: match error {
-                BrickStoreError::Damaged {
-                    path,
-                    found,
-                    expected,
-                    ..
-                } => format!(
-                    "{}: brick {} on the shelf is damaged: {found}, expected {expected}; it is fetched again",
-                    path.display(),
-                    brick.0
-                ),
-                other => format!("{other}; it is fetched again"),
-            },
+        store.read_checked(brick).map_err(|error| match error {
+            BrickStoreError::Damaged {
+                path,
+                found,
+                expected,
+                ..
+            } => ReadError::Lost(format!(
+                "{}: brick {} is not as it was kept: {found}, expected {expected}",
+                path.display(),
+                brick.0
+            )),
+            other => ReadError::Unreadable(other.to_string()),
         })
     }
 
-    fn write(&self, data_set: Digest, brick: BrickIndex, bytes: &[u8]) -> Result<(), SourceError> {
+    fn write(&self, data_set: Digest, brick: BrickIndex, bytes: &[u8]) -> Result<(), WriteError> {
         let folder = self.folder(data_set);
-        let mut sets = self.lock();
-        let missing = || SourceError {
-            what: format!("{}: the data set is not open", folder.display()),
-        };
-        let store = Arc::clone(&sets.get(&data_set).ok_or_else(missing)?.store);
-        let digest = store.manifest().brick_digest(brick);
-        let path = brick_path(&folder, digest);
-        let full = |why: String| SourceError {
-            what: format!("{}: {why}", path.display()),
-        };
+        let in_words = |why: &dyn Display| format!("{}: {why}", folder.display());
         let length = bytes.len() as u64;
-        let is_new = sets
-            .get(&data_set)
-            .is_none_or(|k| !k.files.contains_key(&digest));
-        if is_new && !self.make_room(&mut sets, length) {
-            return Err(full("the shelf is full".to_owned()));
-        }
-        let bricks = folder.join(BRICKS);
-        let is_made = sets.get(&data_set).is_some_and(|k| !k.files.is_empty());
-        let made = if is_made {
-            Ok(())
-        } else {
-            make_folder(&folder, store.manifest())
+        let (store, digest, is_made) = {
+            let mut sets = self.lock();
+            let kept = sets.get(&data_set).filter(|kept| kept.is_open);
+            let kept = kept.ok_or_else(|| WriteError::Failed(in_words(&"it is not open")))?;
+            let store = Arc::clone(&kept.store);
+            let digest = store.manifest().brick_digest(brick);
+            let (is_made, is_new) = (!kept.files.is_empty(), !kept.files.contains_key(&digest));
+            if is_new && !self.make_room(&mut sets, length) {
+                return Err(WriteError::NoRoom(in_words(&"the shelf is full")));
+            }
+            (store, digest, is_made)
         };
-        let written = made.and_then(|()| write_file(&bricks, &path, bytes));
-        written.map_err(|e| full(e.to_string()))?;
-        if let Some(kept) = sets.get_mut(&data_set) {
+        // Nobody else writes, and reading need not wait for it.
+        let (path, bricks) = (brick_path(&folder, digest), folder.join(BRICKS));
+        let make = || make_folder(&folder, store.manifest());
+        let made = if is_made { Ok(()) } else { make() };
+        let written = made.and_then(|()| match write_file(&bricks, &path, bytes) {
+            // Somebody has taken the folder away.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make()?;
+                write_file(&bricks, &path, bytes)
+            }
+            written => written,
+        });
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::PermissionDenied => WriteError::NoRoom(in_words(&error)),
+            _ => WriteError::Failed(format!("{}: {error}", path.display())),
+        })?;
+        if let Some(kept) = self.lock().get_mut(&data_set) {
             kept.files.insert(digest, length);
         }
         Ok(())
@@ -327,9 +357,16 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> ShelfError {
     }
 }
 
+/// A new file, which goes with its handle unless it gets a name.
+fn unfinished(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(UNFINISHED)
+        .tempfile_in(folder)
+}
+
 /// Writes a file whole or not at all, by way of another one in a folder of the same disk.
 fn write_file(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = unfinished(folder)?;
     file.write_all(bytes)?;
     file.persist(path).map(drop).map_err(|e| e.error)
 }
@@ -338,15 +375,18 @@ fn write_file(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn open_mark(folder: &Path) -> Result<File, ShelfError> {
     let path = folder.join(MARK);
     if !path.exists() {
-        let mut there = fs::read_dir(folder).map_err(io_error(folder))?;
-        if let Some(other) = there.next() {
+        for other in fs::read_dir(folder).map_err(io_error(folder))? {
             let other = other.map_err(io_error(folder))?.file_name();
+            // What a peer left that was killed here.
+            if other.to_string_lossy().starts_with(UNFINISHED) {
+                continue;
+            }
             return Err(ShelfError::Other {
                 path: folder.to_owned(),
                 other: other.into(),
             });
         }
-        let mut made = tempfile::NamedTempFile::new_in(folder).map_err(io_error(folder))?;
+        let mut made = unfinished(folder).map_err(io_error(folder))?;
         made.write_all(VERSION.as_bytes())
             .map_err(io_error(folder))?;
         // Another peer may have been faster.
@@ -387,7 +427,7 @@ fn open_mark(folder: &Path) -> Result<File, ShelfError> {
 fn another_user(folder: &Path, mark: &Path) -> Result<Option<(u32, u32)>, ShelfError> {
     use std::os::unix::fs::MetadataExt;
     let owner = fs::metadata(mark).map_err(io_error(mark))?.uid();
-    let own = tempfile::NamedTempFile::new_in(folder).map_err(io_error(folder))?;
+    let own = unfinished(folder).map_err(io_error(folder))?;
     let user = own.as_file().metadata().map_err(io_error(folder))?.uid();
     Ok((owner != user).then_some((owner, user)))
 }
@@ -397,24 +437,47 @@ fn another_user(_: &Path, _: &Path) -> Result<Option<(u32, u32)>, ShelfError> {
     Ok(None)
 }
 
-/// What a folder of a shelf holds; what is no brick in it is taken away. `None`: nothing that can be used.
-fn kept(folder: &Path, name: Digest) -> Result<Option<Kept>, ShelfError> {
+/// What was found in a data set's folder.
+enum Found {
+    Some(Kept),
+    /// Nothing that can be used: it was being made, or is empty.
+    Nothing,
+    /// What this version cannot use, and why.
+    Other(String),
+}
+
+/// What a data set's folder holds; what is no brick in it is taken away.
+fn kept(folder: &Path, name: Digest) -> Result<Found, ShelfError> {
+    let manifest = folder.join(MANIFEST);
+    let other = |path: &Path, what: &str| Ok(Found::Other(format!("{}: {what}", path.display())));
+    // A link might lead out of the shelf, and what is no file might never end.
+    for (path, is_folder) in [
+        (folder.to_owned(), true),
+        (folder.join(BRICKS), true),
+        (manifest, false),
+    ] {
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            found => {
+                let found = found.map_err(io_error(&path))?;
+                if is_folder != found.is_dir() || !is_folder && !found.is_file() {
+                    return other(&path, "it is no folder or file that a peer made");
+                }
+                if !is_folder && found.len() > MANIFEST_BYTES_MAX {
+                    return other(&path, "it is too long for a manifest");
+                }
+            }
+        }
+    }
     let store = match DirectoryStore::open(folder) {
         Ok(store) => store,
-        Err(BrickStoreError::Io { path, source }) if source.kind() != io::ErrorKind::NotFound => {
-            return Err(ShelfError::Io { path, source });
-        }
-        Err(error) => {
-            tracing::warn!("{error}; the data set is taken from the shelf");
-            return Ok(None);
-        }
+        Err(BrickStoreError::Io { path, source }) => return Err(ShelfError::Io { path, source }),
+        Err(BrickStoreError::Manifest { path, why }) => return other(&path, &why),
+        Err(error) => return Ok(Found::Other(error.to_string())),
     };
-    if store.manifest().digest() != name {
-        tracing::warn!(
-            "{}: it holds another data set; it is taken from the shelf",
-            folder.display()
-        );
-        return Ok(None);
+    let found = store.manifest().digest();
+    if found != name {
+        return other(folder, &format!("it holds data set {found}"));
     }
     let used = fs::metadata(folder.join(MANIFEST)).and_then(|m| m.modified());
     let bricks = store.manifest().grid().bricks();
@@ -422,7 +485,7 @@ fn kept(folder: &Path, name: Digest) -> Result<Option<Kept>, ShelfError> {
     let mut files = BTreeMap::new();
     let bricks = folder.join(BRICKS);
     let read = match fs::read_dir(&bricks) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         read => read.map_err(io_error(&bricks))?,
     };
     for entry in read {
@@ -435,7 +498,10 @@ fn kept(folder: &Path, name: Digest) -> Result<Option<Kept>, ShelfError> {
                 files.insert(digest, metadata.len());
             }
             // A peer that was killed left it.
-            None => fs::remove_file(entry.path()).map_err(io_error(&bricks))?,
+            None if name.to_string_lossy().starts_with(UNFINISHED) => {
+                fs::remove_file(entry.path()).map_err(io_error(&entry.path()))?;
+            }
+            None => {}
         }
     }
     let kept = Kept {
@@ -444,7 +510,10 @@ fn kept(folder: &Path, name: Digest) -> Result<Option<Kept>, ShelfError> {
         is_open: false,
         used: used.unwrap_or(SystemTime::UNIX_EPOCH),
     };
-    Ok((!kept.files.is_empty()).then_some(kept))
+    if kept.files.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    Ok(Found::Some(kept))
 }
 
 #[cfg(test)]
@@ -485,7 +554,7 @@ mod tests {
         assert!(shelf.read(name, all[1]).is_err());
         drop(shelf);
         let bricks = at.join(name.to_string()).join(BRICKS);
-        fs::write(bricks.join(".tmp123"), [0]).unwrap();
+        fs::write(bricks.join(".brickmesh-123"), [0]).unwrap();
         fs::create_dir(at.join(Digest::of(b"cut off").to_string())).unwrap();
         let shelf = DiskShelf::open(&at, 1 << 20).unwrap();
         assert_eq!(shelf.manifests(), std::slice::from_ref(manifest));
@@ -498,11 +567,10 @@ mod tests {
         // One that is damaged is said to be, and written anew.
         let first = brick_path(&at.join(name.to_string()), manifest.brick_digest(all[0]));
         fs::write(&first, [1, 2]).unwrap();
-        let why = shelf.read(name, all[0]).unwrap_err().what;
-        assert!(
-            why.contains("brick 0") && why.contains("fetched again"),
-            "{why}"
-        );
+        let why = shelf.read(name, all[0]).unwrap_err();
+        assert!(matches!(why, ReadError::Lost(_)), "{why}");
+        let why = why.to_string();
+        assert!(why.contains("brick 0") && why.contains("2 bytes"), "{why}");
         put(&shelf, &store, all[0]);
     }
 
@@ -568,11 +636,46 @@ mod tests {
         drop(shelf);
         fs::write(at.join(MARK), "brickmesh shelf 7\n").unwrap();
         refused(&at, &["shelf 7", "another version"]);
-        // A data set that cannot be looked at is not thrown away.
-        fs::write(at.join(MARK), VERSION).unwrap();
-        let name = at.join(Digest::of(b"data").to_string());
-        fs::create_dir_all(name.join(MANIFEST)).unwrap();
-        refused(&at, &["directory"]);
-        assert!(name.exists());
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_left_as_it_is_and_what_others_made_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = data_set(dir.path(), 6);
+        let (manifest, at) = (store.manifest(), dir.path().join("shelf"));
+        let name = manifest.digest();
+        let all: Vec<BrickIndex> = manifest.grid().bricks().collect();
+        let shelf = DiskShelf::open(&at, 1 << 20).unwrap();
+        BrickShelf::open(&shelf, manifest).unwrap();
+        all.iter().for_each(|&b| put(&shelf, &store, b));
+        drop(shelf);
+        let folder = at.join(name.to_string());
+        let there = files(&at, name);
+        // A manifest that was cut off: the bricks are of use once the data set is known again.
+        fs::write(folder.join(MANIFEST), "{").unwrap();
+        let shelf = DiskShelf::open(&at, 1 << 20).unwrap();
+        assert!(shelf.manifests().is_empty() && files(&at, name) == there);
+        let known = BrickShelf::open(&shelf, manifest).unwrap();
+        assert_eq!(known, all);
+        // A folder in the place of a brick keeps no other from being written.
+        let path = brick_path(&folder, manifest.brick_digest(all[0]));
+        fs::remove_file(&path).unwrap();
+        fs::create_dir_all(path.join("full")).unwrap();
+        let bytes = store.read(all[0]).unwrap();
+        let failed = shelf.write(name, all[0], &bytes);
+        assert!(matches!(failed, Err(WriteError::Failed(_))), "{failed:?}");
+        put(&shelf, &store, all[1]);
+        // Taken away while it is used.
+        fs::remove_dir_all(&folder).unwrap();
+        put(&shelf, &store, all[1]);
+        drop(shelf);
+        // A link leads elsewhere.
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(folder.join(BRICKS), &elsewhere).unwrap();
+        fs::write(elsewhere.join("thesis.txt"), "mine").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, folder.join(BRICKS)).unwrap();
+        let shelf = DiskShelf::open(&at, 1 << 20).unwrap();
+        assert_eq!(shelf.contents(), (0, 0));
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 2);
     }
 }

@@ -97,23 +97,28 @@ fn open_shelf(args: &PeerArgs) -> Result<Option<Arc<dyn BrickShelf>>, Box<dyn Er
     let (bytes, folder) = match (args.disk, &args.disk_dir) {
         (Some(bytes), Some(folder)) => (bytes, folder),
         (None, None) => return Ok(None),
-        // The command line is checked; a file of settings may have one of them.
         _ => {
-            let why = "disk and disk-dir belong together: how much, and where";
+            let why = "--disk and --disk-dir belong together: how much, and where";
             return Err(Misconfigured::because(why));
         }
     };
+    if bytes == 0 {
+        return Err(Misconfigured::because(
+            "--disk 0 keeps nothing; give some room, as 40G, or leave it out",
+        ));
+    }
     let shelf = DiskShelf::open(folder, bytes).map_err(|error| match error {
         // A disk may be mounted later, and another peer may end.
         ShelfError::Io { .. } | ShelfError::InUse { .. } => error.into(),
         _ => Misconfigured::because(error),
     })?;
     let (taken, data_sets) = shelf.contents();
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     tell(format_args!(
-        "disk for bricks: {} MiB in {}, {} MiB of {} there",
-        bytes >> 20,
+        "disk for bricks: {:.1} MiB in {}, {:.1} MiB of {} there",
+        mib(bytes),
         folder.display(),
-        taken >> 20,
+        mib(taken),
         counted(data_sets, "data set"),
     ));
     Ok(Some(Arc::new(shelf)))

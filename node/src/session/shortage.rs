@@ -92,7 +92,7 @@ pub(super) fn read_for_frames(data_set: &DataSetStatus) -> Option<String> {
         .saturating_mul(bricks.into());
     (read > 0).then(|| {
         format!(
-            "{} take {} in device memory, more than the peers have: {read} of them are read from disk for each \
+            "{} take {} in device memory, more than the peers have: {read} of them are read for each \
              frame. More peers or more --memory make frames faster",
             counted(bricks, "brick"),
             in_mib(wanted)

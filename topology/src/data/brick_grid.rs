@@ -154,13 +154,32 @@ impl BrickGrid {
     pub fn largest_stored_voxels(&self) -> u64 {
         // The axes are alike: a brick that has bricks on both sides is the longest, or the first one.
         let edges = self.counts().map(|n| [0, 1.min(n - 1)]);
-        let length = |a: usize, at: u32| {
-            let lo = (at * self.edge).saturating_sub(GHOST_BELOW_VOXELS);
-            let hi = ((at + 1) * self.edge).min(self.dims[a]) + GHOST_ABOVE_VOXELS;
-            u64::from(hi.min(self.dims[a]) - lo)
+        let longest = |a: usize| {
+            edges[a]
+                .map(|at| self.stored_length(a, at))
+                .into_iter()
+                .max()
         };
-        let longest = |a: usize| edges[a].map(|at| length(a, at)).into_iter().max();
         (0..3).filter_map(longest).product()
+    }
+
+    /// Voxels of all stored boxes. O(bricks along an axis).
+    #[must_use]
+    pub fn stored_voxels(&self) -> u64 {
+        let counts = self.counts();
+        let along = |a: usize| {
+            (0..counts[a])
+                .map(|at| self.stored_length(a, at))
+                .sum::<u64>()
+        };
+        (0..3).map(along).product()
+    }
+
+    /// Voxels along an axis that the bricks at a place on it store.
+    fn stored_length(&self, a: usize, at: u32) -> u64 {
+        let lo = (at * self.edge).saturating_sub(GHOST_BELOW_VOXELS);
+        let hi = ((at + 1) * self.edge).min(self.dims[a]) + GHOST_ABOVE_VOXELS;
+        u64::from(hi.min(self.dims[a]) - lo)
     }
 }
 
@@ -175,8 +194,9 @@ mod tests {
             dims in prop::array::uniform3(1u32..40), edge in EDGE_MIN..20
         ) {
             let grid = BrickGrid::new(dims, edge).unwrap();
-            let voxels = grid.bricks().map(|b| grid.stored_box(b).voxel_count());
-            prop_assert_eq!(voxels.max(), Some(grid.largest_stored_voxels()));
+            let voxels: Vec<u64> = grid.bricks().map(|b| grid.stored_box(b).voxel_count()).collect();
+            prop_assert_eq!(voxels.iter().max(), Some(&grid.largest_stored_voxels()));
+            prop_assert_eq!(voxels.iter().sum::<u64>(), grid.stored_voxels());
         }
 
         #[test]

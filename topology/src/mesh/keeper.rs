@@ -231,7 +231,8 @@ impl Keeper {
     }
 
     /// Whether frames are under way in the mesh.
-    fn is_rendering(&self) -> bool {
+    #[must_use]
+    pub fn is_rendering(&self) -> bool {
         let own = self.rendering_at;
         let is_own = own.is_some_and(|at| self.now.saturating_sub(at) < OWN_RENDERING_MICROS);
         is_own || self.is_recent(self.others_rendering_at)
@@ -264,6 +265,7 @@ impl Keeper {
         self.free_dropped(out);
         self.keep_up(out);
         self.look_at_unreadable(out);
+        self.shelve_held(out);
         self.stage_all(out);
         self.upload_all(out);
         if self.dirty || self.now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {

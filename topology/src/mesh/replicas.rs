@@ -124,8 +124,12 @@ pub struct Replicas {
     copies: BrickSet,
     /// Bricks on this peer's shelf, checked or not.
     on_shelf: BrickSet,
+    /// Voxels that these have.
+    shelf_voxels: u64,
     /// Bricks that its source did not give.
     unreadable: BrickSet,
+    /// When it was said last what can be read.
+    readable_at: u64,
     /// All is held, or will be: until then frames that were planned before may have bricks read here.
     reads_until: Option<u64>,
     /// The one of them that was looked at last.
@@ -155,6 +159,8 @@ const ASKED_MAX: usize = 16;
 const STAGED_MIN: u32 = 2;
 /// How long bricks are read yet once nobody need: frames that were planned before count on it.
 const READS_MICROS: u64 = 1_000_000;
+/// How often others are told that more can be read.
+const READABLE_MICROS: u64 = 2_000_000;
 
 /// Room that who reads bricks for frames keeps free for these, of room for so many.
 pub(super) fn reserve_of(room: u32) -> u32 {
@@ -191,8 +197,10 @@ impl Replicas {
             own: Announcement::expected(grid.brick_count(), capacity),
             copies: BrickSet::new(grid.brick_count()),
             on_shelf: BrickSet::new(grid.brick_count()),
+            shelf_voxels: 0,
             unreadable: BrickSet::new(grid.brick_count()),
             looked_at: None,
+            readable_at: 0,
             reads_until: None,
             grid,
             others: BTreeMap::new(),
@@ -242,9 +250,12 @@ impl Replicas {
         self.others.values().map(|a| &**a)
     }
 
-    /// From now on this peer can read every brick itself.
+    /// From now on this peer can read every brick itself, and needs no shelf.
     pub fn has_source(&mut self) {
         self.own.source = true;
+        self.on_shelf = BrickSet::new(self.grid.brick_count());
+        self.shelf_voxels = 0;
+        self.own.shelf = BrickSet::default();
     }
 
     /// Whether somebody at this peer needs the data set. Returns whether that is news.
@@ -307,10 +318,10 @@ impl Replicas {
     /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
     /// has the source, or some on its shelf, others that it reads for frames.
     pub fn set_room(&mut self, room: u32, now: u64) {
-        let reads = if self.own.source {
-            self.grid.brick_count()
-        } else {
-            self.own.shelf.len()
+        let reads = match () {
+            () if self.own.source => self.grid.brick_count(),
+            () if self.on_shelf.is_empty() => 0,
+            () => self.own.shelf_room,
         };
         // There is room to read one brick, until it turns out that not even that fits.
         let room_max = self.capacity_max.max(reads.min(1));
@@ -346,11 +357,7 @@ impl Replicas {
 
     /// Bricks that nobody who stays holds.
     fn unheld(&self) -> u32 {
-        let mut held = self.own.held.clone();
-        for other in self.of_others().filter(|a| !a.leaving) {
-            held.insert_all(&other.held);
-        }
-        self.grid.brick_count() - held.len()
+        self.grid.brick_count() - self.held().len()
     }
 
     /// Whether all bricks together are more than all peers have room for.
@@ -366,8 +373,8 @@ impl Replicas {
     }
 
     /// Says which bricks this peer can read for frames, where it keeps room for that and has a device. Returns whether
-    /// that is news.
-    pub fn set_staging(&mut self, has_device: bool) -> bool {
+    /// that is news; what has come to the shelf is news every two seconds.
+    pub fn set_staging(&mut self, has_device: bool, now: u64) -> bool {
         let mut readable = BrickSet::default();
         if has_device && self.own.reserve > 0 {
             readable = if self.own.source {
@@ -379,9 +386,14 @@ impl Replicas {
                 readable.remove(b);
             });
         }
-        let news = self.own.readable != readable;
-        self.own.readable = readable;
-        news
+        let is_more = !self.own.readable.is_empty()
+            && self.own.readable.len_without(&readable) == 0
+            && now.saturating_sub(self.readable_at) < READABLE_MICROS;
+        if is_more || self.own.readable == readable {
+            return false;
+        }
+        (self.own.readable, self.readable_at) = (readable, now);
+        true
     }
 
     /// Whether this peer reads a brick for a frame, where it has a device.
@@ -577,6 +589,7 @@ impl Replicas {
     pub(super) fn hold_nothing(&mut self) -> Vec<BrickIndex> {
         let nothing = BrickSet::new(self.grid.brick_count());
         self.own.assigned = nothing.clone();
+        self.copies = nothing.clone();
         self.unassigned.clear();
         let held = std::mem::replace(&mut self.own.held, nothing);
         self.settle();
@@ -629,9 +642,18 @@ impl Replicas {
         self.grid.brick_count()
     }
 
-    /// Whether anybody who stays holds a brick.
-    pub(super) fn is_held(&self, brick: BrickIndex) -> bool {
-        self.own.held.contains(brick) || self.others_hold(brick) > 0
+    /// The bricks that anybody who stays holds.
+    pub(super) fn held(&self) -> BrickSet {
+        let mut held = self.own.held.clone();
+        for other in self.of_others().filter(|a| !a.leaving) {
+            held.insert_all(&other.held);
+        }
+        held
+    }
+
+    /// Whether a peer is silent or late.
+    pub(super) fn is_suspect(&self, peer: &PeerId) -> bool {
+        self.suspects.contains(peer)
     }
 
     /// Bricks on this peer's shelf, checked or not.
@@ -641,27 +663,47 @@ impl Replicas {
 
     /// There is a brick on the shelf, which was not checked.
     pub(super) fn is_on_shelf(&mut self, brick: BrickIndex) {
-        self.on_shelf.insert(brick);
+        if self.on_shelf.insert(brick) {
+            self.shelf_voxels += self.voxels(brick);
+        }
     }
 
-    /// There is a brick on the shelf as it should be. Returns whether that is news.
-    pub(super) fn shelved(&mut self, brick: BrickIndex) -> bool {
-        self.on_shelf.insert(brick);
+    /// Voxels that a brick stores.
+    pub(super) fn voxels(&self, brick: BrickIndex) -> u64 {
+        self.grid.stored_box(brick).voxel_count()
+    }
+
+    /// Voxels of all bricks on the shelf.
+    pub(super) fn shelf_voxels(&self) -> u64 {
+        self.shelf_voxels
+    }
+
+    /// There is a brick on the shelf as it should be.
+    pub(super) fn shelved(&mut self, brick: BrickIndex) {
+        self.is_on_shelf(brick);
         if self.own.shelf == BrickSet::default() {
             self.own.shelf = BrickSet::new(self.grid.brick_count());
         }
-        self.own.shelf.insert(brick)
+        self.own.shelf.insert(brick);
     }
 
     /// There is no such brick on the shelf any more, or not as it should be. Returns whether it was there.
     pub(super) fn unshelved(&mut self, brick: BrickIndex) -> bool {
-        self.own.shelf.remove(brick);
+        self.cannot_read_shelf(brick);
+        let was_there = self.on_shelf.remove(brick);
+        if was_there {
+            self.shelf_voxels = self.shelf_voxels.saturating_sub(self.voxels(brick));
+        }
+        self.settle();
+        was_there
+    }
+
+    /// A brick on the shelf cannot be read for now. Returns whether that is news.
+    pub(super) fn cannot_read_shelf(&mut self, brick: BrickIndex) -> bool {
         if !self.own.source {
             self.own.readable.remove(brick);
         }
-        let was_there = self.on_shelf.remove(brick);
-        self.settle();
-        was_there
+        self.own.shelf.remove(brick)
     }
 
     /// The shelf has room for so many bricks, with those that are there.

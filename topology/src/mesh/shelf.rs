@@ -1,16 +1,16 @@
 //! Which bricks of a data set a peer keeps on its shelf: on a disk, for when it is started again, and for frames, where the
 //! peers have too little memory for all of them.
 //!
-//! A pure state machine. What comes to be held in memory is kept. Where the peers have too little memory, other bricks
+//! A pure state machine. What is held in memory is kept. Where the peers have too little memory, other bricks
 //! are fetched besides: first those that the fewest peers keep or hold, and of these such that are this peer's turn by
 //! rendezvous hashing (Thaler, Ravishankar 1998), so that all shelves together hold as many different ones as they can. A
-//! full shelf gives up what another one has for what none has.
+//! full shelf gives up what another one has for what none has, once that has come.
 //!
 //! Not here: bricks on their way (`transfers`), and what is on the shelf (`replicas`).
 
 use crate::{
     base::{peer::PeerId, seeded::mixed},
-    data::brick_grid::BrickIndex,
+    data::{brick_grid::BrickIndex, brick_set::BrickSet},
     mesh::{
         assignment::name_hash,
         replicas::{Announcement, Replicas},
@@ -22,14 +22,16 @@ use std::collections::{BTreeSet, VecDeque};
 const PLAN_MICROS: u64 = 2_000_000;
 /// A disk that took a brick not is asked again after this.
 const REST_MICROS: u64 = 60_000_000;
+/// Bricks of a data set that are written at a time, of those that are held in memory.
+pub(super) const WRITES_MAX: usize = 8;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shelf {
     /// It is known what is there.
     pub(super) is_listed: bool,
-    /// Bricks to fetch, in this order, and when that was worked out.
-    queue: VecDeque<BrickIndex>,
+    /// Bricks to fetch, in this order; those that no shelf has may take the place of others.
+    queue: VecDeque<(BrickIndex, bool)>,
     planned_at: Option<u64>,
     /// Bricks that are being written.
     writing: BTreeSet<BrickIndex>,
@@ -38,24 +40,36 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// A brick that came is put on the shelf, if it is to be: one that comes for memory, too.
-    pub(super) fn takes(&mut self, replicas: &Replicas, brick: BrickIndex, now: u64) -> bool {
-        let there = replicas.on_shelf();
-        let count = there.len() as usize + self.writing.len();
-        self.may_write(replicas, now)
-            && !there.contains(brick)
-            && count < replicas.announcement().shelf_room as usize
-            && self.writing.insert(brick)
+    /// Whether bricks of a data set are put on the shelf at all: whoever has its source needs none.
+    pub(super) fn may_write(&self, replicas: &Replicas, now: u64) -> bool {
+        let own = replicas.announcement();
+        self.is_listed && !own.source && !own.leaving && now >= self.rests_until
     }
 
-    /// A brick was written, or not.
-    pub(super) fn written(&mut self, brick: BrickIndex) {
-        self.writing.remove(&brick);
+    /// Voxels that its bricks have on the shelf, with those that are being written.
+    pub(super) fn voxels(&self, replicas: &Replicas) -> u64 {
+        let writing = self.writing.iter().map(|&b| replicas.voxels(b));
+        replicas.shelf_voxels() + writing.sum::<u64>()
     }
 
-    /// Bricks that are being written.
-    pub(super) fn writing(&self) -> impl Iterator<Item = BrickIndex> {
-        self.writing.iter().copied()
+    /// A brick is being written from now on; false: it is there, or is being written.
+    pub(super) fn write(&mut self, replicas: &Replicas, brick: BrickIndex) -> bool {
+        !replicas.on_shelf().contains(brick) && self.writing.insert(brick)
+    }
+
+    /// A brick was written, or not; false: it was not being written.
+    pub(super) fn written(&mut self, brick: BrickIndex) -> bool {
+        self.writing.remove(&brick)
+    }
+
+    /// Whether a brick is being written.
+    pub(super) fn is_writing(&self, brick: BrickIndex) -> bool {
+        self.writing.contains(&brick)
+    }
+
+    /// How many are being written.
+    pub(super) fn writes(&self) -> usize {
+        self.writing.len()
     }
 
     /// The disk did not take a brick.
@@ -63,99 +77,106 @@ impl Shelf {
         self.rests_until = now.saturating_add(REST_MICROS);
     }
 
-    fn may_write(&self, replicas: &Replicas, now: u64) -> bool {
-        let own = replicas.announcement();
-        self.is_listed && !own.source && !own.leaving && now >= self.rests_until
-    }
-
-    /// The brick that is to be fetched for the shelf next, and where that is full, what it takes the place of. `is_open`: it is
-    /// not on its way; `coming`: so many are.
+    /// The brick that is to be fetched for the shelf next; for `free` voxels there is room besides those that are on their
+    /// way. Where memory has room for all, those that no shelf has are enough. `attempts`: how often a brick was
+    /// fetched in vain, `None` for one that is on its way.
     pub(super) fn next(
         &mut self,
         local: &PeerId,
         replicas: &Replicas,
-        (now, coming): (u64, usize),
-        is_open: impl Fn(BrickIndex) -> bool,
-    ) -> Option<(BrickIndex, Option<BrickIndex>)> {
+        (now, free): (u64, u64),
+        attempts: impl Fn(BrickIndex) -> Option<u32>,
+    ) -> Option<BrickIndex> {
         let room = replicas.announcement().shelf_room;
         let is_wanted = self.may_write(replicas, now)
             && room > 0
-            && replicas.is_in_use()
-            && replicas.is_larger_than_memory();
+            && replicas.on_shelf().len() < replicas.brick_count()
+            && replicas.is_in_use();
         if !is_wanted {
             self.queue.clear();
             return None;
         }
+        let is_full = |brick| replicas.voxels(brick) > free;
         let is_due = |at| now.saturating_sub(at) >= PLAN_MICROS;
         if self.planned_at.is_none_or(is_due) {
             self.planned_at = Some(now);
-            self.queue = order(local, replicas).into();
+            self.queue = order(local, replicas, is_full, &attempts).into();
         }
-        let is_full = replicas.on_shelf().len() as usize + coming >= room as usize;
-        while let Some(brick) = self.queue.pop_front() {
-            let is_missing = !replicas.on_shelf().contains(brick);
-            if !is_missing || !is_open(brick) || replicas.givers(brick).is_empty() {
+        while let Some((brick, is_nowhere)) = self.queue.pop_front() {
+            if is_full(brick) && !is_nowhere {
                 continue;
             }
-            if !is_full {
-                return Some((brick, None));
-            }
-            if copies(replicas, brick) == 0 {
-                let Some(spare) = spare(local, replicas) else {
-                    self.queue.clear();
-                    break;
-                };
-                return Some((brick, Some(spare)));
+            let is_missing = !replicas.on_shelf().contains(brick) && !self.is_writing(brick);
+            if is_missing && attempts(brick).is_some() && !replicas.givers(brick).is_empty() {
+                return Some(brick);
             }
         }
         None
     }
 }
 
+/// The shelves of others that can be relied on.
 fn shelves(replicas: &Replicas) -> impl Iterator<Item = (&PeerId, &Announcement)> {
     let others = replicas.others().iter().map(|(peer, a)| (peer, &**a));
-    others.filter(|(_, a)| !a.leaving && !a.source && a.shelf_room > 0)
+    others.filter(|(p, a)| !a.leaving && !a.source && a.shelf_room > 0 && !replicas.is_suspect(p))
 }
 
-/// How many others keep a brick on their shelves.
-fn copies(replicas: &Replicas, brick: BrickIndex) -> usize {
-    let has = |(_, a): &(&PeerId, &Announcement)| a.shelf.contains(brick);
-    shelves(replicas).filter(has).count()
+fn on_any<'a>(shelves: impl Iterator<Item = (&'a PeerId, &'a Announcement)>) -> BrickSet {
+    let mut all = BrickSet::default();
+    shelves.for_each(|(_, a)| all.insert_all(&a.shelf));
+    all
 }
 
-/// A brick of this shelf that another one has, the first of whose names goes on having it.
-fn spare(local: &PeerId, replicas: &Replicas) -> Option<BrickIndex> {
-    let goes_on = |brick| shelves(replicas).any(|(p, a)| p < local && a.shelf.contains(brick));
-    replicas.on_shelf().iter().find(|&b| goes_on(b))
+/// The bricks of this shelf that another one has, the first of whose names goes on having them.
+pub(super) fn spares(local: &PeerId, replicas: &Replicas) -> Vec<BrickIndex> {
+    let go_on = on_any(shelves(replicas).filter(|(p, _)| *p < local));
+    let there = replicas.on_shelf().iter();
+    there.filter(|&b| go_on.contains(b)).collect()
 }
 
-/// The bricks that are not on the shelf, in the order in which they are to be fetched. O(bricks · shelves).
-fn order(local: &PeerId, replicas: &Replicas) -> Vec<BrickIndex> {
+/// The bricks that are not on the shelf, in the order in which they are to be fetched, and whether no shelf has them; of those for which
+/// this one is full, and where memory has room for all, those only. What was tried in vain is last. O(bricks · shelves).
+fn order(
+    local: &PeerId,
+    replicas: &Replicas,
+    is_full: impl Fn(BrickIndex) -> bool,
+    attempts: impl Fn(BrickIndex) -> Option<u32>,
+) -> Vec<(BrickIndex, bool)> {
+    let can_replace = !spares(local, replicas).is_empty();
+    let is_short = replicas.is_larger_than_memory();
     let own = replicas.announcement();
     let score = |hash: u64, room: u32, brick: BrickIndex| {
         (mixed(hash ^ mixed(brick.0.into())) >> 32) * u64::from(room)
     };
-    let all: Vec<(u64, &Announcement)> = shelves(replicas)
-        .map(|(peer, a)| (name_hash(peer), a))
+    let all: Vec<(u64, &Announcement, bool)> = shelves(replicas)
+        .map(|(peer, a)| (name_hash(peer), a, a.shelf.len() < a.shelf_room))
         .collect();
+    let (on_any, held) = (on_any(shelves(replicas)), replicas.held());
     let hash = name_hash(local);
-    let mut order: Vec<(usize, usize, u64, BrickIndex)> = Vec::new();
+    let mut order = Vec::new();
     for brick in (0..replicas.brick_count()).map(BrickIndex) {
-        if replicas.on_shelf().contains(brick) {
+        let is_nowhere = !on_any.contains(brick);
+        if replicas.on_shelf().contains(brick) || !is_short && !is_nowhere {
             continue;
         }
-        let mut copies = usize::from(replicas.is_held(brick));
+        let tried = attempts(brick).unwrap_or(0);
+        // Nothing is given up for what may not come.
+        if is_full(brick) && !(is_nowhere && can_replace && tried == 0) {
+            continue;
+        }
+        let mut copies = usize::from(held.contains(brick));
         let mut before = 0;
         let mine = score(hash, own.shelf_room, brick);
-        for &(of, a) in &all {
+        for &(of, a, has_room) in &all {
             if a.shelf.contains(brick) {
                 copies += 1;
-            } else if a.shelf.len() < a.shelf_room && score(of, a.shelf_room, brick) > mine {
+            } else if has_room && score(of, a.shelf_room, brick) > mine {
                 before += 1;
             }
         }
-        order.push((copies, before, mixed(hash ^ u64::from(brick.0)), brick));
+        let turn = mixed(hash ^ u64::from(brick.0));
+        order.push(((tried, copies, before, turn), (brick, is_nowhere)));
     }
     order.sort_unstable();
-    order.into_iter().map(|(.., brick)| brick).collect()
+    order.into_iter().map(|(_, brick)| brick).collect()
 }

@@ -84,13 +84,8 @@ impl Transfers {
         begun
     }
 
-    fn may_begin(&self, now: u64, is_rendering: bool) -> bool {
-        self.limit
-            .may_begin(now, self.downloads.count(), is_rendering)
-    }
-
-    /// Whether one more brick may be fetched for the shelf alone.
-    pub(super) fn may_begin_for_shelf(&self, now: u64, is_rendering: bool) -> bool {
+    /// Whether one more brick may be had, for memory or for the shelf.
+    pub(super) fn may_begin(&self, now: u64, is_rendering: bool) -> bool {
         let count = self.downloads.count() + self.shelf.count();
         self.limit.may_begin(now, count, is_rendering)
     }

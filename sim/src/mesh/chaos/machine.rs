@@ -254,7 +254,7 @@ impl Machine {
                         env.oracle.shelves(self.me, brick, true);
                         ShelfResult::Done
                     } else {
-                        ShelfResult::Damaged
+                        ShelfResult::Lost
                     };
                     let shelved = KeeperInput::Shelved(self.data_set, brick, result);
                     self.keep(env, shelved, true);

@@ -200,8 +200,10 @@ pub enum LoadResult {
 pub enum ShelfResult {
     /// It is there as it should be.
     Done,
-    /// It is not as it should be, and not there.
-    Damaged,
+    /// It is not there, or not as it should be.
+    Lost,
+    /// The disk does not give it for now.
+    Unreadable,
     /// The disk did not take it: it is full, or fails.
     NotTaken,
 }
@@ -215,7 +217,8 @@ pub enum KeeperOutput {
     /// Check a brick and load it into device memory, from this peer's source or shelf, or from the bytes that
     /// were spoken of last; then say [`KeeperInput::Loaded`].
     Load(Digest, BrickIndex, Origin),
-    /// Check a brick, the bytes of which were spoken of last, and put it on the shelf; then say [`KeeperInput::Shelved`].
+    /// Check a brick, the bytes of which were spoken of last or are in host memory, and put it on the shelf; then say
+    /// [`KeeperInput::Shelved`].
     Shelve(Digest, BrickIndex),
     /// Take a brick from the shelf.
     Unshelve(Digest, BrickIndex),

@@ -146,7 +146,13 @@ impl Keeper {
                 return;
             }
             let unused = |d: &&Digest| self.sets.get(d).is_some_and(|s| !s.replicas.is_in_use());
-            let least = self.order.iter().find(unused).or(self.order.first());
+            let has_none = |d: &&Digest| {
+                let set = self.sets.get(d).map(|s| &s.replicas);
+                set.is_some_and(|r| r.on_shelf().is_empty() && r.announcement().held.is_empty())
+            };
+            let least = self.order.iter().filter(unused).find(has_none);
+            let least = least.or_else(|| self.order.iter().find(unused));
+            let least = least.or(self.order.first());
             let Some(&least) = least else {
                 return;
             };
@@ -386,11 +392,13 @@ impl Keeper {
                 set.replicas.does_not_fit(brick, in_the_way);
             }
             LoadResult::Failed | LoadResult::Unreadable => {
+                let has_source = set.replicas.announcement().source;
                 let is_unreadable = result == LoadResult::Unreadable;
-                if is_unreadable && set.replicas.announcement().source {
+                if is_unreadable && has_source {
                     set.replicas.cannot_read(brick);
                 }
-                let was_on_shelf = is_unreadable && self.unshelve(data_set, brick, out);
+                let was_on_shelf =
+                    is_unreadable && !has_source && self.unshelve(data_set, brick, out);
                 let downloads = &mut self.transfers.downloads;
                 if was_on_shelf {
                     // It is fetched again.

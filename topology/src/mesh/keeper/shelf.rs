@@ -4,9 +4,13 @@ use super::{DataSet, Keeper, KeeperMessage, KeeperOutput, ShelfResult};
 use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_grid::BrickIndex, manifest::Manifest},
-    mesh::{replicas::Origin, transfers::BrickName},
+    mesh::{
+        replicas::Origin,
+        shelf::{WRITES_MAX, spares},
+        transfers::BrickName,
+    },
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 impl Keeper {
     /// A data set has bricks on the shelf: it is open, for who may use it.
@@ -34,7 +38,7 @@ impl Keeper {
         }
     }
 
-    /// A brick came from a peer. Where the shelf is to have it, the bytes are written; true: it came for memory.
+    /// A brick came from a peer: for memory, for the shelf, or both.
     pub(super) fn brick_came(
         &mut self,
         from: &PeerId,
@@ -43,18 +47,95 @@ impl Keeper {
     ) {
         let (data_set, brick) = name;
         let is_for_memory = self.arrived(data_set, brick, from);
-        let now = self.now;
-        let is_for_shelf = self.transfers.arrived_for_shelf(name, from, now);
-        let set = self.sets.get_mut(&data_set);
-        let set = set.filter(|_| is_for_memory || is_for_shelf);
-        if set.is_some_and(|s| s.shelf.takes(&s.replicas, brick, now)) {
-            out.push(KeeperOutput::Shelve(data_set, brick));
-        } else if is_for_shelf {
+        let is_for_shelf = self.transfers.arrived_for_shelf(name, from, self.now);
+        let is_written = (is_for_memory || is_for_shelf) && self.write(name, is_for_shelf, out);
+        if is_for_shelf && !is_written {
             self.transfers.shelf.end(name);
         }
         if is_for_memory {
             let origin = Origin::Peer(from.clone());
             out.push(KeeperOutput::Load(data_set, brick, origin));
+        }
+    }
+
+    /// Writes a brick that is here to the shelf, if there is room; `may_replace`: or in place of such as another shelf has. False: it
+    /// is not written.
+    fn write(
+        &mut self,
+        (data_set, brick): BrickName,
+        may_replace: bool,
+        out: &mut Vec<KeeperOutput>,
+    ) -> bool {
+        let now = self.now;
+        let Some(set) = self.sets.get_mut(&data_set) else {
+            return false;
+        };
+        if !set.shelf.may_write(&set.replicas, now) {
+            return false;
+        }
+        let (voxels, of_voxel) = (set.replicas.voxels(brick), set.voxel_bytes());
+        let free = self.hello.shelf_bytes.saturating_sub(self.taken());
+        let Some(set) = self.sets.get(&data_set) else {
+            return false;
+        };
+        let mut lacking = voxels.saturating_sub(free / of_voxel);
+        let mut replaced = Vec::new();
+        if lacking > 0 && may_replace {
+            // Frames may need it; what memory holds is given of the shelf.
+            let mut spares = spares(&self.local, &set.replicas);
+            spares.retain(|b| !self.staging.has((data_set, *b)));
+            spares.sort_by_key(|b| set.replicas.announcement().held.contains(*b));
+            for spare in spares {
+                if lacking == 0 {
+                    break;
+                }
+                lacking = lacking.saturating_sub(set.replicas.voxels(spare));
+                replaced.push(spare);
+            }
+        }
+        if lacking > 0 {
+            return false;
+        }
+        for spare in replaced {
+            self.unshelve(data_set, spare, out);
+        }
+        let set = self.sets.get_mut(&data_set);
+        if !set.is_some_and(|s| s.shelf.write(&s.replicas, brick)) {
+            return false;
+        }
+        self.make_place(out);
+        out.push(KeeperOutput::Shelve(data_set, brick));
+        true
+    }
+
+    /// Bricks that are held and that the shelf did not take when they came.
+    pub(super) fn shelve_held(&mut self, out: &mut Vec<KeeperOutput>) {
+        if self.hello.shelf_bytes == 0 {
+            return;
+        }
+        self.share_shelf();
+        let mut names = Vec::new();
+        for (&data_set, set) in &self.sets {
+            let shelf = &self.transfers.shelf;
+            let own = set.replicas.announcement();
+            let is_missing = |b: &BrickIndex| {
+                let name = (data_set, *b);
+                !set.replicas.on_shelf().contains(*b)
+                    && !set.shelf.is_writing(*b)
+                    && shelf.is_open(name)
+                    && shelf.attempts(name) == 0
+            };
+            let count = WRITES_MAX.saturating_sub(set.shelf.writes());
+            if set.shelf.may_write(&set.replicas, self.now) {
+                let missing = own.held.iter().filter(is_missing).take(count);
+                names.extend(missing.map(|b| (data_set, b)));
+            }
+        }
+        for name in names {
+            if self.write(name, false, out) {
+                let shelf = &mut self.transfers.shelf;
+                shelf.begin(name, &Origin::Source, self.now);
+            }
         }
     }
 
@@ -70,15 +151,23 @@ impl Keeper {
             return;
         };
         let shelf = &mut self.transfers.shelf;
-        set.shelf.written(brick);
+        let was_written = set.shelf.written(brick);
+        // It may have been taken away while it was checked.
+        let is_there = was_written || set.replicas.on_shelf().contains(brick);
         match result {
-            ShelfResult::Done => {
+            ShelfResult::Done if is_there => {
                 shelf.loaded((data_set, brick), self.now);
-                self.dirty |= set.replicas.shelved(brick);
+                // All hear it with what is said every two seconds.
+                set.replicas.shelved(brick);
             }
-            ShelfResult::Damaged => {
+            ShelfResult::Done => shelf.end((data_set, brick)),
+            ShelfResult::Lost => {
                 shelf.failed((data_set, brick), self.now);
                 self.unshelve(data_set, brick, out);
+            }
+            ShelfResult::Unreadable => {
+                self.dirty |= set.replicas.cannot_read_shelf(brick);
+                out.push(KeeperOutput::Roster(data_set));
             }
             ShelfResult::NotTaken => {
                 shelf.end((data_set, brick));
@@ -88,7 +177,7 @@ impl Keeper {
         self.fill_shelf(out);
     }
 
-    /// A brick on the shelf is not as it should be: it is not there any more, and fetched again.
+    /// A brick is taken from the shelf. Returns whether it was there.
     pub(super) fn unshelve(
         &mut self,
         data_set: Digest,
@@ -105,44 +194,38 @@ impl Keeper {
         was_there
     }
 
-    /// Begins to fetch as many bricks for the shelf as may be under way, once none is wanted in memory.
+    /// Begins to fetch as many bricks for the shelf as may be under way, those of coarser levels first.
     pub(super) fn fill_shelf(&mut self, out: &mut Vec<KeeperOutput>) {
         if self.hello.shelf_bytes == 0 {
             return;
         }
-        self.share_shelf(out);
+        self.share_shelf();
         let is_rendering = self.is_rendering();
-        let names: Vec<Digest> = self.order.clone();
+        let levels = self.used_levels();
+        let mut names: Vec<Digest> = self.order.clone();
+        names.sort_by_key(|d| !levels.contains(d));
         for data_set in names {
-            while self.transfers.may_begin_for_shelf(self.now, is_rendering) {
-                let shelf = &self.transfers.shelf;
-                let is_open = |b| {
+            while self.transfers.may_begin(self.now, is_rendering) {
+                let (shelf, memory) = (&self.transfers.shelf, &self.transfers.downloads);
+                let attempts = |b| {
                     let name = (data_set, b);
-                    shelf.is_open(name) && self.transfers.downloads.is_open(name)
+                    let is_open = shelf.is_open(name) && memory.is_open(name);
+                    is_open.then(|| shelf.attempts(name))
                 };
+                let coming: u64 = shelf.asked().map(|name| self.bytes_of(name)).sum();
+                let free = (self.hello.shelf_bytes).saturating_sub(self.taken() + coming);
                 let Some(set) = self.sets.get_mut(&data_set) else {
                     break;
                 };
-                let of_memory = set
-                    .shelf
-                    .writing()
-                    .filter(|&b| shelf.is_open((data_set, b)));
-                let coming = shelf.count_of(data_set) + of_memory.count();
-                let at = (self.now, coming);
-                let next = set.shelf.next(&self.local, &set.replicas, at, is_open);
-                let Some((brick, instead_of)) = next else {
+                let at = (self.now, free / set.voxel_bytes());
+                let next = set.shelf.next(&self.local, &set.replicas, at, attempts);
+                let Some(brick) = next else {
                     break;
                 };
-                let origin = self
-                    .transfers
-                    .shelf
-                    .origin((data_set, brick), &set.replicas);
+                let origin = shelf.origin((data_set, brick), &set.replicas);
                 let Some(Origin::Peer(from)) = origin else {
                     continue;
                 };
-                if let Some(spare) = instead_of {
-                    self.unshelve(data_set, spare, out);
-                }
                 let origin = Origin::Peer(from.clone());
                 let shelf = &mut self.transfers.shelf;
                 shelf.begin((data_set, brick), &origin, self.now);
@@ -152,33 +235,86 @@ impl Keeper {
         }
     }
 
-    /// Says what of the shelf each data set may take: what others have not taken. One that nobody needs, nor a finer level of
-    /// which it is a level, is closed where one that somebody needs lacks room: what it has on the shelf goes when its
-    /// place is needed.
-    fn share_shelf(&mut self, out: &mut Vec<KeeperOutput>) {
-        let mut is_short = false;
-        let total: u64 = self.sets.values().map(DataSet::shelf_bytes).sum();
-        for set in self.sets.values_mut() {
-            let others = total.saturating_sub(set.shelf_bytes());
-            let room = self.hello.shelf_bytes.saturating_sub(others);
-            let room = set.capacity_in(room).min(set.manifest.grid().brick_count());
-            is_short |= room < set.manifest.grid().brick_count() && set.replicas.is_in_use();
-            set.replicas.set_shelf_room(room);
+    /// The levels of data sets that somebody needs.
+    fn used_levels(&self) -> BTreeSet<Digest> {
+        let used = self.sets.values().filter(|s| s.replicas.is_in_use());
+        used.flat_map(|s| s.manifest.levels()).copied().collect()
+    }
+
+    /// The data sets that are needed, or are levels of such.
+    fn used_sets(&self) -> BTreeSet<Digest> {
+        let used = self.sets.iter().filter(|(_, s)| s.replicas.is_in_use());
+        let mut all: BTreeSet<Digest> = used.map(|(&d, _)| d).collect();
+        all.extend(self.used_levels());
+        all
+    }
+
+    /// What data sets that are needed take on the shelf, bytes.
+    fn taken(&self) -> u64 {
+        let used = self.used_sets();
+        let sets = self.sets.iter().filter(|(d, _)| used.contains(d));
+        sets.map(|(_, s)| s.shelf_bytes()).sum()
+    }
+
+    /// Length of a brick.
+    fn bytes_of(&self, (data_set, brick): BrickName) -> u64 {
+        let manifest = self.manifest(data_set);
+        manifest.map_or(0, |manifest| manifest.brick_bytes(brick))
+    }
+
+    /// Says about how many bricks of each data set there is room for; of one that nobody needs for no more.
+    fn share_shelf(&mut self) {
+        let (used, taken) = (self.used_sets(), self.taken());
+        let free = self.hello.shelf_bytes.saturating_sub(taken);
+        for (data_set, set) in &mut self.sets {
+            let bricks = set.manifest.grid().brick_count();
+            let of_brick = set.one_stored_copy_bytes() / u64::from(bricks.max(1));
+            let more = if used.contains(data_set) {
+                u32::try_from(free / of_brick.max(1)).unwrap_or(u32::MAX)
+            } else {
+                0
+            };
+            let room = set.replicas.on_shelf().len().saturating_add(more);
+            set.replicas.set_shelf_room(room.min(bricks));
         }
-        let used = || self.sets.values().filter(|s| s.replicas.is_in_use());
-        let is_unused = |d: &&Digest| {
-            let set = self.sets.get(d);
-            set.is_some_and(|s| !s.replicas.is_in_use() && s.shelf_bytes() > 0)
-                && !used().any(|s| s.manifest.levels().contains(d))
-        };
-        if is_short && let Some(&unused) = self.order.iter().find(is_unused) {
-            self.close(unused, out);
+    }
+
+    /// Takes bricks of data sets that nobody needs from the shelf until all fit that are there and are being written; those of the one that
+    /// was opened first go first.
+    fn make_place(&mut self, out: &mut Vec<KeeperOutput>) {
+        let used = self.used_sets();
+        let total: u64 = self.sets.values().map(DataSet::shelf_bytes).sum();
+        let mut beyond = total.saturating_sub(self.hello.shelf_bytes);
+        let unused = self.order.iter().filter(|d| !used.contains(d));
+        for data_set in unused.copied().collect::<Vec<_>>() {
+            while beyond > 0 {
+                let Some(set) = self.sets.get(&data_set) else {
+                    break;
+                };
+                let Some(brick) = set.replicas.on_shelf().iter().next() else {
+                    break;
+                };
+                let bytes = set.manifest.brick_bytes(brick);
+                self.unshelve(data_set, brick, out);
+                beyond = beyond.saturating_sub(bytes);
+            }
         }
     }
 }
 
 impl DataSet {
+    /// What its bricks take on the shelf, with those that are being written, bytes.
     fn shelf_bytes(&self) -> u64 {
-        u64::from(self.replicas.on_shelf().len()) * self.manifest.largest_brick_bytes()
+        self.shelf.voxels(&self.replicas) * self.voxel_bytes()
+    }
+
+    fn voxel_bytes(&self) -> u64 {
+        self.manifest.volume().voxel.bytes() as u64
+    }
+
+    /// What all its bricks take on a disk, bytes.
+    fn one_stored_copy_bytes(&self) -> u64 {
+        let voxels = self.manifest.grid().stored_voxels();
+        voxels.saturating_mul(self.voxel_bytes())
     }
 }

@@ -102,7 +102,7 @@ impl Keeper {
     pub(super) fn look_for_room(&mut self, out: &mut Vec<KeeperOutput>) {
         let has_device = !self.hello.is_device_lost;
         for (&data_set, set) in &mut self.sets {
-            if set.replicas.set_staging(has_device) {
+            if set.replicas.set_staging(has_device, self.now) {
                 self.dirty = true;
                 out.push(KeeperOutput::Roster(data_set));
             }
@@ -167,10 +167,10 @@ impl Keeper {
         }
         if result == LoadResult::Unreadable || is_last && result == LoadResult::NoRoom {
             // All hear it before the frame ends here: it is asked for again without the brick.
-            let may_unshelve =
-                result == LoadResult::Unreadable && !set.replicas.announcement().source;
-            if !(may_unshelve && self.unshelve(data_set, brick, out)) {
-                self.cannot_read(name);
+            if result == LoadResult::Unreadable && !set.replicas.announcement().source {
+                self.unshelve(data_set, brick, out);
+            } else {
+                set.replicas.cannot_read(brick);
             }
             self.announce(out);
             out.push(KeeperOutput::Roster(data_set));
@@ -183,12 +183,6 @@ impl Keeper {
             self.staging.forget(name);
         }
         self.stage_all(out);
-    }
-
-    fn cannot_read(&mut self, (data_set, brick): BrickName) {
-        if let Some(set) = self.sets.get_mut(&data_set) {
-            set.replicas.cannot_read(brick);
-        }
     }
 
     fn replicas_hold(&self, (data_set, brick): BrickName) -> bool {

@@ -181,6 +181,10 @@ impl Mesh {
                     ShelfResult::NotTaken
                 } else {
                     self.shelves[n].insert((data_set, brick), true);
+                    let there = self.shelves[n].keys();
+                    let there: u64 = there.map(|(_, b)| manifest(1).brick_bytes(*b)).sum();
+                    let room = self.keeper(n).hello().shelf_bytes;
+                    assert!(there <= room, "there is no room");
                     ShelfResult::Done
                 };
                 let shelved = KeeperInput::Shelved(data_set, brick, result);
@@ -221,7 +225,7 @@ impl Mesh {
             let checked = if is_whole {
                 ShelfResult::Done
             } else {
-                ShelfResult::Damaged
+                ShelfResult::Lost
             };
             let checked = KeeperInput::Shelved(data_set, brick, checked);
             self.push(SECOND, n, checked);

@@ -606,7 +606,7 @@ fn a_suspect_is_asked_for_what_nobody_else_has_alone() {
     assert!(assigned > 0);
     while a.next_download(0, 0).is_some() {}
     a.suspect(&peer(1));
-    let asked = |a: &Peer| a.downloads.asked().cloned().collect::<Vec<_>>();
+    let asked = |a: &Peer| a.downloads.asked_peers().cloned().collect::<Vec<_>>();
     assert!(asked(&a).iter().all(|p| *p == peer(2)));
     while a.next_download(0, 0).is_some() {}
     assert_eq!(asked(&a), vec![peer(2); assigned]);

@@ -255,8 +255,15 @@ impl Downloads {
         Some(took)
     }
 
+    /// Bricks that were asked of peers and have not come.
+    pub(in crate::mesh) fn asked(&self) -> impl Iterator<Item = BrickName> {
+        let asked = self.downloads.iter();
+        let asked = asked.filter(|(_, d)| matches!(d, Download::Asked { .. }));
+        asked.map(|(name, _)| *name)
+    }
+
     /// How often a brick was begun in vain.
-    fn attempts(&self, brick: BrickName) -> u32 {
+    pub(in crate::mesh) fn attempts(&self, brick: BrickName) -> u32 {
         self.attempts.get(&brick).copied().unwrap_or(0)
     }
 
@@ -369,7 +376,7 @@ impl Downloads {
 
     /// Who was asked for a brick that has not come yet.
     #[cfg(test)]
-    pub(in crate::mesh) fn asked(&self) -> impl Iterator<Item = &PeerId> {
+    pub(in crate::mesh) fn asked_peers(&self) -> impl Iterator<Item = &PeerId> {
         self.downloads.values().filter_map(|f| match f {
             Download::Asked { from, .. } => Some(from),
             _ => None,
