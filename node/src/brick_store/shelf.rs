@@ -232,8 +232,17 @@ impl BrickShelf for DiskShelf {
         if folder.exists() {
             // Its manifest could not be used: its bricks can.
             make_folder(&folder, manifest).map_err(failed)?;
-            if let Ok(Found::Some(found)) = kept(&folder, data_set) {
-                of_set.files = found.files;
+            let what = match kept(&folder, data_set) {
+                Ok(Found::Some(found)) => {
+                    of_set.files = found.files;
+                    None
+                }
+                Ok(Found::Nothing) => None,
+                Ok(Found::Other(why)) => Some(why),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(what) = what {
+                return Err(SourceError { what });
             }
         }
         let there = of_set.bricks();
@@ -448,23 +457,26 @@ enum Found {
 
 /// What a data set's folder holds; what is no brick in it is taken away.
 fn kept(folder: &Path, name: Digest) -> Result<Found, ShelfError> {
-    let manifest = folder.join(MANIFEST);
+    let (manifest, bricks) = (folder.join(MANIFEST), folder.join(BRICKS));
     let other = |path: &Path, what: &str| Ok(Found::Other(format!("{}: {what}", path.display())));
     // A link might lead out of the shelf, and what is no file might never end.
-    for (path, is_folder) in [
-        (folder.to_owned(), true),
-        (folder.join(BRICKS), true),
-        (manifest, false),
-    ] {
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+    for (path, is_folder) in [(folder, true), (&bricks, true), (&manifest, false)] {
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut there = fs::read_dir(&bricks).into_iter().flatten();
+                // It was being made.
+                return match there.next() {
+                    None => Ok(Found::Nothing),
+                    Some(_) => other(path, "it is not there"),
+                };
+            }
             found => {
-                let found = found.map_err(io_error(&path))?;
+                let found = found.map_err(io_error(path))?;
                 if is_folder != found.is_dir() || !is_folder && !found.is_file() {
-                    return other(&path, "it is no folder or file that a peer made");
+                    return other(path, "it is no folder or file that a peer made");
                 }
                 if !is_folder && found.len() > MANIFEST_BYTES_MAX {
-                    return other(&path, "it is too long for a manifest");
+                    return other(path, "it is too long for a manifest");
                 }
             }
         }
@@ -480,14 +492,10 @@ fn kept(folder: &Path, name: Digest) -> Result<Found, ShelfError> {
         return other(folder, &format!("it holds data set {found}"));
     }
     let used = fs::metadata(folder.join(MANIFEST)).and_then(|m| m.modified());
-    let bricks = store.manifest().grid().bricks();
-    let known: BTreeSet<Digest> = bricks.map(|b| store.manifest().brick_digest(b)).collect();
+    let all = store.manifest().grid().bricks();
+    let known: BTreeSet<Digest> = all.map(|b| store.manifest().brick_digest(b)).collect();
     let mut files = BTreeMap::new();
-    let bricks = folder.join(BRICKS);
-    let read = match fs::read_dir(&bricks) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        read => read.map_err(io_error(&bricks))?,
-    };
+    let read = fs::read_dir(&bricks).map_err(io_error(&bricks))?;
     for entry in read {
         let entry = entry.map_err(io_error(&bricks))?;
         let name = entry.file_name();
@@ -651,7 +659,9 @@ mod tests {
         drop(shelf);
         let folder = at.join(name.to_string());
         let there = files(&at, name);
-        // A manifest that was cut off: the bricks are of use once the data set is known again.
+        // Without a manifest, or with a part of one, the bricks are of use once the data set is known again.
+        fs::remove_file(folder.join(MANIFEST)).unwrap();
+        drop(DiskShelf::open(&at, 1 << 20).unwrap());
         fs::write(folder.join(MANIFEST), "{").unwrap();
         let shelf = DiskShelf::open(&at, 1 << 20).unwrap();
         assert!(shelf.manifests().is_empty() && files(&at, name) == there);
@@ -676,6 +686,7 @@ mod tests {
         std::os::unix::fs::symlink(&elsewhere, folder.join(BRICKS)).unwrap();
         let shelf = DiskShelf::open(&at, 1 << 20).unwrap();
         assert_eq!(shelf.contents(), (0, 0));
+        assert!(BrickShelf::open(&shelf, manifest).is_err());
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 2);
     }
 }

@@ -197,19 +197,9 @@ fn doing(status: &MeshStatus, peer: &PeerId) -> String {
 
 fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
     let is_in_use = d.residency.values().any(|r| r.in_use);
-    if !is_in_use {
-        writeln!(
-            text,
-            "data set {} ({}): {}, which nobody uses",
-            d.manifest.digest(),
-            plain_text(d.manifest.source()),
-            counted(d.manifest.grid().brick_count(), "brick"),
-        )?;
-        return holders_text(status, d, text);
-    }
     writeln!(
         text,
-        "data set {} ({}): {}, {} wanted, at least {}, on average {:.2}; {} endangered, {} missing{}",
+        "data set {} ({}): {}, {} wanted, at least {}, on average {:.2}; {} endangered, {} missing{}{}",
         d.manifest.digest(),
         plain_text(d.manifest.source()),
         counted(d.manifest.grid().brick_count(), "brick"),
@@ -225,13 +215,9 @@ fn data_set_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> s
         match d.safety.read {
             0 => String::new(),
             read => format!(", {read} read for each frame"),
-        }
+        },
+        if is_in_use { "" } else { "; nobody uses it" }
     )?;
-    holders_text(status, d, text)
-}
-
-/// Who holds how much of a data set.
-fn holders_text(status: &MeshStatus, d: &DataSetStatus, text: &mut String) -> std::fmt::Result {
     for (peer, r) in &d.residency {
         let coming = on_their_way(d, r);
         if r.held.is_empty() && r.shelf.is_empty() && coming == 0 {

@@ -22,6 +22,8 @@ use std::collections::{BTreeSet, VecDeque};
 const PLAN_MICROS: u64 = 2_000_000;
 /// A disk that took a brick not is asked again after this.
 const REST_MICROS: u64 = 60_000_000;
+/// A brick that came to nothing so often is not fetched any more.
+const ATTEMPTS_MAX: u32 = 8;
 /// Bricks of a data set that are written at a time, of those that are held in memory.
 pub(super) const WRITES_MAX: usize = 8;
 
@@ -161,7 +163,8 @@ fn order(
         }
         let tried = attempts(brick).unwrap_or(0);
         // Nothing is given up for what may not come.
-        if is_full(brick) && !(is_nowhere && can_replace && tried == 0) {
+        let may_replace = is_nowhere && can_replace && tried == 0;
+        if tried >= ATTEMPTS_MAX || is_full(brick) && !may_replace {
             continue;
         }
         let mut copies = usize::from(held.contains(brick));

@@ -66,19 +66,15 @@ impl Keeper {
         may_replace: bool,
         out: &mut Vec<KeeperOutput>,
     ) -> bool {
-        let now = self.now;
-        let Some(set) = self.sets.get_mut(&data_set) else {
+        let set = self.sets.get(&data_set);
+        let Some(set) = set.filter(|s| s.shelf.may_write(&s.replicas, self.now)) else {
             return false;
         };
-        if !set.shelf.may_write(&set.replicas, now) {
-            return false;
-        }
-        let (voxels, of_voxel) = (set.replicas.voxels(brick), set.voxel_bytes());
         let free = self.hello.shelf_bytes.saturating_sub(self.taken());
-        let Some(set) = self.sets.get(&data_set) else {
-            return false;
-        };
-        let mut lacking = voxels.saturating_sub(free / of_voxel);
+        let mut lacking = set
+            .replicas
+            .voxels(brick)
+            .saturating_sub(free / set.voxel_bytes());
         let mut replaced = Vec::new();
         if lacking > 0 && may_replace {
             // Frames may need it; what memory holds is given of the shelf.
@@ -202,7 +198,8 @@ impl Keeper {
         self.share_shelf();
         let is_rendering = self.is_rendering();
         let levels = self.used_levels();
-        let mut names: Vec<Digest> = self.order.clone();
+        let is_used = |d: &&Digest| self.sets.get(d).is_some_and(|s| s.replicas.is_in_use());
+        let mut names: Vec<Digest> = self.order.iter().filter(is_used).copied().collect();
         names.sort_by_key(|d| !levels.contains(d));
         for data_set in names {
             while self.transfers.may_begin(self.now, is_rendering) {
