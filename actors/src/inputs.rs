@@ -154,6 +154,18 @@ pub enum DeviceNews {
     GaveUp(BrickKey),
 }
 
+/// What came of a job that the device was to render.
+#[derive(Debug)]
+pub struct JobResult {
+    /// Job of the plan.
+    pub job: u32,
+    /// When it was begun, as [`now_micros`](crate::span_log::now_micros); of those that are rendered together, as
+    /// if they had been one after the other.
+    pub began: u64,
+    /// The image; or why there is none.
+    pub result: Result<RenderedJob, DeviceError>,
+}
+
 /// What the scheduler is told.
 #[derive(Debug, actix::Message)]
 #[rtype(result = "()")]
@@ -166,17 +178,8 @@ pub enum SchedulerInput {
     Opened(Arc<Manifest>),
     /// A data set is not held any more.
     Closed(Digest),
-    /// What came of a job that the device was to render.
-    Rendered {
-        /// Its frame.
-        key: FrameKey,
-        /// Job of the plan.
-        job: u32,
-        /// When it was begun, as [`now_micros`](crate::span_log::now_micros).
-        began: u64,
-        /// The image; or why there is none.
-        result: Result<RenderedJob, DeviceError>,
-    },
+    /// What came of jobs of a frame that the device was to render.
+    Rendered(FrameKey, Vec<JobResult>),
     /// The device has put a job aside, and keeps what it has of it.
     PutAside {
         /// Its frame.
@@ -276,15 +279,15 @@ pub enum DeviceInput {
     ),
     /// Free a brick.
     Unload(BrickKey),
-    /// Render a job.
+    /// Render jobs; several together.
     Render {
         /// Whose frame it is, and which.
         key: FrameKey,
         /// The frame.
         frame: Arc<RenderedFrame>,
-        /// Job of its plan.
-        job: u32,
-        /// So that it can be put aside.
+        /// Jobs of its plan. One that was put aside is alone.
+        jobs: Vec<u32>,
+        /// A job that is alone, so that it can be put aside.
         in_slices: bool,
     },
     /// Send a message about a frame for which there is no room now, and wait for that room: nothing

@@ -12,7 +12,9 @@ mod begun_job;
 use crate::{
     bus::Lane,
     device_slot::{DeviceSlot, DeviceSupply},
-    inputs::{Addresses, DeviceInput, DeviceNews, OwnerInput, RenderedFrame, SchedulerInput},
+    inputs::{
+        Addresses, DeviceInput, DeviceNews, JobResult, OwnerInput, RenderedFrame, SchedulerInput,
+    },
     messages::{Complaint, FrameKey, FrameMessage, Message},
     outbox::Outbox,
     span_log::now_micros,
@@ -117,13 +119,40 @@ impl Raycaster {
         }
     }
 
+    /// Renders jobs together, and tells the scheduler what came of each.
+    fn render_together(&mut self, key: FrameKey, frame: &Arc<RenderedFrame>, numbers: &[u32]) {
+        let job = |number: &u32| {
+            let planned = &frame.plan.jobs[*number as usize];
+            Job {
+                brick: planned.brick,
+                owned: planned.owned,
+                rect: planned.rect,
+            }
+        };
+        let jobs: Vec<Job> = numbers.iter().map(job).collect();
+        let mut began = now_micros();
+        let all = match self.render_jobs(&key, frame, &jobs) {
+            Ok(all) => all,
+            Err(error) => vec![Err(error); jobs.len()],
+        };
+        let results = numbers.iter().zip(all).map(|(&job, result)| {
+            let begun = began;
+            began += result.as_ref().map_or(0, |r| r.elapsed_micros);
+            JobResult {
+                job,
+                began: begun,
+                result,
+            }
+        });
+        self.tell_rendered(key, frame, results.collect());
+    }
+
     /// Renders a job, or goes on with it, and tells the scheduler what came of it.
     fn render(&mut self, key: FrameKey, frame: &Arc<RenderedFrame>, job: u32, in_slices: bool) {
-        let brick = frame.plan.jobs[job as usize].brick;
         let began = now_micros();
         let result = match self.try_render(&key, frame, job, in_slices) {
             Ok(Rendered::PutAside { micros }) => {
-                tracing::trace!(job, brick = brick.0, micros, "put aside");
+                tracing::trace!(job, micros, "put aside");
                 self.tell_scheduler(SchedulerInput::PutAside {
                     key,
                     job,
@@ -132,14 +161,33 @@ impl Raycaster {
                 });
                 return;
             }
-            Ok(Rendered::Whole(rendered)) => {
-                let micros = rendered.elapsed_micros;
-                tracing::trace!(job, brick = brick.0, micros, "rendered");
-                Ok(rendered)
-            }
+            Ok(Rendered::Whole(rendered)) => Ok(rendered),
             Err(error) => Err(error),
         };
-        match &result {
+        self.tell_rendered(key, frame, vec![JobResult { job, began, result }]);
+    }
+
+    /// Tells the scheduler what came of jobs that are not put aside.
+    fn tell_rendered(&mut self, key: FrameKey, frame: &RenderedFrame, results: Vec<JobResult>) {
+        for JobResult { job, result, .. } in &results {
+            self.look_at(frame, *job, result);
+        }
+        self.tell_scheduler(SchedulerInput::Rendered(key, results));
+    }
+
+    /// Does what follows for the device from what came of a job.
+    fn look_at(
+        &mut self,
+        frame: &RenderedFrame,
+        job: u32,
+        result: &Result<RenderedJob, DeviceError>,
+    ) {
+        let brick = frame.plan.jobs[job as usize].brick;
+        match result {
+            Ok(rendered) => {
+                let micros = rendered.elapsed_micros;
+                tracing::trace!(job, brick = brick.0, micros, "rendered");
+            }
             Err(error @ DeviceError::Lost { .. }) => self.lost(error),
             Err(error @ DeviceError::OutOfMemory { .. }) => {
                 tracing::warn!(
@@ -153,12 +201,6 @@ impl Raycaster {
             }
             _ => {}
         }
-        self.tell_scheduler(SchedulerInput::Rendered {
-            key,
-            job,
-            began,
-            result,
-        });
     }
 
     /// Renders what is left of a job; in bands of whole rows where it takes long and is to be done `in_slices`:
@@ -185,7 +227,8 @@ impl Raycaster {
                 owned: planned.owned,
                 rect,
             };
-            let rendered = self.render_band(key, frame, &band)?;
+            let rendered = self.render_jobs(key, frame, &[band])?.pop();
+            let rendered = rendered.unwrap_or(Err(DeviceError::CalledOff))?;
             if let Some(rendered) = begun.add(rendered) {
                 return Ok(Rendered::Whole(rendered));
             }
@@ -200,12 +243,12 @@ impl Raycaster {
         Ok(Rendered::PutAside { micros })
     }
 
-    fn render_band(
+    fn render_jobs(
         &mut self,
         key: &FrameKey,
         frame: &RenderedFrame,
-        band: &Job,
-    ) -> Result<RenderedJob, DeviceError> {
+        jobs: &[Job],
+    ) -> Result<Vec<Result<RenderedJob, DeviceError>>, DeviceError> {
         let is_wanted = || !frame.is_over() && !self.is_ending.load(Ordering::Relaxed);
         if !is_wanted() {
             return Err(DeviceError::CalledOff);
@@ -216,11 +259,14 @@ impl Raycaster {
             device.set_scene(&frame.scene)?;
             self.scene_of = Some(key.clone());
         }
-        device.render_while(band, &is_wanted)
+        Ok(device.render_all(jobs, &is_wanted))
     }
 
-    /// Drops the device.
+    /// Drops the device; does nothing where that is done.
     fn lost(&mut self, error: &DeviceError) {
+        if self.device.get().is_err() {
+            return;
+        }
         tracing::error!(%error, "every brick here is lost; frames go on without this peer's");
         self.scene_of = None;
         self.aside.clear();
@@ -307,9 +353,12 @@ impl Handler<DeviceInput> for Raycaster {
             DeviceInput::Render {
                 key,
                 frame,
-                job,
+                jobs,
                 in_slices,
-            } => self.render(key, &frame, job, in_slices),
+            } => match jobs[..] {
+                [job] => self.render(key, &frame, job, in_slices),
+                _ => self.render_together(key, &frame, &jobs),
+            },
             DeviceInput::Send {
                 key,
                 frame,

@@ -4,7 +4,10 @@
 use crate::{
     budget::Budget,
     bus::Lane,
-    inputs::{Addresses, CompositorInput, DeviceInput, OwnerInput, RenderedFrame, SchedulerInput},
+    inputs::{
+        Addresses, CompositorInput, DeviceInput, JobResult, OwnerInput, RenderedFrame,
+        SchedulerInput,
+    },
     messages::{FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, StealNote},
     outbox::Outbox,
     patient::Patient,
@@ -140,14 +143,14 @@ impl Scheduler {
             WorkerOutput::Render {
                 key,
                 frame,
-                job,
+                jobs,
                 in_slices,
             } => {
                 frame.wait(false);
                 self.tell_device(DeviceInput::Render {
                     key,
                     frame,
-                    job,
+                    jobs,
                     in_slices,
                 });
             }
@@ -342,21 +345,28 @@ impl Handler<SchedulerInput> for Scheduler {
                 self.forget(peer, None);
             }
             SchedulerInput::Said(from, message) => self.said(from, message),
-            SchedulerInput::Rendered {
-                key,
-                job,
-                began,
-                result,
-            } => {
-                self.spans.add(&key, SpanKind::Job, began, Some(job));
-                self.step(|worker, out| match result {
-                    Ok(done) => worker.rendered(&key, job, (done.image, done.elapsed_micros), out),
-                    Err(DeviceError::CalledOff) => worker.not_rendered(&key, job, None, out),
-                    Err(error) => {
-                        let why = format!("device: {error}");
-                        worker.not_rendered(&key, job, Some(&why), out);
+            SchedulerInput::Rendered(key, results) => {
+                let ends = results.iter().skip(1).map(|next| next.began);
+                for (JobResult { job, began, .. }, end) in
+                    results.iter().zip(ends.chain([now_micros()]))
+                {
+                    let time = *began..end;
+                    self.spans.add_until(&key, SpanKind::Job, time, Some(*job));
+                }
+                let (mut done, mut failed) = (Vec::new(), Vec::new());
+                for JobResult { job, result, .. } in results {
+                    match result {
+                        Ok(rendered) => done.push((job, (rendered.image, rendered.elapsed_micros))),
+                        Err(DeviceError::CalledOff) => failed.push((job, None)),
+                        Err(error) => failed.push((job, Some(format!("device: {error}")))),
                     }
-                })
+                }
+                self.step(|worker, out| {
+                    worker.rendered(&key, done, out);
+                    for (job, why) in failed {
+                        worker.not_rendered(&key, job, why.as_deref(), out);
+                    }
+                });
             }
             SchedulerInput::PutAside {
                 key,

@@ -4,6 +4,7 @@ use crate::messages::FrameKey;
 use brickmesh_topology::frame::timeline::{SPANS_MAX, Span, SpanKind};
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::OnceLock,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
@@ -39,8 +40,19 @@ impl SpanLog {
 
     /// Something was done from `start` until now.
     pub(crate) fn add(&mut self, key: &FrameKey, kind: SpanKind, start: u64, job: Option<u32>) {
+        self.add_until(key, kind, start..now_micros(), job);
+    }
+
+    /// Something was done at this time.
+    pub(crate) fn add_until(
+        &mut self,
+        key: &FrameKey,
+        kind: SpanKind,
+        Range { start, end }: Range<u64>,
+        job: Option<u32>,
+    ) {
         if let Some(spans) = self.0.get_mut(key).filter(|s| s.len() < SPANS_MAX) {
-            let micros = now_micros().saturating_sub(start);
+            let micros = end.saturating_sub(start);
             spans.push(Span {
                 kind,
                 start,

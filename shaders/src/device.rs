@@ -37,6 +37,9 @@ pub struct RenderedJob {
     pub elapsed_micros: u64,
 }
 
+/// Whether what is rendered is wanted still.
+pub type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// Kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -133,16 +136,34 @@ pub trait RenderDevice: Send {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`], [`DeviceError::Lost`].
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError>;
 
-    /// Renders a job of the current scene as long as it is wanted, which is asked now and then, from
-    /// any thread.
+    /// Renders jobs of the current scene as long as they are wanted, which is asked now and then, from
+    /// any thread. They may be rendered side by side, which takes less time than one after the other: small
+    /// jobs do not keep a device busy. Returns what became of each, in their order; the time of each is its
+    /// share of the time that passed.
+    ///
+    /// The errors are any [`DeviceError`]; [`DeviceError::CalledOff`] where they are wanted no more.
+    fn render_all(
+        &mut self,
+        jobs: &[Job],
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>>;
+
+    /// Renders a job of the current scene as long as it is wanted.
     ///
     /// # Errors
-    /// [`DeviceError`], any; [`DeviceError::CalledOff`] where it is wanted no more.
+    /// As [`Self::render_all`].
     fn render_while(
         &mut self,
         job: &Job,
-        is_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<RenderedJob, DeviceError>;
+        is_wanted: IsWanted<'_>,
+    ) -> Result<RenderedJob, DeviceError> {
+        let rendered = self.render_all(std::slice::from_ref(job), is_wanted).pop();
+        rendered.unwrap_or_else(|| {
+            Err(DeviceError::Failed {
+                what: "nothing is said of the job".to_owned(),
+            })
+        })
+    }
 
     /// Renders a job of the current scene to its end.
     ///

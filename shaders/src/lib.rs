@@ -20,7 +20,9 @@ pub mod sub_image;
 pub mod transfer_table;
 
 pub use brick::BrickVoxels;
-pub use device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob};
+pub use device::{
+    BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
+};
 pub use scene::Scene;
 pub use sub_image::SubImage;
 

@@ -771,3 +771,61 @@ fn skip(line: &str) {
         println!("{line}");
     }
 }
+
+#[test]
+fn jobs_rendered_together_are_those_rendered_one_by_one() {
+    let mut devices: Vec<Box<dyn RenderDevice>> =
+        vec![Box::new(CpuDevice::new(None, SMALL_MEMORY).unwrap())];
+    let on_vulkan = self::devices("jobs_rendered_together").into_iter();
+    devices.extend(on_vulkan.map(|d| Box::new(d) as Box<dyn RenderDevice>));
+    let data = Data::new(
+        VolumeDescription::new([20; 3], VoxelType::U8),
+        |[x, y, z]| f64::from((x * 37 + y * 11 + z * 5) % 200),
+    );
+    let points = vec![
+        point(60.0, [0.9, 0.4, 0.1], 0.0),
+        point(200.0, [0.2, 0.5, 1.0], 0.4),
+    ];
+    let scene = scene(&data, Camera::whole(&data.volume), points, 0.5);
+    let grid = BrickGrid::new(data.volume.dims, 8).unwrap();
+    let mut jobs: Vec<Job> = grid
+        .bricks()
+        .filter_map(|brick| {
+            let owned = grid.owned_box(brick);
+            let rect = scene.view.rect_of(&scene.volume, &owned)?;
+            Some(Job { brick, owned, rect })
+        })
+        .collect();
+    assert!(jobs.len() > 20);
+    // Two that cannot be rendered, and one without pixels.
+    jobs[3].owned = VoxelBox::new([0; 3], data.volume.dims);
+    jobs[7].brick = BrickIndex(999);
+    jobs[9].rect.height = 0;
+    for device in &mut devices {
+        for brick in grid.bricks() {
+            let voxels = data.brick(grid.owned_box(brick), grid.stored_box(brick));
+            device.load_brick(key(brick), voxels).unwrap();
+        }
+        device.set_scene(&scene).unwrap();
+        let name = device.info().name.clone();
+        let together = device.render_all(&jobs, &|| true);
+        assert_eq!(together.len(), jobs.len(), "{name}");
+        for (at, (job, rendered)) in jobs.iter().zip(together).enumerate() {
+            match (rendered, device.render(job)) {
+                (Ok(one), Ok(other)) => assert_eq!(one.image, other.image, "{name}, job {at}"),
+                (Err(one), Err(other)) => {
+                    assert_eq!(one, other, "{name}, job {at}");
+                    assert!([3, 7].contains(&at), "{name}, job {at}: {one}");
+                }
+                (one, other) => panic!("{name}, job {at}: {one:?}, {other:?}"),
+            }
+        }
+        let unwanted = device.render_all(&jobs[..3], &|| false);
+        let is_called_off = |r: &Result<_, _>| matches!(r, Err(DeviceError::CalledOff));
+        assert!(
+            unwanted.len() == 3 && unwanted.iter().all(is_called_off),
+            "{name}"
+        );
+        assert!(device.render_all(&[], &|| true).is_empty(), "{name}");
+    }
+}

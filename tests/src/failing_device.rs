@@ -2,7 +2,7 @@
 
 use brickmesh_actors::device_slot::DeviceSupply;
 use brickmesh_shaders::{
-    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
+    BrickKey, BrickVoxels, DeviceError, DeviceInfo, IsWanted, Job, RenderDevice, RenderedJob, Scene,
 };
 use brickmesh_topology::mesh::device_recovery::Attempt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,12 +162,15 @@ impl RenderDevice for FailingDevice {
         self.inner.set_scene(scene)
     }
 
-    fn render_while(
+    fn render_all(
         &mut self,
-        job: &Job,
-        is_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<RenderedJob, DeviceError> {
-        self.called(Call::Render)?;
-        self.inner.render_while(job, is_wanted)
+        jobs: &[Job],
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let render = |job| {
+            self.called(Call::Render)?;
+            self.inner.render_while(job, is_wanted)
+        };
+        jobs.iter().map(render).collect()
     }
 }

@@ -1,11 +1,8 @@
 //! A device whose rendering a test takes into its own hands.
 
 use brickmesh_shaders::{
-    BrickKey, BrickVoxels, DeviceError, DeviceInfo, Job, RenderDevice, RenderedJob, Scene,
+    BrickKey, BrickVoxels, DeviceError, DeviceInfo, IsWanted, Job, RenderDevice, RenderedJob, Scene,
 };
-
-/// Whether a picture is wanted still.
-pub type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A device that does as `render` says in place of rendering on `inner`.
 pub fn hooked<F>(inner: Box<dyn RenderDevice>, render: F) -> Box<dyn RenderDevice>
@@ -39,11 +36,12 @@ where
         self.0.set_scene(scene)
     }
 
-    fn render_while(
+    fn render_all(
         &mut self,
-        job: &Job,
+        jobs: &[Job],
         is_wanted: IsWanted<'_>,
-    ) -> Result<RenderedJob, DeviceError> {
-        (self.1)(&mut *self.0, job, is_wanted)
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let render = |job| (self.1)(&mut *self.0, job, is_wanted);
+        jobs.iter().map(render).collect()
     }
 }

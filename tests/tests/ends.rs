@@ -1,8 +1,8 @@
 //! How a peer's device ends: dropped, on its own thread, before whoever ends the peer goes on.
 
-use brickmesh_shaders::{RenderDevice, device::process_end};
+use brickmesh_shaders::{IsWanted, RenderDevice, device::process_end};
 use brickmesh_tests::{
-    hooked_device::{IsWanted, hooked},
+    hooked_device::hooked,
     mesh::{Mesh, cpu},
     reference::Field,
     volumes::{Bricks, waves},

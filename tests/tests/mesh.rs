@@ -8,10 +8,10 @@ use brickmesh_actors::{
     requester::{self, FrameError, JobStats},
     viewpoints::{FollowViewer, ShowViewpoint},
 };
-use brickmesh_shaders::{DeviceError, Job, RenderDevice, RenderedJob, SubImage};
+use brickmesh_shaders::{DeviceError, IsWanted, Job, RenderDevice, RenderedJob, SubImage};
 use brickmesh_tests::{
     compare::compare,
-    hooked_device::{IsWanted, hooked},
+    hooked_device::hooked,
     mesh::{Mesh, cpu, peer_id},
     volumes::{Bricks, waves},
 };

@@ -6,10 +6,10 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_shaders::{Job, RenderDevice};
+use brickmesh_shaders::{IsWanted, Job, RenderDevice};
 use brickmesh_tests::{
     compare::compare,
-    hooked_device::{IsWanted, hooked},
+    hooked_device::hooked,
     mesh::{Mesh, cpu},
     scenes::{fields, settings},
     volumes::Bricks,

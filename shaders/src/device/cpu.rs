@@ -30,7 +30,9 @@ pub(crate) mod voxel;
 use crate::{
     brick::BrickVoxels,
     classifier::Classifier,
-    device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
+    device::{
+        BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
+    },
     macrocells::{Macrocells, SkipGrid},
     scene::Scene,
     sub_image::SubImage,
@@ -39,7 +41,12 @@ use brickmesh_topology::{PixelRect, VoxelType};
 use field::{CELL_EDGE, Field};
 use frame::Frame;
 use rayon::prelude::*;
-use std::{collections::BTreeMap, num::NonZeroUsize, time::Instant};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
 use voxel::with_voxel;
 
 /// Rows of pixels that a thread takes at a time; even, for packets.
@@ -143,19 +150,49 @@ impl CpuDevice {
         })
     }
 
-    /// The sub-image of a job whose brick is there and whose scene is set; what is wanted no more is
-    /// left transparent.
-    fn image(
-        &self,
-        frame: &Frame,
-        brick: &Resident,
-        job: &Job,
-        is_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> SubImage {
-        let mut image = SubImage::transparent(job.rect);
+    /// The job's brick as the scene shows it, brought up to date.
+    fn prepare(&mut self, job: &Job) -> Result<(), DeviceError> {
+        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
+        let key = BrickKey {
+            data_set: scene.frame.data_set,
+            brick: job.brick,
+        };
+        let brick = self
+            .bricks
+            .get_mut(&key)
+            .ok_or(DeviceError::NotResident { brick: job.brick })?;
+        let brick_box = brick.voxels.owned();
+        if !brick_box.contains_box(&job.owned) {
+            return Err(DeviceError::Outside {
+                brick: job.brick,
+                owned: job.owned,
+                brick_box,
+            });
+        }
+        if !self.skipping {
+            brick.skip = None;
+        } else if brick
+            .skip
+            .as_ref()
+            .is_none_or(|(_, of)| *of != scene.generation)
+        {
+            let grid = SkipGrid::new(&brick.cells, &scene.classifier.values);
+            brick.skip = Some((grid, scene.generation));
+        }
+        Ok(())
+    }
+
+    /// What is to be rendered of a job that is prepared; `None`: nothing of it is seen.
+    fn seen_part(&self, job: &Job) -> Option<SeenPart<'_>> {
+        let frame = &self.scene.as_ref()?.frame;
+        let key = BrickKey {
+            data_set: frame.data_set,
+            brick: job.brick,
+        };
+        let brick = self.bricks.get(&key)?;
         let skip = brick.skip.as_ref().map(|(grid, _)| grid);
         if skip.is_some_and(|grid| grid.visible().is_none()) {
-            return image;
+            return None;
         }
         let field = Field::new(
             &brick.voxels,
@@ -164,48 +201,98 @@ impl CpuDevice {
             frame.clip_bounds,
             skip,
         );
-        let seen = field
-            .visible_box()
-            .and_then(|visible| frame.view.rect_of(&frame.volume, &visible))
-            .and_then(|rect| rect.intersection(&job.rect));
-        let Some(rect) = seen else {
-            return image;
+        let rect = frame.view.rect_of(&frame.volume, &field.visible_box()?)?;
+        let rect = rect.intersection(&job.rect)?;
+        Some(SeenPart {
+            rect,
+            field,
+            voxel: brick.voxels.voxel(),
+            pixels: vec![[0.0; 4]; rect.pixel_count()],
+            thread_nanos: AtomicU64::new(0),
+        })
+    }
+
+    /// Renders parts, the bands of all of them on whichever thread is free.
+    fn render_parts(
+        &self,
+        frame: &Frame,
+        parts: &mut [Option<SeenPart<'_>>],
+        is_wanted: IsWanted<'_>,
+    ) {
+        let bands: Vec<_> = parts
+            .iter_mut()
+            .flatten()
+            .flat_map(SeenPart::bands)
+            .collect();
+        let render = |band: Band<'_>| {
+            if !is_wanted() {
+                return;
+            }
+            let begun = Instant::now();
+            render_part(
+                self.kernel,
+                frame,
+                band.field,
+                band.voxel,
+                &band.rect,
+                band.rows,
+            );
+            let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            band.thread_nanos.fetch_add(nanos, Ordering::Relaxed);
         };
-        let pixels = self.pool.install(|| {
-            let width = rect.width as usize;
-            let mut pixels = vec![[0.0; 4]; rect.pixel_count()];
-            pixels
-                .par_chunks_mut(width * BAND_ROWS as usize)
-                .zip(
-                    (rect.y..rect.y + rect.height)
-                        .into_par_iter()
-                        .step_by(BAND_ROWS as usize),
-                )
-                .with_max_len(1)
-                .for_each(|(rows, y)| {
-                    if !is_wanted() {
-                        return;
-                    }
-                    let height = (rect.y + rect.height - y).min(BAND_ROWS);
-                    let part = PixelRect { y, height, ..rect };
-                    render_part(
-                        self.kernel,
-                        frame,
-                        &field,
-                        brick.voxels.voxel(),
-                        &part,
-                        rows,
-                    );
-                });
-            pixels
-        });
-        if rect == job.rect {
-            return SubImage::new(rect, pixels).unwrap_or(image);
+        self.pool
+            .install(|| bands.into_par_iter().with_max_len(1).for_each(render));
+    }
+}
+
+/// The pixels of a job in which something of its brick may be seen.
+struct SeenPart<'a> {
+    rect: PixelRect,
+    field: Field<'a>,
+    voxel: VoxelType,
+    pixels: Vec<[f32; 4]>,
+    /// Time that threads worked on it, summed up.
+    thread_nanos: AtomicU64,
+}
+
+/// Rows of pixels of a [`SeenPart`].
+struct Band<'a> {
+    rect: PixelRect,
+    field: &'a Field<'a>,
+    voxel: VoxelType,
+    rows: &'a mut [[f32; 4]],
+    thread_nanos: &'a AtomicU64,
+}
+
+impl SeenPart<'_> {
+    fn bands(&mut self) -> impl Iterator<Item = Band<'_>> {
+        let (rect, voxel) = (self.rect, self.voxel);
+        let (field, thread_nanos) = (&self.field, &self.thread_nanos);
+        let ys = (rect.y..rect.y + rect.height).step_by(BAND_ROWS as usize);
+        let rows = (self.pixels).chunks_mut(rect.width as usize * BAND_ROWS as usize);
+        ys.zip(rows).map(move |(y, rows)| Band {
+            rect: PixelRect {
+                y,
+                height: (rect.y + rect.height - y).min(BAND_ROWS),
+                ..rect
+            },
+            field,
+            voxel,
+            rows,
+            thread_nanos,
+        })
+    }
+
+    /// The picture of the job.
+    fn into_image(self, job: &Job) -> SubImage {
+        match SubImage::new(self.rect, self.pixels) {
+            Some(whole) if self.rect == job.rect => whole,
+            part => {
+                let mut image = SubImage::transparent(job.rect);
+                part.iter().for_each(|part| image.paste(part));
+                image
+            }
         }
-        if let Some(part) = SubImage::new(rect, pixels) {
-            image.paste(&part);
-        }
-        image
     }
 }
 
@@ -300,48 +387,42 @@ impl RenderDevice for CpuDevice {
         Ok(())
     }
 
-    fn render_while(
+    fn render_all(
         &mut self,
-        job: &Job,
-        is_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<RenderedJob, DeviceError> {
-        let start = Instant::now();
-        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
-        let key = BrickKey {
-            data_set: scene.frame.data_set,
-            brick: job.brick,
+        jobs: &[Job],
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let begun = Instant::now();
+        let prepared: Vec<_> = jobs.iter().map(|job| self.prepare(job)).collect();
+        let Some(scene) = &self.scene else {
+            return prepared
+                .into_iter()
+                .map(|_| Err(DeviceError::NoScene))
+                .collect();
         };
-        let brick = self
-            .bricks
-            .get_mut(&key)
-            .ok_or(DeviceError::NotResident { brick: job.brick })?;
-        let brick_box = brick.voxels.owned();
-        if !brick_box.contains_box(&job.owned) {
-            return Err(DeviceError::Outside {
-                brick: job.brick,
-                owned: job.owned,
-                brick_box,
-            });
-        }
-        if !self.skipping {
-            brick.skip = None;
-        } else if brick
-            .skip
-            .as_ref()
-            .is_none_or(|(_, of)| *of != scene.generation)
-        {
-            let grid = SkipGrid::new(&brick.cells, &scene.classifier.values);
-            brick.skip = Some((grid, scene.generation));
-        }
-        let brick = &self.bricks[&key];
-        let image = self.image(&scene.frame, brick, job, is_wanted);
-        if !is_wanted() {
-            return Err(DeviceError::CalledOff);
-        }
-        let elapsed_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        Ok(RenderedJob {
-            image,
-            elapsed_micros,
-        })
+        let is_prepared = jobs.iter().zip(&prepared);
+        let mut parts: Vec<_> = is_prepared
+            .map(|(job, prepared)| prepared.is_ok().then(|| self.seen_part(job)).flatten())
+            .collect();
+        self.render_parts(&scene.frame, &mut parts, is_wanted);
+        let is_wanted = is_wanted();
+        let passed = begun.elapsed().as_micros();
+        let nanos = |part: &SeenPart<'_>| u128::from(part.thread_nanos.load(Ordering::Relaxed));
+        let of_all = parts.iter().flatten().map(nanos).sum::<u128>().max(1);
+        let rendered = jobs.iter().zip(prepared).zip(parts);
+        rendered
+            .map(|((job, prepared), part)| {
+                prepared?;
+                if !is_wanted {
+                    return Err(DeviceError::CalledOff);
+                }
+                let micros = part.as_ref().map_or(0, |p| passed * nanos(p) / of_all);
+                let image = part.map(|part| part.into_image(job));
+                Ok(RenderedJob {
+                    image: image.unwrap_or_else(|| SubImage::transparent(job.rect)),
+                    elapsed_micros: u64::try_from(micros).unwrap_or(u64::MAX),
+                })
+            })
+            .collect()
     }
 }

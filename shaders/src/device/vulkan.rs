@@ -1,7 +1,7 @@
 //! The Vulkan device: bricks as 3D images, jobs as dispatches of the raycast kernel.
 //!
-//! Shapes: a brick is one image of its stored box; a job's picture is cut into bands of whole rows
-//! that fit the device's largest storage buffer, each a dispatch that is waited for.
+//! Shapes: a brick is one image of its stored box; jobs' pictures are cut into bands of whole rows, each a
+//! dispatch. As many as fit a buffer are submitted together and waited for.
 //! Invariants: sums of the bricks' image sizes stay below `memory_bytes`, and so does what is taken
 //! from the device for them but for a block a data set (see `memory`); time per job comes from the
 //! device's clock where it has one; full precision end to end (see `voxel_image`).
@@ -10,6 +10,7 @@
 //!
 //! Not here: several queues, sharing of images between devices.
 
+mod bands;
 mod choice;
 mod explain;
 mod gpu;
@@ -26,14 +27,16 @@ pub use choice::{VulkanDeviceSummary, VulkanKind, enumerate};
 use crate::{
     brick::BrickVoxels,
     classifier::Classifier,
-    device::{BrickKey, DeviceError, DeviceInfo, DeviceKind, Job, RenderDevice, RenderedJob},
+    device::{
+        BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
+    },
     scene::Scene,
-    sub_image::SubImage,
     transfer_table::TransferTable,
 };
-use brickmesh_topology::{Digest, PixelRect, VoxelType, picture::render_settings::Mode};
+use bands::{Band, BegunJob, next_bands, shares};
+use brickmesh_topology::{Digest, VoxelType, picture::render_settings::Mode};
 use explain::Explain;
-use gpu::{Gpu, Home, dispatch};
+use gpu::{Commands, Gpu, Home, dispatch};
 use kernels::RaycastVariant;
 use params::{JobParams, SceneParams};
 use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
@@ -44,7 +47,7 @@ use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
 use vulkano::{
     buffer::{BufferUsage, Subbuffer},
     command_buffer::CopyBufferInfo,
-    descriptor_set::WriteDescriptorSet,
+    descriptor_set::{DescriptorSet, WriteDescriptorSet},
     format::Format,
     image::{
         ImageType,
@@ -219,72 +222,101 @@ impl VulkanDevice {
         Ok(pipeline)
     }
 
-    /// Renders a band and appends its pixels to `out`; microseconds on the device.
-    fn render_band(
-        &mut self,
-        job: &Job,
-        key: BrickKey,
-        visibility: &Visibility,
-        band: PixelRect,
-        out: &mut Vec<[f32; 4]>,
-    ) -> Result<u64, DeviceError> {
+    /// What is to be done of a job of the current scene.
+    fn begin(&mut self, job: &Job) -> Result<BegunJob, DeviceError> {
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
-        let (mode, shaded, segments) = (scene.mode, scene.is_shaded, scene.has_segments);
-        let extras = scene.has_extras;
+        let set = self.sets.get_mut(&scene.data_set);
+        let brick = set.and_then(|s| s.get_mut(job.brick));
+        let brick = brick.ok_or(DeviceError::NotResident { brick: job.brick })?;
+        if !brick.owned.contains_box(&job.owned) {
+            return Err(DeviceError::Outside {
+                brick: job.brick,
+                owned: job.owned,
+                brick_box: brick.owned,
+            });
+        }
+        let values = &scene.classifier.values;
+        let visibility = brick.visibility(&self.gpu, values, scene.table_number)?;
+        Ok(BegunJob::new(*job, visibility))
+    }
+
+    /// The dispatch that renders a band into its part of a buffer.
+    fn dispatch_of(
+        &mut self,
+        begun: &BegunJob,
+        band: &Band,
+        pixels: &Subbuffer<[[f32; 4]]>,
+    ) -> Result<BandDispatch, DeviceError> {
+        let (job, rect) = (&begun.job, &band.rect);
+        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
         let not_resident = DeviceError::NotResident { brick: job.brick };
-        let resident = self.sets.get(&key.data_set);
-        let by_sampler = match resident.and_then(|s| s.get(key.brick)) {
-            Some(brick) => brick.kind.by_sampler,
-            None => return Err(not_resident),
-        };
-        let pipeline = self.pipeline(RaycastVariant {
-            mode,
-            voxels_by_sampler: by_sampler,
-            table_by_sampler: self.table_by_sampler,
-            shaded,
-            leaps: matches!(visibility, Visibility::Some(_)),
-            segments,
-            extras,
-        })?;
-        let leaps = match visibility {
-            Visibility::Some(view) => view.clone(),
-            _ => self.no_leaps.clone(),
-        };
-        let count = band.pixel_count() as u64;
-        let buffers = self.pictures.buffers(&self.gpu, count)?;
-        let resident = self.sets.get(&key.data_set);
-        let resident = resident.and_then(|s| s.get(key.brick));
-        let (Some(scene), Some(brick)) = (&self.scene, resident) else {
-            return Err(not_resident);
-        };
-        let sampler = |linear| if linear { &self.linear } else { &self.nearest };
-        let set = self.gpu.descriptor_set(
-            &pipeline,
-            [
-                WriteDescriptorSet::image_view(0, brick.view.clone()),
-                WriteDescriptorSet::sampler(1, sampler(by_sampler).clone()),
-                WriteDescriptorSet::image_view(2, scene.table_view.clone()),
-                WriteDescriptorSet::buffer(3, buffers.written.clone()),
-                WriteDescriptorSet::buffer(4, scene.params.clone()),
-                WriteDescriptorSet::sampler(5, sampler(self.table_by_sampler).clone()),
-                WriteDescriptorSet::image_view(6, leaps),
-            ],
-        )?;
+        let resident = self.sets.get(&scene.data_set);
+        let brick = resident
+            .and_then(|s| s.get(job.brick))
+            .ok_or(not_resident)?;
+        let by_sampler = brick.kind.by_sampler;
         let params = JobParams::new(
             &job.owned,
             &brick.stored,
             scene.clip_bounds,
             scene.dims,
-            &band,
+            rect,
             &brick.kind,
             &scene.classifier.table,
         );
-        let groups = [band.width, band.height].map(|n| n.div_ceil(GROUP_EDGE));
-        let micros = self.gpu.submit(|commands| {
-            commands
-                .push_constants(pipeline.layout().clone(), 0, params)
-                .explain("passing a job's parameters")?;
-            dispatch(commands, &pipeline, set, [groups[0], groups[1], 1])?;
+        let leaps = match &begun.visibility {
+            Visibility::Some(view) => view.clone(),
+            _ => self.no_leaps.clone(),
+        };
+        let sampler = |linear| if linear { &self.linear } else { &self.nearest };
+        let writes = [
+            WriteDescriptorSet::image_view(0, brick.view.clone()),
+            WriteDescriptorSet::sampler(1, sampler(by_sampler).clone()),
+            WriteDescriptorSet::image_view(2, scene.table_view.clone()),
+            WriteDescriptorSet::buffer(
+                3,
+                pixels
+                    .clone()
+                    .slice(band.first..band.first + rect.pixel_count() as u64),
+            ),
+            WriteDescriptorSet::buffer(4, scene.params.clone()),
+            WriteDescriptorSet::sampler(5, sampler(self.table_by_sampler).clone()),
+            WriteDescriptorSet::image_view(6, leaps),
+        ];
+        let variant = RaycastVariant {
+            mode: scene.mode,
+            voxels_by_sampler: by_sampler,
+            table_by_sampler: self.table_by_sampler,
+            shaded: scene.is_shaded,
+            leaps: matches!(begun.visibility, Visibility::Some(_)),
+            segments: scene.has_segments,
+            extras: scene.has_extras,
+        };
+        let pipeline = self.pipeline(variant)?;
+        Ok(BandDispatch {
+            set: self.gpu.descriptor_set(&pipeline, writes)?,
+            pipeline,
+            params,
+            groups: [rect.width, rect.height].map(|n| n.div_ceil(GROUP_EDGE)),
+        })
+    }
+
+    /// Renders bands side by side, and adds them to their jobs.
+    fn render_bands(
+        &mut self,
+        jobs: &mut [Result<BegunJob, DeviceError>],
+        bands: &[Band],
+        count: u64,
+    ) -> Result<(), DeviceError> {
+        let buffers = self.pictures.buffers(&self.gpu, count)?;
+        let begun = Instant::now();
+        let mut dispatches = Vec::with_capacity(bands.len());
+        for band in bands {
+            if let Ok(job) = &jobs[band.of] {
+                dispatches.push(self.dispatch_of(job, band, &buffers.written)?);
+            }
+        }
+        let copy_back = |commands: &mut Commands| {
             if let Some(read) = &buffers.read {
                 let from = buffers.written.clone().slice(0..count);
                 let to = read.clone().slice(0..count);
@@ -293,11 +325,41 @@ impl VulkanDevice {
                     .explain("copying a picture")?;
             }
             Ok(())
-        })?;
+        };
+        let ticks = (self.gpu).submit_timed(&dispatches, BandDispatch::record, copy_back)?;
         let read = buffers.read.as_ref().unwrap_or(&buffers.written);
         let pixels = read.read().explain("reading a picture back")?;
-        out.extend_from_slice(&pixels[..band.pixel_count()]);
-        Ok(micros)
+        let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        for (band, micros) in bands.iter().zip(shares(bands, ticks, micros)) {
+            if let Ok(job) = &mut jobs[band.of] {
+                let first = usize::try_from(band.first).unwrap_or(usize::MAX);
+                job.add(&pixels[first..][..band.rect.pixel_count()], micros);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A dispatch that renders a band.
+struct BandDispatch {
+    pipeline: Arc<ComputePipeline>,
+    set: Arc<DescriptorSet>,
+    params: JobParams,
+    groups: [u32; 2],
+}
+
+impl BandDispatch {
+    fn record(commands: &mut Commands, band: &Self) -> Result<(), DeviceError> {
+        let [across, down] = band.groups;
+        commands
+            .push_constants(band.pipeline.layout().clone(), 0, band.params)
+            .explain("passing a job's parameters")?;
+        dispatch(
+            commands,
+            &band.pipeline,
+            band.set.clone(),
+            [across, down, 1],
+        )
     }
 }
 
@@ -380,67 +442,33 @@ impl RenderDevice for VulkanDevice {
         Ok(())
     }
 
-    fn render_while(
+    fn render_all(
         &mut self,
-        job: &Job,
-        is_wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<RenderedJob, DeviceError> {
-        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
-        let key = BrickKey {
-            data_set: scene.data_set,
-            brick: job.brick,
-        };
-        let set = self.sets.get_mut(&key.data_set);
-        let Some(brick) = set.and_then(|s| s.get_mut(key.brick)) else {
-            return Err(DeviceError::NotResident { brick: job.brick });
-        };
-        if !brick.owned.contains_box(&job.owned) {
-            return Err(DeviceError::Outside {
-                brick: job.brick,
-                owned: job.owned,
-                brick_box: brick.owned,
-            });
-        }
-        let visibility =
-            brick.visibility(&self.gpu, &scene.classifier.values, scene.table_number)?;
-        let invisible = matches!(visibility, Visibility::Nothing);
-        if invisible || job.owned.is_empty() || job.rect.pixel_count() == 0 {
-            return Ok(RenderedJob {
-                image: SubImage::transparent(job.rect),
-                elapsed_micros: 0,
-            });
-        }
-        let mut pixels = Vec::with_capacity(job.rect.pixel_count());
-        let (mut elapsed_micros, mut row) = (0, 0);
-        while row < job.rect.height {
-            if !is_wanted() {
-                return Err(DeviceError::CalledOff);
-            }
-            let band_rows = self.pictures.band_rows(&self.gpu, job.rect.width)?;
-            let band = PixelRect {
-                y: job.rect.y + row,
-                height: band_rows.min(job.rect.height - row),
-                ..job.rect
+        jobs: &[Job],
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let mut jobs: Vec<_> = jobs.iter().map(|job| self.begin(job)).collect();
+        while is_wanted() {
+            let begun = jobs.iter().enumerate();
+            let begun = begun.filter_map(|(at, job)| Some((at, job.as_ref().ok()?)));
+            let (pixels_max, rows_max) = self.pictures.band_bounds(&self.gpu);
+            let bands = next_bands(begun, pixels_max, rows_max);
+            let Some(last) = bands.last() else {
+                break;
             };
+            let count = last.first + last.rect.pixel_count() as u64;
             let start = Instant::now();
-            match self.render_band(job, key, &visibility, band, &mut pixels) {
-                Ok(micros) => {
-                    elapsed_micros += micros;
-                    row += band.height;
-                    let pixels = band.pixel_count() as u64;
-                    self.pictures.took(pixels, start.elapsed());
-                }
+            match self.render_bands(&mut jobs, &bands, count) {
+                Ok(()) => self.pictures.took(count, start.elapsed()),
                 Err(DeviceError::OutOfMemory { .. }) if self.pictures.halve_bands() => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    for band in bands {
+                        jobs[band.of] = Err(error.clone());
+                    }
+                }
             }
         }
-        let image = SubImage::new(job.rect, pixels).ok_or_else(|| DeviceError::Failed {
-            what: "the picture has the wrong size".into(),
-        })?;
-        Ok(RenderedJob {
-            image,
-            elapsed_micros,
-        })
+        jobs.into_iter().map(|job| job?.whole()).collect()
     }
 }
 

@@ -41,21 +41,25 @@ const BEGUN_MAX: usize = 256;
 /// jobs there.
 const ON_HAND_MICROS: u64 = GAIN_MICROS_MIN;
 
+/// Jobs that are rendered together take so long, in microseconds: half of what is on hand, so that the device
+/// has work while it is said what comes after them. Short jobs one by one do not keep a device busy.
+const TOGETHER_MICROS: u64 = ON_HAND_MICROS / 2;
+
 /// A job that takes longer is put aside after so long, in microseconds, where another requester's jobs wait.
 pub const SLICE_MICROS: u64 = 20_000;
 
 /// What follows from an input. `F`: a frame with its plan and what it shows; `I`: an image.
 #[derive(Debug)]
 pub enum WorkerOutput<F, I> {
-    /// The device is to render a job of a frame, after those it was told before.
+    /// The device is to render jobs of a frame, after those it was told before; several together.
     Render {
         /// Who asked, and which of its frames.
         key: FrameKey,
         /// The frame.
         frame: Arc<F>,
-        /// Job of its plan; one that was put aside goes on.
-        job: u32,
-        /// So that it can be put aside: there are others who ask for frames.
+        /// Jobs of its plan, at least one. One that was put aside is alone, and goes on.
+        jobs: Vec<u32>,
+        /// A job that is alone, so that it can be put aside: there are others who ask for frames.
         in_slices: bool,
     },
     /// The device is to put the job of this frame aside that it renders, if it takes longer than
@@ -327,16 +331,19 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         }
     }
 
-    /// The device has rendered a job. Its image is kept also where its attempt is over: the frame may be
-    /// asked for again.
+    /// The device has rendered jobs; with each, its image and microseconds. An image is kept also where its attempt
+    /// is over: the frame may be asked for again.
     pub fn rendered(
         &mut self,
         key: &FrameKey,
-        job: u32,
-        (image, micros): (I, u64),
+        done: impl IntoIterator<Item = (u32, (I, u64))>,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
-        if let Some(order) = self.take_order(key, job, |o| micros.saturating_sub(o.before_micros)) {
+        for (job, (image, micros)) in done {
+            let spent = |o: &OnDevice<F>| micros.saturating_sub(o.before_micros);
+            let Some(order) = self.take_order(key, job, spent) else {
+                continue;
+            };
             if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key) {
                 frame.job_done(job, &image, micros, micros, out);
             }
@@ -536,13 +543,28 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     fn give_device(&mut self, mut order: OnDevice<F>, out: &mut Vec<WorkerOutput<F, I>>) {
         order.given_micros = order.estimate_micros.min(SLICE_MICROS);
         self.turns.gave(&order.key.0, order.given_micros);
-        out.push(WorkerOutput::Render {
-            key: order.key.clone(),
-            frame: Arc::clone(&order.frame),
-            job: order.index,
-            in_slices: self.turns.is_shared(&order.key.0),
-        });
+        match out.last_mut() {
+            Some(WorkerOutput::Render { key, jobs, .. })
+                if *key == order.key && self.is_rendered_with(&order, jobs.len()) =>
+            {
+                jobs.push(order.index);
+            }
+            _ => out.push(WorkerOutput::Render {
+                key: order.key.clone(),
+                frame: Arc::clone(&order.frame),
+                jobs: vec![order.index],
+                in_slices: order.estimate_micros > SLICE_MICROS
+                    && self.turns.is_shared(&order.key.0),
+            }),
+        }
         self.on_device.push_back(order);
+    }
+
+    /// Whether a job is rendered together with so many that the device was told last.
+    fn is_rendered_with(&self, order: &OnDevice<F>, count: usize) -> bool {
+        let all = self.on_device.iter().rev().take(count).chain([order]);
+        let micros: u64 = all.clone().map(|o| o.estimate_micros).sum();
+        micros <= TOGETHER_MICROS && all.into_iter().all(|o| o.before_micros == 0)
     }
 
     /// What the device renders is put aside where somebody else waits.

@@ -18,7 +18,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use vulkano::{
     VulkanError,
@@ -57,6 +57,9 @@ use vulkano::{
 /// before that where there are any.
 const SUBMISSION_MAX: Duration = Duration::from_secs(60);
 
+/// Parts of a submission that are timed, at most.
+pub(super) const PARTS_MAX: u32 = 256;
+
 /// Commands being recorded.
 pub(super) type Commands = AutoCommandBufferBuilder<PrimaryAutoCommandBuffer>;
 
@@ -80,6 +83,9 @@ pub(super) struct Gpu {
     descriptor_sets: Arc<StandardDescriptorSetAllocator>,
     command_buffers: Arc<StandardCommandBufferAllocator>,
     timestamps: Option<Timestamps>,
+    /// Of what was submitted last; not signalled in between. To make one for each submission takes as long as a
+    /// job (NVIDIA H100: a quarter of a millisecond).
+    fence: Arc<Fence>,
     /// What was submitted last did not come to its end.
     lost: AtomicBool,
     submission_max: Duration,
@@ -88,7 +94,6 @@ pub(super) struct Gpu {
 #[derive(Debug)]
 struct Timestamps {
     pool: Arc<QueryPool>,
-    nanos_per_tick: f64,
     mask: u64,
 }
 
@@ -130,6 +135,7 @@ impl Gpu {
             what: "the device gave no queue".into(),
         })?;
         let timestamps = Timestamps::new(&device, family)?;
+        let fence = Fence::new(device.clone(), FenceCreateInfo::default());
         Ok(Self {
             queue,
             memory: allocator(&device, WORKING_BLOCK_BYTES),
@@ -142,6 +148,7 @@ impl Gpu {
                 Default::default(),
             )),
             timestamps,
+            fence: Arc::new(fence.explain("making a fence")?),
             lost: AtomicBool::new(false),
             submission_max: SUBMISSION_MAX,
             device,
@@ -278,32 +285,48 @@ impl Gpu {
             .explain("binding resources")
     }
 
-    /// Records commands and carries them out; microseconds that the device worked on them (host
-    /// clock, submission included, where the device has no timestamps).
+    /// Records commands and carries them out.
     pub(super) fn submit(
         &self,
         record: impl FnOnce(&mut Commands) -> Result<(), DeviceError>,
-    ) -> Result<u64, DeviceError> {
-        let mut commands = AutoCommandBufferBuilder::primary(
+    ) -> Result<(), DeviceError> {
+        let mut commands = self.commands()?;
+        record(&mut commands)?;
+        self.carry_out(commands.build().explain("recording commands")?)
+    }
+
+    /// Records commands in parts, [`PARTS_MAX`] at most, and what follows them, and carries them out. Returns how
+    /// long the device worked on each part, in its ticks: from the end of the one before it, as parts that do not
+    /// depend on each other overlap. `None` where the device has no clock.
+    pub(super) fn submit_timed<T>(
+        &self,
+        parts: &[T],
+        mut record: impl FnMut(&mut Commands, &T) -> Result<(), DeviceError>,
+        follow: impl FnOnce(&mut Commands) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<u64>>, DeviceError> {
+        let mut commands = self.commands()?;
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.begin(&mut commands)?;
+        }
+        for (part, number) in parts.iter().zip(1..) {
+            record(&mut commands, part)?;
+            if let Some(timestamps) = &self.timestamps {
+                timestamps.end_of(&mut commands, number)?;
+            }
+        }
+        follow(&mut commands)?;
+        self.carry_out(commands.build().explain("recording commands")?)?;
+        let timestamps = self.timestamps.as_ref();
+        timestamps.map(|t| t.elapsed(parts.len())).transpose()
+    }
+
+    fn commands(&self) -> Result<Commands, DeviceError> {
+        AutoCommandBufferBuilder::primary(
             self.command_buffers.clone(),
             self.queue.queue_family_index(),
             CommandBufferUsage::OneTimeSubmit,
         )
-        .explain("recording commands")?;
-        if let Some(timestamps) = &self.timestamps {
-            timestamps.begin(&mut commands)?;
-        }
-        record(&mut commands)?;
-        if let Some(timestamps) = &self.timestamps {
-            timestamps.end(&mut commands)?;
-        }
-        let commands = commands.build().explain("recording commands")?;
-        let start = Instant::now();
-        self.carry_out(commands)?;
-        match &self.timestamps {
-            Some(timestamps) => timestamps.elapsed_micros(),
-            None => Ok(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)),
-        }
+        .explain("recording commands")
     }
 }
 
@@ -317,8 +340,6 @@ impl Gpu {
                 what: "nothing is submitted to a device that was lost".to_owned(),
             });
         }
-        let fence = Fence::new(self.device.clone(), FenceCreateInfo::default());
-        let fence = Arc::new(fence.explain("making a fence")?);
         let batch = SubmitInfo {
             command_buffers: vec![CommandBufferSubmitInfo::new(commands.clone())],
             ..Default::default()
@@ -328,22 +349,23 @@ impl Gpu {
         // what the commands use lives until then, or for ever where the wait has no end (below).
         let submitted = self
             .queue
-            .with(|mut queue| unsafe { queue.submit(&[batch], Some(&fence)) });
+            .with(|mut queue| unsafe { queue.submit(&[batch], Some(&self.fence)) });
         submitted.explain("submitting commands")?;
         let waited = if self.submission_max.is_zero() {
             Err(VulkanError::Timeout)
         } else {
-            fence.wait(Some(self.submission_max))
+            self.fence.wait(Some(self.submission_max))
         };
         let Err(error) = waited else {
-            return Ok(());
+            // SAFETY: the only submission that it was given to has ended (VUID-vkResetFences-pFences-01123).
+            return unsafe { self.fence.reset() }.explain("resetting a fence");
         };
         self.lost.store(true, Ordering::Relaxed);
         // A lost device works on nothing, so all of it may go. In any other case the commands may
         // still run: what they use is never freed, nor the queue, whose end would wait for them.
         if error != VulkanError::DeviceLost {
             process_end::leave_at_work();
-            std::mem::forget((commands, fence, self.queue.clone()));
+            std::mem::forget((commands, self.fence.clone(), self.queue.clone()));
         }
         Err(DeviceError::Lost {
             what: format!("waiting for the device: {error}"),
@@ -377,26 +399,21 @@ pub(super) fn dispatch(
 
 impl Timestamps {
     fn new(device: &Arc<Device>, family: u32) -> Result<Option<Self>, DeviceError> {
-        let physical = device.physical_device();
-        let bits = physical
-            .queue_family_properties()
-            .get(family as usize)
-            .and_then(|f| f.timestamp_valid_bits);
-        let nanos_per_tick = f64::from(physical.properties().timestamp_period);
-        let Some(bits) = bits.filter(|_| nanos_per_tick > 0.0) else {
+        let families = device.physical_device().queue_family_properties();
+        let family = families.get(family as usize);
+        let Some(bits) = family.and_then(|f| f.timestamp_valid_bits) else {
             return Ok(None);
         };
         let pool = QueryPool::new(
             device.clone(),
             QueryPoolCreateInfo {
-                query_count: 2,
+                query_count: PARTS_MAX + 1,
                 ..QueryPoolCreateInfo::query_type(QueryType::Timestamp)
             },
         )
         .explain("making a query pool")?;
         Ok(Some(Self {
             pool,
-            nanos_per_tick,
             mask: u64::MAX >> (64 - bits.clamp(1, 64)),
         }))
     }
@@ -404,7 +421,7 @@ impl Timestamps {
     fn begin(&self, commands: &mut Commands) -> Result<(), DeviceError> {
         // SAFETY: no submission that uses the pool is pending: `Gpu::submit` waits for each
         // (VUID-vkCmdResetQueryPool-firstQuery-02862).
-        unsafe { commands.reset_query_pool(self.pool.clone(), 0..2) }
+        unsafe { commands.reset_query_pool(self.pool.clone(), 0..PARTS_MAX + 1) }
             .explain("resetting a clock")?;
         // SAFETY: query 0 was reset above (VUID-vkCmdWriteTimestamp-None-00830).
         unsafe { commands.write_timestamp(self.pool.clone(), 0, PipelineStage::TopOfPipe) }
@@ -412,26 +429,25 @@ impl Timestamps {
         Ok(())
     }
 
-    fn end(&self, commands: &mut Commands) -> Result<(), DeviceError> {
-        // SAFETY: query 1 was reset by `begin` in these commands
+    /// Of the part of this number, from 1 on.
+    fn end_of(&self, commands: &mut Commands, part: u32) -> Result<(), DeviceError> {
+        // SAFETY: all queries were reset by `begin` in these commands, and each is written once
         // (VUID-vkCmdWriteTimestamp-None-00830).
-        unsafe { commands.write_timestamp(self.pool.clone(), 1, PipelineStage::BottomOfPipe) }
+        unsafe { commands.write_timestamp(self.pool.clone(), part, PipelineStage::BottomOfPipe) }
             .explain("reading the device's clock")?;
         Ok(())
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "durations are far below 2^53 ns and not negative"
-    )]
-    fn elapsed_micros(&self) -> Result<u64, DeviceError> {
-        let mut ticks = [0_u64; 2];
+    /// Ticks that each of so many parts took.
+    fn elapsed(&self, parts: usize) -> Result<Vec<u64>, DeviceError> {
+        let mut ticks = vec![0_u64; parts + 1];
+        let queries = 0..u32::try_from(ticks.len()).unwrap_or(u32::MAX);
         self.pool
-            .get_results(0..2, &mut ticks, QueryResultFlags::WAIT)
+            .get_results(queries, &mut ticks, QueryResultFlags::WAIT)
             .explain("reading the device's clock")?;
-        let elapsed = ticks[1].wrapping_sub(ticks[0]) & self.mask;
-        Ok((elapsed as f64 * self.nanos_per_tick / 1000.0).round() as u64)
+        let elapsed = ticks
+            .windows(2)
+            .map(|t| t[1].wrapping_sub(t[0]) & self.mask);
+        Ok(elapsed.collect())
     }
 }

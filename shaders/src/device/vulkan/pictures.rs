@@ -1,4 +1,4 @@
-//! The buffers that pictures are rendered into, a band of whole rows at a time.
+//! The buffers that pictures are rendered into, bands of whole rows at a time.
 //!
 //! Invariant: where memory is short, bands get smaller, as long as a row of the widest picture fits.
 
@@ -80,22 +80,15 @@ impl Pictures {
         Ok(self.buffers.insert(buffers).clone())
     }
 
-    /// Rows of a band of pictures of this width: at least one.
-    pub(super) fn band_rows(&self, gpu: &Gpu, width: u32) -> Result<u32, DeviceError> {
+    /// Pixels of the bands of a submission, and rows of a band, at most. A row of the widest picture is in
+    /// the bounds of every device (2^27 bytes of a storage buffer, 65535 workgroups).
+    pub(super) fn band_bounds(&self, gpu: &Gpu) -> (u64, u32) {
         let limits = gpu.physical().properties();
         let range = u64::from(limits.max_storage_buffer_range) / PIXEL_BYTES;
         // Buffers grow to powers of two, so the bound is rounded down to one.
         let pixels_max = self.band_pixels.min(1 << range.ilog2());
-        let rows = pixels_max / u64::from(width);
-        let rows = rows.min(u64::from(
-            limits.max_compute_work_group_count[1] * GROUP_EDGE,
-        ));
-        u32::try_from(rows)
-            .ok()
-            .filter(|&rows| rows > 0)
-            .ok_or_else(|| DeviceError::Unavailable {
-                what: format!("a row of {width} pixels does not fit this device's buffers"),
-            })
+        let rows_max = limits.max_compute_work_group_count[1].saturating_mul(GROUP_EDGE);
+        (pixels_max, rows_max)
     }
 
     /// Goes on with smaller bands, as memory was short; false where they are as small as can be.

@@ -233,7 +233,7 @@ impl Rendering {
             if order.is_called_off {
                 worker.not_rendered(&key, job, None, out);
             } else {
-                worker.rendered(&key, job, (image, micros), out);
+                worker.rendered(&key, [(job, (image, micros))], out);
             }
         });
         self.next_task(env);
@@ -301,15 +301,17 @@ impl Rendering {
         let me = self.me;
         match output {
             WorkerOutput::Render {
-                key, frame, job, ..
+                key, frame, jobs, ..
             } => {
-                let order = Order {
-                    key,
-                    frame,
-                    job,
-                    is_called_off: false,
-                };
-                self.give_device(env, Task::Render(order));
+                for job in jobs {
+                    let order = Order {
+                        key: key.clone(),
+                        frame: Arc::clone(&frame),
+                        job,
+                        is_called_off: false,
+                    };
+                    self.give_device(env, Task::Render(order));
+                }
             }
             WorkerOutput::Stage(data_set, brick, question) => {
                 let stage = KeeperInput::Stage(data_set, brick, question);

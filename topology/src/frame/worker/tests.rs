@@ -78,16 +78,25 @@ fn begin(worker: &mut Worker, key: FrameKey, frame: &Arc<Shown>) -> Vec<Output> 
 /// The device has rendered a job that it was told to.
 fn done(worker: &mut Worker, key: &FrameKey, job: u32) -> Vec<Output> {
     let mut out = Vec::new();
-    worker.rendered(key, job, (Names::of(job, RECT), 1_000), &mut out);
+    let image = (Names::of(job, RECT), 1_000);
+    worker.rendered(key, [(job, image)], &mut out);
     out
 }
 
-fn renders(out: &[Output]) -> Vec<(u64, u32)> {
+/// The jobs that are rendered together.
+fn together(out: &[Output]) -> Vec<(u64, Vec<u32>)> {
     let render = |o: &Output| match o {
-        WorkerOutput::Render { key, job, .. } => Some((key.1.number, *job)),
+        WorkerOutput::Render { key, jobs, .. } => Some((key.1.number, jobs.clone())),
         _ => None,
     };
     out.iter().filter_map(render).collect()
+}
+
+fn renders(out: &[Output]) -> Vec<(u64, u32)> {
+    let together = together(out).into_iter();
+    together
+        .flat_map(|(number, jobs)| jobs.into_iter().map(move |job| (number, job)))
+        .collect()
 }
 
 /// The names in the runs that go out.
@@ -140,6 +149,29 @@ fn the_device_has_one_job_or_a_few_small_ones_on_hand_oldest_frame_first() {
 }
 
 #[test]
+fn short_jobs_of_a_frame_are_rendered_together_and_the_next_ones_are_on_hand_meanwhile() {
+    let mut worker = worker();
+    let small = shown(&[300; 12]);
+    let mut now = together(&begin(&mut worker, key(1, 0), &small));
+    assert_eq!(now, [(1, vec![0, 1, 2]), (1, vec![3, 4, 5])]);
+    let mut count = 0;
+    while !now.is_empty() {
+        let (_, jobs) = now.remove(0);
+        count += jobs.len();
+        let image = |job| (job, (Names::of(job, RECT), 300));
+        let mut out = Vec::new();
+        worker.rendered(&key(1, 0), jobs.into_iter().map(image), &mut out);
+        now.extend(together(&out));
+        assert!(now.len() <= 2 && now.iter().all(|(_, jobs)| jobs.len() == 3));
+    }
+    assert_eq!(count, 12);
+    // Frames do not mix.
+    begin(&mut worker, key(2, 0), &shown(&[300; 1]));
+    let next = begin(&mut worker, key(3, 0), &shown(&[300; 9]));
+    assert_eq!(together(&next), [(3, vec![0, 1, 2]), (3, vec![3, 4])]);
+}
+
+#[test]
 fn a_slow_frame_of_one_requester_does_not_keep_that_of_another_waiting() {
     let mut worker = worker();
     let (slow, fast) = (shown(&[9_000; 20]), shown(&[4_000; 2]));
@@ -162,7 +194,7 @@ fn a_slow_frame_of_one_requester_does_not_keep_that_of_another_waiting() {
         };
         let micros = if number == 7 { 4_000 } else { 9_000 };
         let mut out = Vec::new();
-        worker.rendered(&key, job, (Names::of(job, RECT), micros), &mut out);
+        worker.rendered(&key, [(job, (Names::of(job, RECT), micros))], &mut out);
         now = renders(&out);
     }
     // One that was on the device, then as many as a turn has.
@@ -199,7 +231,7 @@ fn a_long_job_is_put_aside_for_another_requester_and_goes_on_after_it() {
     assert_eq!((renders(&next), is_asked(&next)), (vec![(7, 0)], 1));
     let of_other = |worker: &mut Worker, job| {
         let mut out = Vec::new();
-        worker.rendered(&other, job, (Names::of(job, RECT), 4_000), &mut out);
+        worker.rendered(&other, [(job, (Names::of(job, RECT), 4_000))], &mut out);
         renders(&out)
     };
     assert_eq!(of_other(&mut worker, 0), [(7, 1)]);
@@ -294,7 +326,7 @@ fn nothing_is_rendered_nor_taken_from_what_is_kept_while_something_waits_for_roo
     let image = |job| (Names::of(job, rect), 1_000);
     for job in 0..3 {
         let mut out = Vec::new();
-        worker.rendered(&key(1, 0), job, image(job), &mut out);
+        worker.rendered(&key(1, 0), [(job, image(job))], &mut out);
     }
     let mut out = begin(&mut worker, key(1, 1), &frame);
     let mut sent = runs(&out);

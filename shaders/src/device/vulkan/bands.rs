@@ -1,0 +1,200 @@
+//! Jobs that are rendered side by side: what there is of each, and the bands of whole rows of them that a
+//! submission renders.
+//!
+//! A job of a brick has a few thousand rays, which keep a large GPU busy for as long as its longest ray takes
+//! (NVIDIA H100, bricks of 64³ in 512²: half a millisecond each); bands of several jobs overlap.
+
+use super::{gpu::PARTS_MAX, resident::Visibility};
+use crate::{
+    device::{DeviceError, Job, RenderedJob},
+    sub_image::SubImage,
+};
+use brickmesh_topology::PixelRect;
+
+/// The first pixel of a band in the buffer is a multiple of this: a device wants no more than 256 bytes of
+/// alignment (the bound of Vulkan's `minStorageBufferOffsetAlignment`).
+const ALIGNED_PIXELS: u64 = 256 / 16;
+
+/// A job and what there is of it.
+#[derive(Debug)]
+pub(super) struct BegunJob {
+    pub(super) job: Job,
+    pub(super) visibility: Visibility,
+    /// From above.
+    pixels: Vec<[f32; 4]>,
+    micros: u64,
+}
+
+/// Rows of a job that a submission renders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    /// Which of the jobs.
+    pub(super) of: usize,
+    pub(super) rect: PixelRect,
+    /// Where its pixels begin in the buffer.
+    pub(super) first: u64,
+}
+
+impl BegunJob {
+    /// Nothing of it is rendered; nothing is to be where it has no visible sample.
+    pub(super) fn new(job: Job, visibility: Visibility) -> Self {
+        let is_empty = matches!(visibility, Visibility::Nothing) || job.owned.is_empty();
+        let pixels = if is_empty {
+            vec![[0.0; 4]; job.rect.pixel_count()]
+        } else {
+            Vec::new()
+        };
+        Self {
+            job,
+            visibility,
+            pixels,
+            micros: 0,
+        }
+    }
+
+    /// The rows that are not rendered.
+    fn rest(&self) -> PixelRect {
+        let rect = self.job.rect;
+        let rows = self.pixels.len() / (rect.width as usize).max(1);
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX).min(rect.height);
+        PixelRect {
+            y: rect.y + rows,
+            height: rect.height - rows,
+            ..rect
+        }
+    }
+
+    /// Takes the rows that follow, and the time that they took.
+    pub(super) fn add(&mut self, pixels: &[[f32; 4]], micros: u64) {
+        if self.pixels.is_empty() {
+            self.pixels.reserve_exact(self.job.rect.pixel_count());
+        }
+        self.pixels.extend_from_slice(pixels);
+        self.micros += micros;
+    }
+
+    /// The job, if it is whole.
+    pub(super) fn whole(self) -> Result<RenderedJob, DeviceError> {
+        let image = SubImage::new(self.job.rect, self.pixels);
+        Ok(RenderedJob {
+            image: image.ok_or(DeviceError::CalledOff)?,
+            elapsed_micros: self.micros,
+        })
+    }
+}
+
+/// The bands that are next, of jobs in their order: of so many pixels in all, and each of so many rows at most.
+/// The first one has a row in any case.
+pub(super) fn next_bands<'a>(
+    jobs: impl IntoIterator<Item = (usize, &'a BegunJob)>,
+    pixels_max: u64,
+    rows_max: u32,
+) -> Vec<Band> {
+    let mut bands: Vec<Band> = Vec::new();
+    let mut first = 0;
+    for (of, begun) in jobs {
+        let rest = begun.rest();
+        if rest.pixel_count() == 0 {
+            continue;
+        }
+        let width = u64::from(rest.width);
+        let rows = pixels_max.saturating_sub(first) / width;
+        let rows = rows.max(u64::from(bands.is_empty()));
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let rect = PixelRect {
+            height: rest.height.min(rows).min(rows_max),
+            ..rest
+        };
+        if rect.height == 0 || bands.len() == PARTS_MAX as usize {
+            break;
+        }
+        bands.push(Band { of, rect, first });
+        first += (rect.pixel_count() as u64).next_multiple_of(ALIGNED_PIXELS);
+        if rect.height < rest.height {
+            break;
+        }
+    }
+    bands
+}
+
+/// Microseconds of each band, of those that all took: by what the device's clock says of each, or else by pixels.
+pub(super) fn shares(bands: &[Band], ticks: Option<Vec<u64>>, micros: u64) -> Vec<u64> {
+    let pixels = || bands.iter().map(|b| b.rect.pixel_count() as u64).collect();
+    let of_each = ticks.filter(|t| t.iter().any(|t| *t > 0));
+    let of_each: Vec<u64> = of_each.unwrap_or_else(pixels);
+    let all = of_each.iter().map(|n| u128::from(*n)).sum::<u128>().max(1);
+    let share = |n: u64| u64::try_from(u128::from(micros) * u128::from(n) / all).unwrap_or(micros);
+    of_each.into_iter().map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brickmesh_topology::{BrickIndex, VoxelBox};
+
+    fn begun(width: u32, height: u32) -> BegunJob {
+        let rect = PixelRect {
+            x: 3,
+            y: 5,
+            width,
+            height,
+        };
+        let owned = VoxelBox::new([0; 3], [4; 3]);
+        let brick = BrickIndex(0);
+        BegunJob::new(Job { brick, owned, rect }, Visibility::Everything)
+    }
+
+    /// Renders all, and returns the bands of each submission.
+    fn all_bands(mut jobs: Vec<BegunJob>, pixels_max: u64, rows_max: u32) -> Vec<Vec<Band>> {
+        let mut all = Vec::new();
+        loop {
+            let bands = next_bands(jobs.iter().enumerate(), pixels_max, rows_max);
+            if bands.is_empty() {
+                break;
+            }
+            for band in &bands {
+                let pixel = [band.rect.y as f32; 4];
+                jobs[band.of].add(&vec![pixel; band.rect.pixel_count()], 7);
+            }
+            all.push(bands);
+        }
+        for job in jobs {
+            let rect = job.job.rect;
+            let image = job.whole().unwrap().image;
+            assert_eq!(image.rect(), rect);
+            assert!(image.pixels().is_sorted_by(|a, b| a[0] <= b[0]));
+        }
+        all
+    }
+
+    #[test]
+    fn jobs_share_a_submission_and_large_ones_take_several() {
+        let small = all_bands((0..9).map(|_| begun(9, 3)).collect(), 1 << 17, 1 << 16);
+        assert_eq!(small.len(), 1);
+        let firsts: Vec<u64> = small[0].iter().map(|b| b.first).collect();
+        assert_eq!(firsts, [0, 32, 64, 96, 128, 160, 192, 224, 256]);
+        // The second job begins where the first one leaves room.
+        let bands = all_bands(vec![begun(10, 6), begun(10, 9)], 100, 1 << 16);
+        let of = |s: &Vec<Band>| -> Vec<_> { s.iter().map(|b| (b.of, b.rect.height)).collect() };
+        let heights: Vec<_> = bands.iter().map(of).collect();
+        assert_eq!(heights, [vec![(0, 6), (1, 3)], vec![(1, 6)]]);
+        // A row that is larger than all that is allowed; jobs without pixels; more jobs than parts.
+        assert_eq!(all_bands(vec![begun(0, 7), begun(500, 2)], 100, 9).len(), 2);
+        assert_eq!(all_bands(vec![begun(2, 30)], 1 << 17, 8).len(), 4);
+        let many = (0..=PARTS_MAX).map(|_| begun(1, 1)).collect();
+        assert_eq!(all_bands(many, 1 << 17, 9).len(), 2);
+    }
+
+    #[test]
+    fn time_is_shared_by_the_clock_or_by_pixels() {
+        let jobs = [begun(10, 10), begun(10, 30)];
+        let bands = next_bands(jobs.iter().enumerate(), 1 << 17, 1 << 16);
+        assert_eq!(shares(&bands, None, 100), [25, 75]);
+        assert_eq!(shares(&bands, Some(vec![0, 0]), 100), [25, 75]);
+        assert_eq!(shares(&bands, Some(vec![30, 10]), 100), [75, 25]);
+        assert_eq!(
+            shares(&bands, Some(vec![u64::MAX; 2]), u64::MAX)[0],
+            u64::MAX / 2
+        );
+    }
+}
