@@ -10,6 +10,7 @@ pub mod default_transfer;
 pub mod gradient_histogram;
 pub mod levels;
 pub mod manifest;
+pub mod number_rows;
 pub mod partition_method;
 pub mod presence_cubes;
 pub mod presets;

@@ -1,4 +1,5 @@
-//! Cuts a stream of voxels into bricks (`cutter`), and the coarser levels that are made of it (`level_cutter`).
+//! Cuts a stream of voxels into bricks (`cutter`), and the coarser levels that are made of it (`level_cutter`): while
+//! some rows are cut, looked at and halved on several cores, the next ones are read.
 
 use super::{
     BRICK_BYTES_MAX, BrickStoreError, OnProgress, check_brick_count,
@@ -8,8 +9,34 @@ use super::{
     level_cutter::{self, LevelCutter},
 };
 use crate::volume_file::VolumeFile;
-use brickmesh_topology::{BrickGrid, Manifest};
+use brickmesh_topology::{BrickGrid, Manifest, data::value_gathering::ValueGathering};
 use std::path::Path;
+
+/// Bytes of the rows that are taken at a time, about; as much is read meanwhile.
+const BATCH_BYTES: usize = 2 << 20;
+
+/// Rows of a slice that are taken together.
+struct Batch {
+    z: u32,
+    /// The first one.
+    y: u32,
+    rows: usize,
+    /// Of its slice.
+    is_last: bool,
+}
+
+/// All rows of a volume, in their order.
+fn batches([_, height, depth]: [u32; 3], row_bytes: usize) -> impl Iterator<Item = Batch> {
+    let rows = u32::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(u32::MAX);
+    let rows = rows.clamp(1, height);
+    let of_slice = move |z| (0..height).step_by(rows as usize).map(move |y| (z, y));
+    (0..depth).flat_map(of_slice).map(move |(z, y)| Batch {
+        z,
+        y,
+        rows: rows.min(height - y) as usize,
+        is_last: y + rows >= height,
+    })
+}
 
 /// The grid of a volume cut into bricks of `edge`, if peers can share it.
 fn grid(file: &VolumeFile, edge: u32) -> Result<BrickGrid, BrickStoreError> {
@@ -58,34 +85,49 @@ pub(super) fn cut(
     let levels_max = if empty.is_some() { 0 } else { levels_max };
     let volumes = level_cutter::volumes(volume, edge, levels_max);
     let mut levels = LevelCutter::new(&volumes, edge, gather);
-    let mut stream = file.voxels()?;
+    let mut values = ValueGathering::new(volume);
     let row_bytes = volume.dims[0] as usize * volume.voxel.bytes();
-    let mut row = vec![0; row_bytes];
     let (total, mut done) = (volume.voxel_bytes(), 0);
     // Only a scratch file can fail here.
     let io = BrickStoreError::io(match gather {
         Gather::Bounded { scratch, .. } => scratch,
         Gather::Memory => &file.path,
     });
-    for z in 0..volume.dims[2] {
-        cutter.open_layers(z).map_err(&io)?;
-        for y in 0..volume.dims[1] {
-            stream.read(&mut row)?;
-            cutter.scatter(y, z, &row).map_err(&io)?;
-            levels.row(y, &row);
-            if let Some(empty) = &mut empty {
-                empty.row(&row);
-            }
+    let mut stream = file.voxels()?;
+    let mut batches = batches(volume.dims, row_bytes).peekable();
+    let (mut bytes, mut next_bytes) = (Vec::new(), Vec::new());
+    let mut read = |batch: Option<&Batch>, bytes: &mut Vec<u8>| {
+        bytes.resize(batch.map_or(0, |batch| batch.rows * row_bytes), 0);
+        stream.read(bytes)
+    };
+    read(batches.peek(), &mut bytes)?;
+    while let Some(Batch { z, y, is_last, .. }) = batches.next() {
+        if y == 0 {
+            cutter.open_layers(z).map_err(&io)?;
         }
+        let rows = || (y..).zip(bytes.chunks_exact(row_bytes));
+        let cut = || rows().try_for_each(|(y, row)| cutter.scatter(y, z, row));
+        let look_at = || rows().for_each(|(y, row)| values.row(y, z, row));
+        let halve = || rows().for_each(|(y, row)| levels.row(y, row));
+        let take = || rayon::join(cut, || rayon::join(look_at, halve)).0;
+        let (taken, next) = rayon::join(take, || read(batches.peek(), &mut next_bytes));
+        taken.map_err(&io)?;
         if let Some(empty) = &mut empty {
-            empty.slice(z)?;
+            rows().for_each(|(_, row)| empty.row(row));
         }
-        done += row_bytes as u64 * u64::from(volume.dims[1]);
-        if !progress(done, total) {
-            return Err(BrickStoreError::Stopped);
+        done += bytes.len() as u64;
+        if is_last {
+            if let Some(empty) = &mut empty {
+                empty.slice(z)?;
+            }
+            if !progress(done, total) {
+                return Err(BrickStoreError::Stopped);
+            }
+            cutter.close_layers(z, &io, empty.as_ref(), on_brick)?;
+            levels.end_slice(z, &io, on_brick)?;
         }
-        cutter.close_layers(z, &io, empty.as_ref(), on_brick)?;
-        levels.end_slice(z, &io, on_brick)?;
+        next?;
+        std::mem::swap(&mut bytes, &mut next_bytes);
     }
     stream.finish()?;
     let source = file
@@ -98,7 +140,7 @@ pub(super) fn cut(
     let wrong = BrickStoreError::manifest(&file.path);
     let coarser = levels.manifests(&source).map_err(&wrong)?;
     let names = coarser.iter().map(Manifest::digest).collect();
-    let exact = cutter.manifest(&source, kept_voxels, names);
+    let exact = cutter.manifest(&source, values.finish(), kept_voxels, names);
     Ok((exact.map_err(wrong)?, coarser))
 }
 
@@ -110,7 +152,7 @@ mod tests {
         Digest, VolumeDescription, VoxelBox, VoxelType,
         data::{levels, value_statistics::HISTOGRAM_BINS},
     };
-    use std::{fs, path::Path};
+    use std::{collections::BTreeMap, fs, path::Path, sync::Mutex};
 
     const TYPES: [(VoxelType, &str); 5] = [
         (VoxelType::U8, "uint8"),
@@ -157,7 +199,7 @@ mod tests {
     }
 
     fn cut_all(file: &VolumeFile, edge: u32, gather: Gather<'_>) -> (Manifest, Vec<Vec<u8>>) {
-        let mut bricks = Vec::new();
+        let bricks: Mutex<BTreeMap<_, _>> = Mutex::default();
         let manifests = cut(
             file,
             edge,
@@ -165,13 +207,14 @@ mod tests {
             gather,
             None,
             &mut |_, _| true,
-            &mut |_, b, _, bytes| {
-                assert_eq!(b.0 as usize, bricks.len(), "bricks come in index order");
-                bricks.push(bytes);
+            &|_, brick, _, bytes| {
+                let before = bricks.lock().unwrap().insert(brick, bytes);
+                assert_eq!(before, None, "each comes once");
                 Ok(())
             },
         );
-        (manifests.unwrap().0, bricks)
+        let bricks = bricks.into_inner().unwrap();
+        (manifests.unwrap().0, bricks.into_values().collect())
     }
 
     #[test]
@@ -260,7 +303,7 @@ mod tests {
                 layer_bytes_max: if seed % 2 == 0 { 0 } else { u64::MAX },
                 scratch: folder.path(),
             };
-            let mut bricks = Vec::new();
+            let bricks = Mutex::new(Vec::new());
             let (exact, coarser) = cut(
                 &file,
                 16,
@@ -268,12 +311,13 @@ mod tests {
                 gather,
                 None,
                 &mut |_, _| true,
-                &mut |level, brick, _, bytes| {
-                    bricks.push(((level, brick), bytes));
+                &|level, brick, _, bytes| {
+                    bricks.lock().unwrap().push(((level, brick), bytes));
                     Ok(())
                 },
             )
             .unwrap();
+            let bricks = bricks.into_inner().unwrap();
             let volumes = levels::levels(&file.description, 16);
             assert_eq!(volumes.len(), 3, "{volumes:?}");
             let names: Vec<Digest> = coarser.iter().map(Manifest::digest).collect();
@@ -307,7 +351,7 @@ mod tests {
             layer_bytes_max: 0,
             scratch: &gone,
         };
-        let on_brick = &mut |_, _, _, _| Ok(());
+        let on_brick = &|_, _, _, _| Ok(());
         let cut = cut(&file, 8, 0, gather, None, &mut |_, _| true, on_brick);
         let error = cut.unwrap_err();
         assert!(error.to_string().contains("gone"), "{error}");
@@ -328,7 +372,7 @@ mod tests {
                 Gather::Memory,
                 None,
                 &mut progress,
-                &mut |_, _, _, _| Ok(()),
+                &|_, _, _, _| Ok(()),
             )
         };
         let error = cut(512).unwrap_err().to_string();

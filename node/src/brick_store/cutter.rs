@@ -3,7 +3,7 @@
 //!
 //! Invariants: at most the two layers that overlap in z are open (a brick is at least four voxels
 //! thick, its ghosts three); rows of a brick's slice are gathered before they go to
-//! the layer, so that a scratch file sees long writes.
+//! the layer, so that a scratch file sees long writes. Bricks of a layer are finished on all cores.
 
 use super::{
     BrickStoreError,
@@ -15,14 +15,19 @@ use brickmesh_topology::{
     data::{
         gradient_histogram::GradientGathering,
         manifest::{BrickRecord, ManifestError, ManifestParts},
-        value_gathering::ValueGathering,
+        value_gathering::GatheredValues,
     },
 };
+use rayon::prelude::*;
 use std::{collections::BTreeMap, io};
 
-/// Takes a finished brick of a level; of one level bricks come layer by layer, in index order within one.
+/// Bricks that are looked at together, on all cores: they are in memory meanwhile, also of a layer that is in a
+/// scratch file.
+const BRICKS_AT_A_TIME: usize = 32;
+
+/// Takes a finished brick of a level, on any thread and several at a time; of one level bricks come layer by layer.
 pub(super) type OnBrick<'a> =
-    &'a mut dyn FnMut(usize, BrickIndex, Digest, Vec<u8>) -> Result<(), BrickStoreError>;
+    &'a (dyn Fn(usize, BrickIndex, Digest, Vec<u8>) -> Result<(), BrickStoreError> + Sync);
 
 /// Bricks on their way.
 pub(super) struct Cutter<'a> {
@@ -35,7 +40,6 @@ pub(super) struct Cutter<'a> {
     layers: BTreeMap<u32, Layer>,
     /// Of the bricks that are finished, in index order.
     records: Vec<BrickRecord>,
-    values: ValueGathering,
     gradients: GradientGathering,
     /// Rows of one slice of one row of bricks, gathered by brick.
     slices: BTreeMap<BrickIndex, Vec<u8>>,
@@ -52,7 +56,6 @@ impl<'a> Cutter<'a> {
         Self {
             level,
             records: Vec::new(),
-            values: ValueGathering::new(volume),
             gradients: GradientGathering::new(volume),
             layers: BTreeMap::new(),
             slices: BTreeMap::new(),
@@ -95,7 +98,6 @@ impl<'a> Cutter<'a> {
 
     /// Gives a row of the volume to the bricks that store it.
     pub(super) fn scatter(&mut self, y: u32, z: u32, row: &[u8]) -> io::Result<()> {
-        self.values.row(y, z, row);
         let (grid, n) = (self.grid, self.volume.voxel.bytes());
         let [cx, cy, _] = grid.counts();
         let open: Vec<u32> = self
@@ -153,24 +155,46 @@ impl<'a> Cutter<'a> {
             let Some(mut layer) = self.layers.remove(&bz) else {
                 continue;
             };
-            for (within, brick) in self.layer_bricks(bz).enumerate() {
-                let bytes = layer.take(within).map_err(io)?;
-                let other = empty.and_then(|empty| empty.in_place_of(brick, &bytes));
-                let bytes = other.unwrap_or(bytes);
-                let record = BrickRecord::of(&self.grid, brick, self.volume, &bytes);
-                self.gradients.brick(&self.grid, brick, &bytes);
-                let digest = record.digest;
-                debug_assert_eq!(self.records.len(), brick.0 as usize, "in index order");
-                self.records.push(record);
-                on_brick(self.level, brick, digest, bytes)?;
+            let mut bricks = self.layer_bricks(bz).enumerate().peekable();
+            while bricks.peek().is_some() {
+                let take = |(within, brick)| {
+                    let bytes = layer.take(within)?;
+                    let other = empty.and_then(|empty| empty.in_place_of(brick, &bytes));
+                    Ok((brick, other.unwrap_or(bytes)))
+                };
+                let some = bricks.by_ref().take(BRICKS_AT_A_TIME).map(take);
+                let some = some.collect::<io::Result<Vec<_>>>().map_err(io)?;
+                self.finish(some, on_brick)?;
             }
         }
         Ok(())
     }
 
+    /// Finishes bricks that have all their voxels.
+    fn finish(
+        &mut self,
+        bricks: Vec<(BrickIndex, Vec<u8>)>,
+        on_brick: OnBrick<'_>,
+    ) -> Result<(), BrickStoreError> {
+        let finish = |(brick, bytes): (BrickIndex, Vec<u8>)| {
+            let record = BrickRecord::of(&self.grid, brick, self.volume, &bytes);
+            let gradients = self.gradients.of_brick(&self.grid, brick, &bytes);
+            on_brick(self.level, brick, record.digest, bytes)?;
+            Ok((record, gradients))
+        };
+        let finished = bricks.into_par_iter().map(finish);
+        for (record, gradients) in finished.collect::<Result<Vec<_>, BrickStoreError>>()? {
+            self.gradients.add(gradients);
+            self.records.push(record);
+        }
+        Ok(())
+    }
+
+    /// Its manifest, where these are the values of all its voxels.
     pub(super) fn manifest(
         self,
         source: &str,
+        values: GatheredValues,
         kept_voxels: Option<Vec<u32>>,
         levels: Vec<Digest>,
     ) -> Result<Manifest, ManifestError> {
@@ -178,7 +202,6 @@ impl<'a> Cutter<'a> {
         let mut parts = ManifestParts::new(self.volume.clone(), edge, source, self.records);
         parts.kept_voxels = kept_voxels;
         parts.levels = levels;
-        let values = self.values.finish();
         parts.gradients = self.gradients.finish(values.statistics.histogram_range);
         values.manifest(parts)
     }

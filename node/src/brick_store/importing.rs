@@ -62,7 +62,7 @@ pub(super) fn import(
         .as_ref()
         .map(|empty| (empty, projections.as_path()));
     let bricks_of = |level| level_path(made.path(), level).join(BRICKS);
-    let mut levels = 0;
+    let levels = Mutex::new(0);
     let (exact, coarser) = bricker::cut(
         file,
         edge,
@@ -70,12 +70,15 @@ pub(super) fn import(
         gather,
         empty,
         progress,
-        &mut |level, _, digest, bytes| {
-            while levels <= level {
-                let bricks = bricks_of(levels);
+        &|level, _, digest, bytes| {
+            let mut levels = levels.lock().unwrap_or_else(PoisonError::into_inner);
+            while *levels <= level {
+                let bricks = bricks_of(*levels);
                 fs::create_dir_all(&bricks).map_err(BrickStoreError::io(&bricks))?;
-                levels += 1;
+                *levels += 1;
             }
+            drop(levels);
+            // Equal ones at a time write the same.
             let path = brick_path(&level_path(made.path(), level), digest);
             if path.exists() {
                 return Ok(());

@@ -10,6 +10,8 @@ use brickmesh_topology::{
     data::{
         levels::{self, Halving},
         manifest::ManifestError,
+        number_rows::numbers_of,
+        value_gathering::ValueGathering,
     },
 };
 use std::io;
@@ -41,6 +43,7 @@ struct Stage<'a> {
     volume: &'a VolumeDescription,
     halving: Halving,
     cutter: Cutter<'a>,
+    values: ValueGathering,
     /// Its slice that is whole.
     means: Vec<f32>,
 }
@@ -64,6 +67,7 @@ impl<'a> LevelCutter<'a> {
                 volume: to,
                 halving: Halving::new(from, to),
                 cutter: Cutter::new(level, grid, to, gather.of_level(level)),
+                values: ValueGathering::new(to),
                 means: Vec::new(),
             })
         };
@@ -77,7 +81,7 @@ impl<'a> LevelCutter<'a> {
     /// Takes row y of the volume.
     pub(super) fn row(&mut self, y: u32, row: &[u8]) {
         if let Some(first) = self.stages.first_mut() {
-            levels::numbers_of(self.exact, row, &mut self.numbers);
+            numbers_of(self.exact, row, &mut self.numbers);
             first.halving.row(y, &self.numbers);
         }
     }
@@ -99,8 +103,8 @@ impl<'a> LevelCutter<'a> {
             let rows = stage.means.chunks_exact(stage.volume.dims[0] as usize);
             for (y, row) in (0..).zip(rows) {
                 bytes.clear();
-                row.iter()
-                    .for_each(|&mean| levels::append(mean, stage.volume, &mut bytes));
+                levels::append_all(row, stage.volume, &mut bytes);
+                stage.values.row(y, at, &bytes);
                 stage.cutter.scatter(y, at, &bytes).map_err(io)?;
                 if let Some(next) = coarser.first_mut() {
                     next.halving.row(y, row);
@@ -116,7 +120,8 @@ impl<'a> LevelCutter<'a> {
     pub(super) fn manifests(self, source: &str) -> Result<Vec<Manifest>, ManifestError> {
         let manifest = |(level, stage): (usize, Stage<'_>)| {
             let source = format!("{source} level {level}");
-            stage.cutter.manifest(&source, None, Vec::new())
+            let values = stage.values.finish();
+            stage.cutter.manifest(&source, values, None, Vec::new())
         };
         (1..).zip(self.stages).map(manifest).collect()
     }

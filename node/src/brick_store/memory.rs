@@ -45,7 +45,7 @@ fn cut(
     edge: u32,
     progress: OnProgress<'_>,
 ) -> Result<(Manifest, Vec<Option<Bytes>>), BrickStoreError> {
-    let mut bricks: Vec<Option<Bytes>> = Vec::new();
+    let bricks: Mutex<Vec<Option<Bytes>>> = Mutex::default();
     // Layers grow into the bricks that are kept: no scratch file, no copy.
     let (manifest, _) = bricker::cut(
         file,
@@ -54,14 +54,17 @@ fn cut(
         Gather::Memory,
         None,
         progress,
-        &mut |_, brick, _, bytes| {
+        &|_, brick, _, bytes| {
             let at = brick.0 as usize;
-            bricks.resize(bricks.len().max(at + 1), None);
+            let mut bricks = bricks.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = bricks.len().max(at + 1);
+            bricks.resize(count, None);
             bricks[at] = Some(bytes.into());
             Ok(())
         },
     )?;
-    Ok((manifest, bricks))
+    let bricks = bricks.into_inner();
+    Ok((manifest, bricks.unwrap_or_else(PoisonError::into_inner)))
 }
 
 impl BrickSource for MemoryStore {

@@ -11,10 +11,12 @@
 use crate::base::bytes_or_hex;
 use crate::data::{
     brick_grid::{BrickGrid, BrickIndex},
+    number_rows::{bounds, numbers_of, widen},
     volume::VolumeDescription,
     voxel_box::VoxelBox,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Range;
 
 /// Cells of a brick on each axis.
 pub const CELLS_PER_AXIS: u32 = 8;
@@ -65,31 +67,35 @@ impl CellRanges {
         bytes: &[u8],
     ) -> (Option<[f64; 2]>, Self) {
         let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
-        // NaN stands for all that is no data, and is in no range.
-        let data = |v: f32| if volume.is_no_data(v) { f32::NAN } else { v };
-        let values: Vec<f32> = (0..bytes.len())
-            .step_by(volume.voxel.bytes())
-            .map(|at| data(volume.voxel.read(bytes, at)))
-            .collect();
-        let range = bounds(&values);
+        let mut numbers = Vec::with_capacity(bytes.len() / volume.voxel.bytes());
+        numbers_of(volume, bytes, &mut numbers);
+        let range = bounds(&numbers);
         let [nx, ny, _] = stored.size().map(|n| n as usize);
+        let read = |axis, cell| cell_span(&owned, &stored, axis, cell);
         let mut out = vec![0; 2 * CELLS];
-        for cell in 0..CELLS {
-            let read = read_box(cell_box(&owned, cell), &stored);
-            let mut low_high = [f32::INFINITY, f32::NEG_INFINITY];
-            for z in read.lo[2]..read.hi[2] {
-                for y in read.lo[1]..read.hi[1] {
-                    let row = nx * (y as usize + ny * z as usize);
-                    let xs = read.lo[0] as usize..read.hi[0] as usize;
-                    let [l, h] = bounds(&values[row + xs.start..row + xs.end]);
-                    low_high = [low_high[0].min(l), low_high[1].max(h)];
-                }
+        let (mut lows, mut highs) = (vec![0.0; nx], vec![0.0; nx]);
+        for (row_of_cells, first) in (0..).zip((0..CELLS).step_by(PER_AXIS)) {
+            let (ys, zs) = (
+                read(1, row_of_cells % CELLS_PER_AXIS),
+                read(2, row_of_cells / CELLS_PER_AXIS),
+            );
+            lows.fill(f32::INFINITY);
+            highs.fill(f32::NEG_INFINITY);
+            for row in zs
+                .clone()
+                .flat_map(|z| ys.clone().map(move |y| nx * (y + ny * z)))
+            {
+                widen(&mut lows, &mut highs, &numbers[row..row + nx]);
             }
-            (out[cell], out[CELLS + cell]) = if read.is_empty() {
-                (0, 0)
-            } else {
-                levels(low_high, range)
-            };
+            for (cell, xs) in (first..).zip((0..CELLS_PER_AXIS).map(|x| read(0, x))) {
+                (out[cell], out[CELLS + cell]) = if xs.is_empty() || ys.is_empty() || zs.is_empty()
+                {
+                    (0, 0)
+                } else {
+                    let low = bounds(&lows[xs.clone()])[0];
+                    levels([low, bounds(&highs[xs])[1]], range)
+                };
+            }
         }
         let has_data = range[0] <= range[1];
         (has_data.then(|| range.map(f64::from)), Self(out.into()))
@@ -120,14 +126,6 @@ impl CellRanges {
     }
 }
 
-fn bounds(values: &[f32]) -> [f32; 2] {
-    values
-        .iter()
-        .fold([f32::INFINITY, f32::NEG_INFINITY], |[l, h], &v| {
-            [l.min(v), h.max(v)]
-        })
-}
-
 /// The cells that are `seen`, asked by their number, x fastest.
 pub fn mask_of(seen: impl Fn(usize) -> bool) -> CellMask {
     const LAYER: usize = PER_AXIS * PER_AXIS;
@@ -153,14 +151,14 @@ pub fn cell_plane(owned: &VoxelBox, axis: usize, n: u32) -> u32 {
     owned.lo[axis] + owned.size()[axis] * n / CELLS_PER_AXIS
 }
 
-/// The voxels that interpolation inside a cell reads, in the coordinates of the stored box: one
-/// more at each upper face. None where the cell is empty.
-fn read_box(cell: VoxelBox, stored: &VoxelBox) -> VoxelBox {
-    let more = u32::from(!cell.is_empty());
-    VoxelBox {
-        lo: std::array::from_fn(|a| cell.lo[a] - stored.lo[a]),
-        hi: std::array::from_fn(|a| (cell.hi[a] + more).min(stored.hi[a]) - stored.lo[a]),
-    }
+/// The voxels that interpolation inside the n-th cell of a box reads along an axis, in the coordinates of the stored
+/// box: one more at the upper face. None where the cell is empty.
+fn cell_span(owned: &VoxelBox, stored: &VoxelBox, axis: usize, n: u32) -> Range<usize> {
+    let [low, high] = [n, n + 1].map(|n| cell_plane(owned, axis, n));
+    let more = u32::from(low < high);
+    let high = (high + more).min(stored.hi[axis]);
+    let within = |at: u32| (at - stored.lo[axis]) as usize;
+    within(low)..within(high)
 }
 
 /// The value of a level: at both ends exactly the range's, however far apart they are.

@@ -53,8 +53,7 @@ impl GradientHistogram {
 #[derive(Clone, Debug)]
 pub struct GradientGathering {
     volume: VolumeDescription,
-    /// One of so many voxels is looked at.
-    stride: u64,
+    looked_at: LookedAt,
     /// Value and gradient length.
     found: Vec<[f32; 2]>,
 }
@@ -66,17 +65,24 @@ impl GradientGathering {
         let voxels: u64 = volume.dims.map(u64::from).iter().product();
         Self {
             volume: volume.clone(),
-            stride: voxels.div_ceil(SAMPLES_MAX).max(1),
+            looked_at: LookedAt::one_of(voxels.div_ceil(SAMPLES_MAX)),
             found: Vec::new(),
         }
     }
 
-    /// Takes a brick: the voxels of its stored box, x fastest, little-endian.
+    /// Takes what was found in a brick.
+    pub fn add(&mut self, found: Vec<[f32; 2]>) {
+        self.found.extend(found);
+    }
+
+    /// Value and gradient length of the voxels that are looked at of a brick: the voxels of its stored box, x
+    /// fastest, little-endian.
     ///
     /// # Panics
     /// Where the bytes are not as many as a stored box has voxels.
     #[expect(clippy::cast_possible_truncation, reason = "gradients of f32")]
-    pub fn brick(&mut self, grid: &BrickGrid, brick: BrickIndex, bytes: &[u8]) {
+    #[must_use]
+    pub fn of_brick(&self, grid: &BrickGrid, brick: BrickIndex, bytes: &[u8]) -> Vec<[f32; 2]> {
         let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
         let [nx, ny, _] = stored.size().map(|n| n as usize);
         let [dx, dy, _] = self.volume.dims.map(u64::from);
@@ -104,15 +110,14 @@ impl GradientGathering {
             for y in owned.lo[1]..owned.hi[1] {
                 let row = dx * (u64::from(y) + dy * u64::from(z));
                 for x in owned.lo[0]..owned.hi[0] {
-                    if !is_looked_at(row + u64::from(x), self.stride) {
-                        continue;
+                    if self.looked_at.has(row + u64::from(x)) {
+                        let at = [x, y, z];
+                        found.extend(read(at).zip(gradient(at)).map(|(v, g)| [v, g]));
                     }
-                    let at = [x, y, z];
-                    found.extend(read(at).zip(gradient(at)).map(|(v, g)| [v, g]));
                 }
             }
         }
-        self.found.extend(found);
+        found
     }
 
     /// What was found, with bins over these stored numbers; `None` where there is nothing to see: no value, or
@@ -151,11 +156,38 @@ impl GradientGathering {
     }
 }
 
-/// One of every `stride` voxels, spread so that no axis is favoured.
-fn is_looked_at(index: u64, stride: u64) -> bool {
-    // Fibonacci hashing.
-    let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed >> 32).is_multiple_of(stride)
+/// Which voxels are looked at: one of so many, spread so that no axis is favoured. Those whose hash is a multiple of
+/// that, found without a division (Granlund, Montgomery 1994, section 9).
+#[derive(Clone, Copy, Debug)]
+struct LookedAt {
+    /// Of the odd part, modulo 2^32.
+    inverse: u32,
+    /// Power of two in it.
+    twos: u32,
+    /// Multiples of it below 2^32, but for 0.
+    most: u32,
+}
+
+impl LookedAt {
+    fn one_of(count: u64) -> Self {
+        let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        let twos = count.trailing_zeros();
+        let odd = count >> twos;
+        // Newton's iteration: each doubles the bits that are right, three to begin with.
+        let step = |x: u32, _| x.wrapping_mul(2_u32.wrapping_sub(odd.wrapping_mul(x)));
+        Self {
+            inverse: (0..4).fold(odd, step),
+            twos,
+            most: u32::MAX / count,
+        }
+    }
+
+    fn has(self, index: u64) -> bool {
+        // Fibonacci hashing.
+        let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hash = (mixed >> 32) as u32;
+        hash.wrapping_mul(self.inverse).rotate_right(self.twos) <= self.most
+    }
 }
 
 #[cfg(test)]
@@ -185,12 +217,28 @@ mod tests {
                     bytes.extend(xs.flat_map(|x| value([x, y, z]).to_le_bytes()));
                 }
             }
-            gathering.brick(&grid, BrickIndex(brick), &bytes);
+            gathering.add(gathering.of_brick(&grid, BrickIndex(brick), &bytes));
             brick += 1;
             bytes
         })
         .unwrap();
         gathering.finish([0.0, 100.0])
+    }
+
+    #[test]
+    fn multiples_are_those_of_a_division() {
+        for count in [1, 2, 3, 5, 12, 96, 2000, 65_536, 4_294_967_295, 1 << 31] {
+            let looked_at = LookedAt::one_of(count);
+            let near = (0..3).map(|n| n * count / count.max(7));
+            for index in (0..5_000_u64).chain(near).chain(u64::MAX - 2_000..u64::MAX) {
+                let hash = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+                assert_eq!(
+                    looked_at.has(index),
+                    hash.is_multiple_of(count),
+                    "{index} {count}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -102,14 +102,21 @@ impl Halving {
         let at = self.halved(1, y) as usize * self.size[0];
         let sums = &mut self.sums[at..at + self.size[0]];
         let counts = &mut self.counts[at..at + self.size[0]];
-        let step = if self.is_halved[0] { 2 } else { 1 };
-        for ((voxels, sum), count) in row.chunks(step).zip(sums).zip(counts) {
-            for voxel in voxels {
-                let is_data = !voxel.is_nan();
-                *sum += if is_data { voxel * PART } else { 0.0 };
-                *count += u8::from(is_data);
-            }
+        let add = |voxel: f32, (sum, count): (&mut f32, &mut u8)| {
+            let is_data = !voxel.is_nan();
+            *sum += if is_data { voxel * PART } else { 0.0 };
+            *count += u8::from(is_data);
+        };
+        let mut made = sums.iter_mut().zip(counts);
+        if !self.is_halved[0] {
+            return row.iter().zip(made).for_each(|(&v, of)| add(v, of));
         }
+        let (pairs, rest) = row.as_chunks();
+        for (&[first, second], (sum, count)) in pairs.iter().zip(made.by_ref()) {
+            add(first, (sum, count));
+            add(second, (sum, count));
+        }
+        rest.iter().zip(made).for_each(|(&v, of)| add(v, of));
     }
 
     /// Slice z is whole: where one of the next level is whole with it, its z, and its means are put in place of `means`,
@@ -137,20 +144,36 @@ impl Halving {
     }
 }
 
-/// Puts the stored numbers of a row in place of `numbers`, NaN where there is no data.
-pub fn numbers_of(volume: &VolumeDescription, row: &[u8], numbers: &mut Vec<f32>) {
-    numbers.clear();
-    match volume.voxel {
-        VoxelType::U8 => numbers.extend(row.iter().map(|&b| f32::from(b))),
-        VoxelType::I8 => numbers.extend(row.iter().map(|&b| f32::from(b.cast_signed()))),
-        wide => {
-            let starts = (0..row.len()).step_by(wide.bytes());
-            numbers.extend(starts.map(|at| wide.read(row, at)));
-        }
+/// Appends means as voxels to little-endian `bytes`, as [`append`] does each.
+pub fn append_all(means: &[f32], volume: &VolumeDescription, bytes: &mut Vec<u8>) {
+    if volume.fill.is_some() {
+        return means.iter().for_each(|&mean| append(mean, volume, bytes));
     }
-    if volume.fill.is_some() || volume.voxel == VoxelType::F32 {
-        let none = numbers.iter_mut().filter(|n| volume.is_no_data(**n));
-        none.for_each(|n| *n = f32::NAN);
+    // Halves away from 0; a mean of whole numbers of 16 bits and its sum with a half are exact.
+    let nearest = |mean: f32| mean + 0.5_f32.copysign(mean);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "saturating, as wanted"
+    )]
+    match volume.voxel {
+        VoxelType::U8 => bytes.extend(means.iter().map(|&m| nearest(m) as u8)),
+        VoxelType::I8 => bytes.extend(means.iter().map(|&m| (nearest(m) as i8).cast_unsigned())),
+        VoxelType::U16 => {
+            bytes.extend(
+                means
+                    .iter()
+                    .flat_map(|&m| (nearest(m) as u16).to_le_bytes()),
+            );
+        }
+        VoxelType::I16 => {
+            bytes.extend(
+                means
+                    .iter()
+                    .flat_map(|&m| (nearest(m) as i16).to_le_bytes()),
+            );
+        }
+        VoxelType::F32 => bytes.extend(means.iter().flat_map(|m| m.to_le_bytes())),
     }
 }
 
@@ -194,6 +217,7 @@ pub fn append(mean: f32, volume: &VolumeDescription, bytes: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::number_rows::numbers_of;
     use glam::DVec3;
 
     fn volume(dims: [u32; 3], voxel: VoxelType) -> VolumeDescription {
@@ -279,6 +303,30 @@ mod tests {
         assert!(holes[16].iter().all(|n| n.is_nan()));
         let large = made(&from, |_| f32::MAX);
         assert!(large.iter().flatten().all(|n| n.is_finite()));
+    }
+
+    #[test]
+    fn means_are_appended_as_each_is() {
+        let means: Vec<f32> = (-400..2400).map(|i| i as f32 * 0.125).collect();
+        for voxel in [
+            VoxelType::U8,
+            VoxelType::I8,
+            VoxelType::U16,
+            VoxelType::I16,
+            VoxelType::F32,
+        ] {
+            for (fill, scale) in [(None, 1.0), (None, 277.0), (Some(7.0), 1.0)] {
+                let volume = VolumeDescription {
+                    fill,
+                    ..VolumeDescription::new([4; 3], voxel)
+                };
+                let means: Vec<f32> = means.iter().map(|m| m * scale).collect();
+                let (mut all, mut each) = (Vec::new(), Vec::new());
+                append_all(&means, &volume, &mut all);
+                means.iter().for_each(|&m| append(m, &volume, &mut each));
+                assert_eq!(all, each, "{voxel:?} {fill:?} {scale}");
+            }
+        }
     }
 
     #[test]

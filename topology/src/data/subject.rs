@@ -101,18 +101,25 @@ impl Overview {
     }
 
     /// Takes the stored numbers of the row at (y, z); NaN is no data.
-    pub fn row(&mut self, y: u32, z: u32, stored: impl Iterator<Item = f32>) {
+    ///
+    /// # Panics
+    /// Where there is no such row.
+    pub fn row(&mut self, y: u32, z: u32, stored: &[f32]) {
         let row =
             self.counts[0] * ((y / self.edge) as usize + self.counts[1] * (z / self.edge) as usize);
-        let edge = self.edge as usize;
-        for (x, v) in stored.enumerate().filter(|(_, v)| !v.is_nan()) {
-            let Some(cell) = self.cells.get_mut(row + x / edge) else {
-                return;
-            };
-            cell.low = cell.low.min(v);
-            cell.high = cell.high.max(v);
-            cell.sum += f64::from(v);
-            cell.count += 1;
+        let cells = &mut self.cells[row..row + self.counts[0]];
+        for (cell, numbers) in cells.iter_mut().zip(stored.chunks(self.edge as usize)) {
+            for &number in numbers {
+                let is_data = !number.is_nan();
+                cell.low = if number < cell.low { number } else { cell.low };
+                cell.high = if number > cell.high {
+                    number
+                } else {
+                    cell.high
+                };
+                cell.sum += f64::from(if is_data { number } else { 0.0 });
+                cell.count += u32::from(is_data);
+            }
         }
     }
 
@@ -236,7 +243,8 @@ mod tests {
         let mut overview = Overview::new(dims);
         for z in 0..dims[2] {
             for y in 0..dims[1] {
-                overview.row(y, z, (0..dims[0]).map(|x| value([x, y, z])));
+                let row: Vec<f32> = (0..dims[0]).map(|x| value([x, y, z])).collect();
+                overview.row(y, z, &row);
             }
         }
         overview

@@ -7,6 +7,7 @@
 use crate::data::{
     default_transfer::default_transfer,
     manifest::{Manifest, ManifestError, ManifestParts},
+    number_rows::{bounds, numbers_of},
     subject::Overview,
     value_statistics::{HISTOGRAM_BINS, NoDataCounts, ValueStatistics},
     volume::{VolumeDescription, VoxelType},
@@ -15,20 +16,21 @@ use crate::data::{
 /// Most floats that are looked at, inside and on the border each: quantiles are then off by a
 /// thousandth.
 const SAMPLES_MAX: u64 = 1 << 20;
-/// Numbers that an integer voxel can be.
-const INTEGERS: usize = 1 << 16;
-/// What is added to a signed integer so that it counts from 0.
-const INTEGER_OFFSET: f32 = 32_768.0;
+/// Neighbours are counted apart: most are equal, and one count could not be raised before the last time is written.
+const LANES: usize = 4;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct ValueGathering {
     volume: VolumeDescription,
+    /// Of floats until the end.
     no_data: NoDataCounts,
     range: [f32; 2],
     all: Values,
     border: Values,
     overview: Overview,
+    /// Of the row that is taken.
+    numbers: Vec<f32>,
 }
 
 /// What was found in a volume.
@@ -61,8 +63,8 @@ impl GatheredValues {
 /// Values of voxels, some of them or all.
 #[derive(Clone, Debug)]
 enum Values {
-    /// How many voxels have each integer.
-    Integers(Vec<u64>),
+    /// How many voxels have each integer, by its bits; in parts.
+    Integers([Vec<u64>; LANES]),
     /// One of every `stride` voxels.
     Floats {
         stride: u64,
@@ -86,6 +88,7 @@ impl ValueGathering {
             all: Values::new(volume.voxel, x * y * z),
             border: Values::new(volume.voxel, on_border.iter().sum()),
             overview: Overview::new(volume.dims),
+            numbers: Vec::new(),
             volume: volume.clone(),
         }
     }
@@ -93,52 +96,64 @@ impl ValueGathering {
     /// Takes the row at (y, z), whose voxels are `bytes`, little-endian.
     pub fn row(&mut self, y: u32, z: u32, bytes: &[u8]) {
         let voxel = self.volume.voxel;
-        let count = bytes.len() / voxel.bytes();
-        let [nx, ny, nz] = self.volume.dims;
-        let is_end = |at: u32, n: u32| n > 1 && (at == 0 || at + 1 == n);
-        let whole_row = is_end(y, ny) || is_end(z, nz);
-        let stored = |i: usize| voxel.read(bytes, i * voxel.bytes());
-        let data = |v: f32| {
-            if self.volume.is_no_data(v) {
-                f32::NAN
-            } else {
-                v
-            }
-        };
-        self.overview.row(y, z, (0..count).map(|i| data(stored(i))));
-        for i in 0..count {
-            let stored = stored(i);
-            let is_data = !self.volume.is_no_data(stored);
-            if is_data {
-                let [low, high] = self.range;
-                self.range = [low.min(stored), high.max(stored)];
-            } else {
-                self.count_no_data(stored);
-            }
-            self.all.pass(stored, is_data);
-            if whole_row || nx > 1 && (i == 0 || i + 1 == count) {
-                self.border.pass(stored, is_data);
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers_of(&self.volume, bytes, &mut numbers);
+        if voxel == VoxelType::F32 {
+            let [low, high] = bounds(&numbers);
+            self.range = [self.range[0].min(low), self.range[1].max(high)];
+            if numbers.iter().any(|n| n.is_nan()) {
+                self.count_no_data(bytes, &numbers);
             }
         }
+        self.overview.row(y, z, &numbers);
+        self.all.row(bytes, &numbers);
+        let [nx, ny, nz] = self.volume.dims;
+        let is_end = |at: u32, n: u32| n > 1 && (at == 0 || at + 1 == n);
+        if is_end(y, ny) || is_end(z, nz) {
+            self.border.row(bytes, &numbers);
+        } else if nx > 1 {
+            let mut ends = (bytes.chunks_exact(voxel.bytes())).zip(numbers.chunks(1));
+            for (bytes, numbers) in ends.next().into_iter().chain(ends.next_back()) {
+                self.border.row(bytes, numbers);
+            }
+        }
+        self.numbers = numbers;
     }
 
-    fn count_no_data(&mut self, stored: f32) {
+    /// Counts the floats of a row that are no data.
+    fn count_no_data(&mut self, bytes: &[u8], numbers: &[f32]) {
         let counts = &mut self.no_data;
-        let count = if stored.is_nan() {
-            &mut counts.nan
-        } else if stored.is_infinite() {
-            &mut counts.infinite
-        } else {
-            &mut counts.filled
-        };
-        *count += 1;
+        let (stored, _) = bytes.as_chunks();
+        for (&stored, _) in stored.iter().zip(numbers).filter(|(_, n)| n.is_nan()) {
+            let stored = f32::from_le_bytes(stored);
+            let count = if stored.is_nan() {
+                &mut counts.nan
+            } else if stored.is_infinite() {
+                &mut counts.infinite
+            } else {
+                &mut counts.filled
+            };
+            *count += 1;
+        }
     }
 
     /// What was found.
     #[must_use]
-    pub fn finish(self) -> GatheredValues {
-        let voxel = self.volume.voxel;
-        let (all, border) = (self.all.counted(voxel), self.border.counted(voxel));
+    pub fn finish(mut self) -> GatheredValues {
+        let (mut all, mut border) = [self.all, self.border]
+            .map(|values| values.counted(self.volume.voxel))
+            .into();
+        // Integers were counted whatever they mean.
+        let is_fill = |&(value, _): &(f32, u64)| self.volume.is_no_data(value);
+        let filled = all.iter().filter(|v| is_fill(v)).map(|(_, count)| count);
+        self.no_data.filled += filled.sum::<u64>();
+        all.retain(|v| !is_fill(v));
+        border.retain(|v| !is_fill(v));
+        if self.volume.voxel != VoxelType::F32
+            && let (Some(low), Some(high)) = (all.first(), all.last())
+        {
+            self.range = [low.0, high.0];
+        }
         let statistics = ValueStatistics::of(self.no_data, &all, &border);
         let has_data = self.range[0] <= self.range[1];
         GatheredValues {
@@ -153,7 +168,8 @@ impl ValueGathering {
 impl Values {
     fn new(voxel: VoxelType, voxels: u64) -> Self {
         if voxel != VoxelType::F32 {
-            return Self::Integers(vec![0; INTEGERS]);
+            let numbers = 1 << (8 * voxel.bytes());
+            return Self::Integers(std::array::from_fn(|_| vec![0; numbers]));
         }
         let stride = voxels.div_ceil(SAMPLES_MAX).max(1);
         Self::Floats {
@@ -166,29 +182,33 @@ impl Values {
 
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "stored integers are 16 bits wide"
+        reason = "a place in a row that is in memory"
     )]
-    fn pass(&mut self, stored: f32, is_data: bool) {
+    fn row(&mut self, bytes: &[u8], numbers: &[f32]) {
         match self {
-            Self::Integers(counts) if is_data => {
-                counts[(stored + INTEGER_OFFSET) as usize % INTEGERS] += 1;
+            Self::Integers(lanes) if bytes.len() == numbers.len() => {
+                count_bits(lanes, bytes, |&b| b.into());
             }
-            Self::Integers(_) => {}
+            Self::Integers(lanes) => {
+                let (voxels, _) = bytes.as_chunks();
+                count_bits(lanes, voxels, |&v| u16::from_le_bytes(v).into());
+            }
             Self::Floats {
                 stride,
                 passed,
                 next,
                 taken,
             } => {
-                if passed == next {
-                    if is_data {
-                        taken.push(stored);
+                let end = *passed + numbers.len() as u64;
+                while *next < end {
+                    let number = numbers[(*next - *passed) as usize];
+                    if !number.is_nan() {
+                        taken.push(number);
                     }
-                    let run = *passed / *stride + 1;
+                    let run = *next / *stride + 1;
                     *next = run * *stride + place(run, *stride);
                 }
-                *passed += 1;
+                *passed = end;
             }
         }
     }
@@ -196,15 +216,11 @@ impl Values {
     /// Values in ascending order, and how many voxels have each, about.
     fn counted(self, voxel: VoxelType) -> Vec<(f32, u64)> {
         match self {
-            Self::Integers(counts) => {
-                let value = |at: usize| {
-                    // Unsigned numbers from 32 768 on have come round.
-                    let from_zero = voxel == VoxelType::U16 && at < INTEGERS / 2;
-                    let round = if from_zero { INTEGERS } else { 0 };
-                    (at + round) as f32 - INTEGER_OFFSET
-                };
-                let counted = counts.into_iter().enumerate().filter(|(_, n)| *n > 0);
-                let mut all: Vec<(f32, u64)> = counted.map(|(at, n)| (value(at), n)).collect();
+            Self::Integers(lanes) => {
+                let count = |bits: usize| lanes.iter().map(|lane| lane[bits]).sum::<u64>();
+                let value = |bits: usize| voxel.read(&bits.to_le_bytes(), 0);
+                let counted = (0..lanes[0].len()).map(|bits| (value(bits), count(bits)));
+                let mut all: Vec<(f32, u64)> = counted.filter(|(_, n)| *n > 0).collect();
                 all.sort_by(|a, b| a.0.total_cmp(&b.0));
                 all
             }
@@ -218,6 +234,16 @@ impl Values {
                 runs.map(|run| (run[0], run.len() as u64 * stride))
                     .collect()
             }
+        }
+    }
+}
+
+/// Counts voxels by their bits.
+fn count_bits<T>(lanes: &mut [Vec<u64>; LANES], voxels: &[T], bits: impl Fn(&T) -> usize) {
+    let (runs, rest) = voxels.as_chunks::<LANES>();
+    for run in runs.iter().map(<[T; LANES]>::as_slice).chain([rest]) {
+        for (lane, voxel) in lanes.iter_mut().zip(run) {
+            lane[bits(voxel)] += 1;
         }
     }
 }
