@@ -5,7 +5,7 @@
 //! When the device is lost, the scheduler ends the frames that have jobs here, the brick owner is told
 //! that nothing is held any more, and the next brick that is to be loaded finds a device opened again.
 //! A job for which memory is short ends its frame too; its brick is given up, so that the next frame
-//! has the memory.
+//! has the memory. Of jobs that were rendered together that is the first.
 
 mod begun_job;
 
@@ -167,10 +167,16 @@ impl Raycaster {
         self.tell_rendered(key, frame, vec![JobResult { job, began, result }]);
     }
 
-    /// Tells the scheduler what came of jobs that are not put aside.
+    /// Tells the scheduler what came of jobs that are not put aside. Where memory was short for several of them, one
+    /// brick is given up.
     fn tell_rendered(&mut self, key: FrameKey, frame: &RenderedFrame, results: Vec<JobResult>) {
+        let mut is_short = false;
         for JobResult { job, result, .. } in &results {
-            self.look_at(frame, *job, result);
+            let is_again = is_short && matches!(result, Err(DeviceError::OutOfMemory { .. }));
+            if !is_again {
+                self.look_at(frame, *job, result);
+            }
+            is_short |= matches!(result, Err(DeviceError::OutOfMemory { .. }));
         }
         self.tell_scheduler(SchedulerInput::Rendered(key, results));
     }
@@ -259,7 +265,14 @@ impl Raycaster {
             device.set_scene(&frame.scene)?;
             self.scene_of = Some(key.clone());
         }
-        Ok(device.render_all(jobs, &is_wanted))
+        let mut all = device.render_all(jobs, &is_wanted);
+        debug_assert_eq!(all.len(), jobs.len(), "each is answered");
+        all.resize_with(jobs.len(), || {
+            Err(DeviceError::Failed {
+                what: "nothing is said of the job".to_owned(),
+            })
+        });
+        Ok(all)
     }
 
     /// Drops the device; does nothing where that is done.

@@ -362,10 +362,11 @@ impl Handler<SchedulerInput> for Scheduler {
                     }
                 }
                 self.step(|worker, out| {
-                    worker.rendered(&key, done, out);
+                    // First, so that the device is given no more jobs of a frame that ends.
                     for (job, why) in failed {
                         worker.not_rendered(&key, job, why.as_deref(), out);
                     }
+                    worker.rendered(&key, done, out);
                 });
             }
             SchedulerInput::PutAside {

@@ -139,7 +139,7 @@ pub trait RenderDevice: Send {
     /// Renders jobs of the current scene as long as they are wanted, which is asked now and then, from
     /// any thread. They may be rendered side by side, which takes less time than one after the other: small
     /// jobs do not keep a device busy. Returns what became of each, in their order; the time of each is its
-    /// share of the time that passed.
+    /// share of the time that passed while they were rendered.
     ///
     /// The errors are any [`DeviceError`]; [`DeviceError::CalledOff`] where they are wanted no more.
     fn render_all(

@@ -21,9 +21,9 @@ use brickmesh_topology::{
 use rayon::prelude::*;
 use std::{collections::BTreeMap, io};
 
-/// Bricks that are looked at together, on all cores: they are in memory meanwhile, also of a layer that is in a
-/// scratch file.
-const BRICKS_AT_A_TIME: usize = 32;
+/// Bytes of the bricks that are finished together, on all cores, if that is more than one brick: they are in memory
+/// meanwhile, also of a layer that is in a scratch file, and five times as much while they are looked at.
+const FINISHED_BYTES: usize = 16 << 20;
 
 /// Takes a finished brick of a level, on any thread and several at a time; of one level bricks come layer by layer.
 pub(super) type OnBrick<'a> =
@@ -155,17 +155,19 @@ impl<'a> Cutter<'a> {
             let Some(mut layer) = self.layers.remove(&bz) else {
                 continue;
             };
-            let mut bricks = self.layer_bricks(bz).enumerate().peekable();
-            while bricks.peek().is_some() {
-                let take = |(within, brick)| {
-                    let bytes = layer.take(within)?;
-                    let other = empty.and_then(|empty| empty.in_place_of(brick, &bytes));
-                    Ok((brick, other.unwrap_or(bytes)))
-                };
-                let some = bricks.by_ref().take(BRICKS_AT_A_TIME).map(take);
-                let some = some.collect::<io::Result<Vec<_>>>().map_err(io)?;
-                self.finish(some, on_brick)?;
+            let (mut bricks, mut bytes_taken) = (Vec::new(), 0);
+            for (within, brick) in self.layer_bricks(bz).enumerate() {
+                let bytes = layer.take(within).map_err(io)?;
+                let other = empty.and_then(|empty| empty.in_place_of(brick, &bytes));
+                let bytes = other.unwrap_or(bytes);
+                bytes_taken += bytes.len();
+                bricks.push((brick, bytes));
+                if bytes_taken >= FINISHED_BYTES {
+                    self.finish(std::mem::take(&mut bricks), on_brick)?;
+                    bytes_taken = 0;
+                }
             }
+            self.finish(bricks, on_brick)?;
         }
         Ok(())
     }

@@ -89,24 +89,49 @@ pub(super) fn import(
     let placed = |manifest: Manifest| manifest.with_placement(how.placement);
     let exact = placed(exact);
     let coarser: Vec<Manifest> = coarser.into_iter().map(placed).collect();
+    let all: Vec<&Manifest> = iter::once(&exact).chain(&coarser).collect();
+    let bytes = file.description.voxel_bytes();
+    write_manifests(made.path(), &all, &mut || progress(bytes, bytes))?;
+    readable_by_all(made.path());
+    sync_folder(made.path())?;
+    fs::rename(made.path(), out).map_err(|error| match out.symlink_metadata() {
+        // Another import to the same place was faster.
+        Ok(_) => BrickStoreError::Exists {
+            path: out.to_owned(),
+        },
+        Err(_) => BrickStoreError::io(out)(error),
+    })?;
+    // The folder has gone to its place: there is nothing to take away any more.
+    drop(made.keep());
+    sync_folder(parent)?;
+    Ok(DirectoryStore::new(out, exact))
+}
+
+/// Waits until the bricks of all levels are on the disk, and writes the manifests, finest first here, as long as it may
+/// go on.
+fn write_manifests(
+    folder: &Path,
+    all: &[&Manifest],
+    may_go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), BrickStoreError> {
     // Level 0, whose folder holds the others, is the last.
-    let all = (0..).zip(iter::once(&exact).chain(&coarser));
-    for (level, manifest) in all.collect::<Vec<_>>().into_iter().rev() {
-        let folder = level_path(made.path(), level);
-        sync_files(&bricks_of(level))?;
+    for (level, manifest) in all.iter().enumerate().rev() {
+        if !may_go_on() {
+            return Err(BrickStoreError::Stopped);
+        }
+        let folder = level_path(folder, level);
+        sync_files(&folder.join(BRICKS))?;
         write_manifest(&folder.join(MANIFEST), manifest)?;
         if let Some(parent) = folder.parent().filter(|_| level > 0) {
             sync_folder(&folder)?;
             sync_folder(parent)?;
         }
     }
-    readable_by_all(made.path());
-    sync_folder(made.path())?;
-    fs::rename(made.path(), out).map_err(BrickStoreError::io(out))?;
-    // The folder has gone to its place: there is nothing to take away any more.
-    drop(made.keep());
-    sync_folder(parent)?;
-    Ok(DirectoryStore::new(out, exact))
+    if may_go_on() {
+        Ok(())
+    } else {
+        Err(BrickStoreError::Stopped)
+    }
 }
 
 /// How the names of the folders begin in which a data set is made. It follows from the place's

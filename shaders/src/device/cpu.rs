@@ -150,8 +150,9 @@ impl CpuDevice {
         })
     }
 
-    /// The job's brick as the scene shows it, brought up to date.
-    fn prepare(&mut self, job: &Job) -> Result<(), DeviceError> {
+    /// Brings what the scene shows of the job's brick up to date; microseconds that it took.
+    fn prepare(&mut self, job: &Job) -> Result<u128, DeviceError> {
+        let begun = Instant::now();
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
         let key = BrickKey {
             data_set: scene.frame.data_set,
@@ -179,7 +180,7 @@ impl CpuDevice {
             let grid = SkipGrid::new(&brick.cells, &scene.classifier.values);
             brick.skip = Some((grid, scene.generation));
         }
-        Ok(())
+        Ok(begun.elapsed().as_micros())
     }
 
     /// What is to be rendered of a job that is prepared; `None`: nothing of it is seen.
@@ -392,8 +393,15 @@ impl RenderDevice for CpuDevice {
         jobs: &[Job],
         is_wanted: IsWanted<'_>,
     ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let prepare = |job| {
+            if is_wanted() {
+                self.prepare(job)
+            } else {
+                Err(DeviceError::CalledOff)
+            }
+        };
+        let prepared: Vec<_> = jobs.iter().map(prepare).collect();
         let begun = Instant::now();
-        let prepared: Vec<_> = jobs.iter().map(|job| self.prepare(job)).collect();
         let Some(scene) = &self.scene else {
             return prepared
                 .into_iter()
@@ -412,11 +420,11 @@ impl RenderDevice for CpuDevice {
         let rendered = jobs.iter().zip(prepared).zip(parts);
         rendered
             .map(|((job, prepared), part)| {
-                prepared?;
+                let before = prepared?;
                 if !is_wanted {
                     return Err(DeviceError::CalledOff);
                 }
-                let micros = part.as_ref().map_or(0, |p| passed * nanos(p) / of_all);
+                let micros = before + part.as_ref().map_or(0, |p| passed * nanos(p) / of_all);
                 let image = part.map(|part| part.into_image(job));
                 Ok(RenderedJob {
                     image: image.unwrap_or_else(|| SubImage::transparent(job.rect)),

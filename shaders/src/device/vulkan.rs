@@ -3,9 +3,9 @@
 //! Shapes: a brick is one image of its stored box; jobs' pictures are cut into bands of whole rows, each a
 //! dispatch. As many as fit a buffer are submitted together and waited for.
 //! Invariants: sums of the bricks' image sizes stay below `memory_bytes`, and so does what is taken
-//! from the device for them but for a block a data set (see `memory`); time per job comes from the
-//! device's clock where it has one; full precision end to end (see `voxel_image`).
-//! Besides the bricks, the device's memory holds a picture's pixels and the staging of an upload:
+//! from the device for them but for a block a data set (see `memory`); the time of a submission is shared by
+//! the device's clock where it has one; full precision end to end (see `voxel_image`).
+//! Besides the bricks, the device's memory holds the pixels of a submission and the staging of an upload:
 //! at most [`WORKING_BYTES_MAX`], less where that is not to be had.
 //!
 //! Not here: several queues, sharing of images between devices.
@@ -33,7 +33,7 @@ use crate::{
     scene::Scene,
     transfer_table::TransferTable,
 };
-use bands::{Band, BegunJob, next_bands, shares};
+use bands::{Band, BandedJob, next_bands, shares};
 use brickmesh_topology::{Digest, VoxelType, picture::render_settings::Mode};
 use explain::Explain;
 use gpu::{Commands, Gpu, Home, dispatch};
@@ -223,7 +223,7 @@ impl VulkanDevice {
     }
 
     /// What is to be done of a job of the current scene.
-    fn begin(&mut self, job: &Job) -> Result<BegunJob, DeviceError> {
+    fn begin(&mut self, job: &Job) -> Result<BandedJob, DeviceError> {
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
         let set = self.sets.get_mut(&scene.data_set);
         let brick = set.and_then(|s| s.get_mut(job.brick));
@@ -237,13 +237,13 @@ impl VulkanDevice {
         }
         let values = &scene.classifier.values;
         let visibility = brick.visibility(&self.gpu, values, scene.table_number)?;
-        Ok(BegunJob::new(*job, visibility))
+        Ok(BandedJob::new(*job, visibility))
     }
 
     /// The dispatch that renders a band into its part of a buffer.
     fn dispatch_of(
         &mut self,
-        begun: &BegunJob,
+        begun: &BandedJob,
         band: &Band,
         pixels: &Subbuffer<[[f32; 4]]>,
     ) -> Result<BandDispatch, DeviceError> {
@@ -304,18 +304,19 @@ impl VulkanDevice {
     /// Renders bands side by side, and adds them to their jobs.
     fn render_bands(
         &mut self,
-        jobs: &mut [Result<BegunJob, DeviceError>],
+        jobs: &mut [Result<BandedJob, DeviceError>],
         bands: &[Band],
         count: u64,
     ) -> Result<(), DeviceError> {
         let buffers = self.pictures.buffers(&self.gpu, count)?;
-        let begun = Instant::now();
         let mut dispatches = Vec::with_capacity(bands.len());
         for band in bands {
             if let Ok(job) = &jobs[band.of] {
                 dispatches.push(self.dispatch_of(job, band, &buffers.written)?);
             }
         }
+        // Kernels are compiled by now, which is no job's time.
+        let begun = Instant::now();
         let copy_back = |commands: &mut Commands| {
             if let Some(read) = &buffers.read {
                 let from = buffers.written.clone().slice(0..count);
@@ -447,7 +448,14 @@ impl RenderDevice for VulkanDevice {
         jobs: &[Job],
         is_wanted: IsWanted<'_>,
     ) -> Vec<Result<RenderedJob, DeviceError>> {
-        let mut jobs: Vec<_> = jobs.iter().map(|job| self.begin(job)).collect();
+        let begin = |job| {
+            if is_wanted() {
+                self.begin(job)
+            } else {
+                Err(DeviceError::CalledOff)
+            }
+        };
+        let mut jobs: Vec<_> = jobs.iter().map(begin).collect();
         while is_wanted() {
             let begun = jobs.iter().enumerate();
             let begun = begun.filter_map(|(at, job)| Some((at, job.as_ref().ok()?)));

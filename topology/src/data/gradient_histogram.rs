@@ -185,7 +185,10 @@ impl LookedAt {
     fn has(self, index: u64) -> bool {
         // Fibonacci hashing.
         let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let hash = (mixed >> 32) as u32;
+        self.is_multiple((mixed >> 32) as u32)
+    }
+
+    fn is_multiple(self, hash: u32) -> bool {
         hash.wrapping_mul(self.inverse).rotate_right(self.twos) <= self.most
     }
 }
@@ -229,14 +232,12 @@ mod tests {
     fn multiples_are_those_of_a_division() {
         for count in [1, 2, 3, 5, 12, 96, 2000, 65_536, 4_294_967_295, 1 << 31] {
             let looked_at = LookedAt::one_of(count);
-            let near = (0..3).map(|n| n * count / count.max(7));
-            for index in (0..5_000_u64).chain(near).chain(u64::MAX - 2_000..u64::MAX) {
-                let hash = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-                assert_eq!(
-                    looked_at.has(index),
-                    hash.is_multiple_of(count),
-                    "{index} {count}"
-                );
+            let count = u32::try_from(count).unwrap();
+            let near = |n: u32| count.wrapping_mul(n);
+            let near = (0..99).flat_map(|n| (0..3).map(move |d| near(n).wrapping_add(d)));
+            for hash in (0..5_000).chain(near).chain(u32::MAX - 2_000..=u32::MAX) {
+                let found = looked_at.is_multiple(hash);
+                assert_eq!(found, hash.is_multiple_of(count), "{hash} {count}");
             }
         }
     }

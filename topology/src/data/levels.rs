@@ -97,7 +97,7 @@ impl Halving {
     /// Takes row y of a slice: stored numbers, NaN where there is no data.
     ///
     /// # Panics
-    /// Where y or the row are longer than the level's axes.
+    /// Where y is beyond the level's axis.
     pub fn row(&mut self, y: u32, row: &[f32]) {
         let at = self.halved(1, y) as usize * self.size[0];
         let sums = &mut self.sums[at..at + self.size[0]];
@@ -149,7 +149,7 @@ pub fn append_all(means: &[f32], volume: &VolumeDescription, bytes: &mut Vec<u8>
     if volume.fill.is_some() {
         return means.iter().for_each(|&mean| append(mean, volume, bytes));
     }
-    // Halves away from 0; a mean of whole numbers of 16 bits and its sum with a half are exact.
+    // Halves away from 0, as `round`, which is no single instruction.
     let nearest = |mean: f32| mean + 0.5_f32.copysign(mean);
     #[expect(
         clippy::cast_possible_truncation,

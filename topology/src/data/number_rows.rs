@@ -31,25 +31,23 @@ pub fn numbers_of(volume: &VolumeDescription, row: &[u8], numbers: &mut Vec<f32>
     }
 }
 
-/// The least and the greatest of some numbers, NaN left out; infinite the wrong way round where there is none.
+/// The least and the greatest of some numbers, NaN left out, and never −0; infinite the wrong way round where there is none.
 #[must_use]
 pub fn bounds(numbers: &[f32]) -> [f32; 2] {
-    let mut of_all = [f32::INFINITY, f32::NEG_INFINITY];
-    let [all_low, all_high] = &mut of_all;
+    let (mut least, mut greatest) = (f32::INFINITY, f32::NEG_INFINITY);
     let (chunks, rest) = numbers.as_chunks::<LANES>();
     if !chunks.is_empty() {
         let (mut low, mut high) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
         for chunk in chunks {
             widen(&mut low, &mut high, chunk);
         }
-        for (low, high) in low.iter().zip(&high) {
-            (*all_low, *all_high) = (all_low.min(*low), all_high.max(*high));
-        }
+        least = low.into_iter().fold(least, f32::min);
+        greatest = high.into_iter().fold(greatest, f32::max);
     }
     for &number in rest {
-        widen_one(all_low, all_high, number);
+        widen_one(&mut least, &mut greatest, number);
     }
-    of_all
+    [least + 0.0, greatest + 0.0]
 }
 
 /// Widens bounds, each by the number at its place that is not NaN.
@@ -118,7 +116,9 @@ mod tests {
                 assert_eq!([Some(low), Some(high)], [of(f32::min), of(f32::max)]);
             }
         }
-        let of_one = bounds(&[7.0; 3]).map(f32::to_bits);
-        assert_eq!(of_one, [7.0_f32.to_bits(); 2]);
+        for count in [3, 64, 70] {
+            let of_zeros = bounds(&vec![-0.0; count]).map(f32::to_bits);
+            assert_eq!(of_zeros, [0; 2], "one zero, whichever comes first");
+        }
     }
 }

@@ -44,6 +44,11 @@ const ON_HAND_MICROS: u64 = GAIN_MICROS_MIN;
 /// Jobs that are rendered together take so long, in microseconds: half of what is on hand, so that the device
 /// has work while it is said what comes after them. Short jobs one by one do not keep a device busy.
 const TOGETHER_MICROS: u64 = ON_HAND_MICROS / 2;
+/// Most of them, and most pixels of theirs: what is expected of a job may be far too little, and nothing is said of
+/// one before all are done.
+const TOGETHER_MAX: usize = 128;
+/// See [`TOGETHER_MAX`].
+const TOGETHER_PIXELS_MAX: usize = 1 << 20;
 
 /// A job that takes longer is put aside after so long, in microseconds, where another requester's jobs wait.
 pub const SLICE_MICROS: u64 = 20_000;
@@ -564,7 +569,11 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     fn is_rendered_with(&self, order: &OnDevice<F>, count: usize) -> bool {
         let all = self.on_device.iter().rev().take(count).chain([order]);
         let micros: u64 = all.clone().map(|o| o.estimate_micros).sum();
-        micros <= TOGETHER_MICROS && all.into_iter().all(|o| o.before_micros == 0)
+        let pixels: usize = all.clone().map(|o| o.job.rect.pixel_count()).sum();
+        count < TOGETHER_MAX
+            && micros <= TOGETHER_MICROS
+            && pixels <= TOGETHER_PIXELS_MAX
+            && all.into_iter().all(|o| o.before_micros == 0)
     }
 
     /// What the device renders is put aside where somebody else waits.

@@ -4,7 +4,7 @@
 //! A job of a brick has a few thousand rays, which keep a large GPU busy for as long as its longest ray takes
 //! (NVIDIA H100, bricks of 64³ in 512²: half a millisecond each); bands of several jobs overlap.
 
-use super::{gpu::PARTS_MAX, resident::Visibility};
+use super::{gpu::PARTS_MAX, pictures::GROUP_EDGE, resident::Visibility};
 use crate::{
     device::{DeviceError, Job, RenderedJob},
     sub_image::SubImage,
@@ -15,9 +15,9 @@ use brickmesh_topology::PixelRect;
 /// alignment (the bound of Vulkan's `minStorageBufferOffsetAlignment`).
 const ALIGNED_PIXELS: u64 = 256 / 16;
 
-/// A job and what there is of it.
+/// A job that is rendered in bands, and what there is of it.
 #[derive(Debug)]
-pub(super) struct BegunJob {
+pub(super) struct BandedJob {
     pub(super) job: Job,
     pub(super) visibility: Visibility,
     /// From above.
@@ -35,7 +35,7 @@ pub(super) struct Band {
     pub(super) first: u64,
 }
 
-impl BegunJob {
+impl BandedJob {
     /// Nothing of it is rendered; nothing is to be where it has no visible sample.
     pub(super) fn new(job: Job, visibility: Visibility) -> Self {
         let is_empty = matches!(visibility, Visibility::Nothing) || job.owned.is_empty();
@@ -86,7 +86,7 @@ impl BegunJob {
 /// The bands that are next, of jobs in their order: of so many pixels in all, and each of so many rows at most.
 /// The first one has a row in any case.
 pub(super) fn next_bands<'a>(
-    jobs: impl IntoIterator<Item = (usize, &'a BegunJob)>,
+    jobs: impl IntoIterator<Item = (usize, &'a BandedJob)>,
     pixels_max: u64,
     rows_max: u32,
 ) -> Vec<Band> {
@@ -100,11 +100,15 @@ pub(super) fn next_bands<'a>(
         let width = u64::from(rest.width);
         let rows = pixels_max.saturating_sub(first) / width;
         let rows = rows.max(u64::from(bands.is_empty()));
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        let rect = PixelRect {
-            height: rest.height.min(rows).min(rows_max),
-            ..rest
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX).min(rows_max);
+        // Groups are whole where a band ends within a job.
+        let whole_groups = rows - rows % GROUP_EDGE;
+        let height = match rows {
+            rows if rows >= rest.height => rest.height,
+            rows if bands.is_empty() && whole_groups == 0 => rows,
+            _ => whole_groups,
         };
+        let rect = PixelRect { height, ..rest };
         if rect.height == 0 || bands.len() == PARTS_MAX as usize {
             break;
         }
@@ -132,7 +136,7 @@ mod tests {
     use super::*;
     use brickmesh_topology::{BrickIndex, VoxelBox};
 
-    fn begun(width: u32, height: u32) -> BegunJob {
+    fn begun(width: u32, height: u32) -> BandedJob {
         let rect = PixelRect {
             x: 3,
             y: 5,
@@ -141,11 +145,11 @@ mod tests {
         };
         let owned = VoxelBox::new([0; 3], [4; 3]);
         let brick = BrickIndex(0);
-        BegunJob::new(Job { brick, owned, rect }, Visibility::Everything)
+        BandedJob::new(Job { brick, owned, rect }, Visibility::Everything)
     }
 
     /// Renders all, and returns the bands of each submission.
-    fn all_bands(mut jobs: Vec<BegunJob>, pixels_max: u64, rows_max: u32) -> Vec<Vec<Band>> {
+    fn all_bands(mut jobs: Vec<BandedJob>, pixels_max: u64, rows_max: u32) -> Vec<Vec<Band>> {
         let mut all = Vec::new();
         loop {
             let bands = next_bands(jobs.iter().enumerate(), pixels_max, rows_max);
@@ -174,10 +178,10 @@ mod tests {
         let firsts: Vec<u64> = small[0].iter().map(|b| b.first).collect();
         assert_eq!(firsts, [0, 32, 64, 96, 128, 160, 192, 224, 256]);
         // The second job begins where the first one leaves room.
-        let bands = all_bands(vec![begun(10, 6), begun(10, 9)], 100, 1 << 16);
+        let bands = all_bands(vec![begun(10, 6), begun(10, 20)], 200, 1 << 16);
         let of = |s: &Vec<Band>| -> Vec<_> { s.iter().map(|b| (b.of, b.rect.height)).collect() };
         let heights: Vec<_> = bands.iter().map(of).collect();
-        assert_eq!(heights, [vec![(0, 6), (1, 3)], vec![(1, 6)]]);
+        assert_eq!(heights, [vec![(0, 6), (1, 8)], vec![(1, 12)]]);
         // A row that is larger than all that is allowed; jobs without pixels; more jobs than parts.
         assert_eq!(all_bands(vec![begun(0, 7), begun(500, 2)], 100, 9).len(), 2);
         assert_eq!(all_bands(vec![begun(2, 30)], 1 << 17, 8).len(), 4);

@@ -83,7 +83,7 @@ pub(super) struct Gpu {
     descriptor_sets: Arc<StandardDescriptorSetAllocator>,
     command_buffers: Arc<StandardCommandBufferAllocator>,
     timestamps: Option<Timestamps>,
-    /// Of what was submitted last; not signalled in between. To make one for each submission takes as long as a
+    /// Signalled when what was submitted has ended, and reset then. To make one for each submission takes as long as a
     /// job (NVIDIA H100: a quarter of a millisecond).
     fence: Arc<Fence>,
     /// What was submitted last did not come to its end.
@@ -306,7 +306,7 @@ impl Gpu {
     ) -> Result<Option<Vec<u64>>, DeviceError> {
         let mut commands = self.commands()?;
         if let Some(timestamps) = &self.timestamps {
-            timestamps.begin(&mut commands)?;
+            timestamps.begin(&mut commands, parts.len())?;
         }
         for (part, number) in parts.iter().zip(1..) {
             record(&mut commands, part)?;
@@ -350,7 +350,11 @@ impl Gpu {
         let submitted = self
             .queue
             .with(|mut queue| unsafe { queue.submit(&[batch], Some(&self.fence)) });
-        submitted.explain("submitting commands")?;
+        if let Err(error) = submitted.explain("submitting commands") {
+            let is_lost = matches!(error, DeviceError::Lost { .. });
+            self.lost.fetch_or(is_lost, Ordering::Relaxed);
+            return Err(error);
+        }
         let waited = if self.submission_max.is_zero() {
             Err(VulkanError::Timeout)
         } else {
@@ -358,7 +362,13 @@ impl Gpu {
         };
         let Err(error) = waited else {
             // SAFETY: the only submission that it was given to has ended (VUID-vkResetFences-pFences-01123).
-            return unsafe { self.fence.reset() }.explain("resetting a fence");
+            return unsafe { self.fence.reset() }.map_err(|error| {
+                // It says of each submission that follows that it has ended.
+                self.lost.store(true, Ordering::Relaxed);
+                DeviceError::Lost {
+                    what: format!("resetting a fence: {error}"),
+                }
+            });
         };
         self.lost.store(true, Ordering::Relaxed);
         // A lost device works on nothing, so all of it may go. In any other case the commands may
@@ -390,8 +400,8 @@ pub(super) fn dispatch(
             set,
         )
         .explain("recording a dispatch")?;
-    // SAFETY: the kernels write only below the length that their buffer was made with (pixels by
-    // the job's width and height, probes by their count) and read images clamped to their size;
+    // SAFETY: the kernels write only below the length that their buffer was bound with (pixels by
+    // the band's width and height, probes by their count) and read images clamped to their size;
     // vulkano checks bindings and group counts (VUID-vkCmdDispatch-groupCountX-00386 ff.).
     unsafe { commands.dispatch(groups) }.explain("recording a dispatch")?;
     Ok(())
@@ -418,10 +428,11 @@ impl Timestamps {
         }))
     }
 
-    fn begin(&self, commands: &mut Commands) -> Result<(), DeviceError> {
-        // SAFETY: no submission that uses the pool is pending: `Gpu::submit` waits for each
+    fn begin(&self, commands: &mut Commands, parts: usize) -> Result<(), DeviceError> {
+        let queries = 0..u32::try_from(parts + 1).unwrap_or(u32::MAX);
+        // SAFETY: no submission that uses the pool is pending: `Gpu::carry_out` waits for each
         // (VUID-vkCmdResetQueryPool-firstQuery-02862).
-        unsafe { commands.reset_query_pool(self.pool.clone(), 0..PARTS_MAX + 1) }
+        unsafe { commands.reset_query_pool(self.pool.clone(), queries) }
             .explain("resetting a clock")?;
         // SAFETY: query 0 was reset above (VUID-vkCmdWriteTimestamp-None-00830).
         unsafe { commands.write_timestamp(self.pool.clone(), 0, PipelineStage::TopOfPipe) }
@@ -431,7 +442,7 @@ impl Timestamps {
 
     /// Of the part of this number, from 1 on.
     fn end_of(&self, commands: &mut Commands, part: u32) -> Result<(), DeviceError> {
-        // SAFETY: all queries were reset by `begin` in these commands, and each is written once
+        // SAFETY: those of all parts were reset by `begin` in these commands, and each is written once
         // (VUID-vkCmdWriteTimestamp-None-00830).
         unsafe { commands.write_timestamp(self.pool.clone(), part, PipelineStage::BottomOfPipe) }
             .explain("reading the device's clock")?;
@@ -445,9 +456,11 @@ impl Timestamps {
         self.pool
             .get_results(queries, &mut ticks, QueryResultFlags::WAIT)
             .explain("reading the device's clock")?;
-        let elapsed = ticks
-            .windows(2)
-            .map(|t| t[1].wrapping_sub(t[0]) & self.mask);
-        Ok(elapsed.collect())
+        let elapsed = |t: &[u64]| match t[1].wrapping_sub(t[0]) & self.mask {
+            // Parts that overlap may end at the same time, and drivers are not exact to the tick.
+            before if before > self.mask / 2 => 0,
+            elapsed => elapsed,
+        };
+        Ok(ticks.windows(2).map(elapsed).collect())
     }
 }

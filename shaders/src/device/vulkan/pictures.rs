@@ -7,18 +7,18 @@ use crate::device::DeviceError;
 use std::{ops::RangeInclusive, time::Duration};
 use vulkano::buffer::{BufferUsage, Subbuffer};
 
-/// Pixels of a band, at most, whatever the device's buffers could take.
+/// Pixels of the bands of a submission, at most, whatever the device's buffers could take.
 const BAND_PIXELS_MAX: u64 = 1 << 21;
-/// Pixels of the first band: how fast the device is for a scene is not known.
+/// Pixels of the first submission: how fast the device is for a scene is not known.
 const BAND_PIXELS_FIRST: u64 = 1 << 17;
-/// Pixels of the smallest band: a row of the widest picture.
+/// Pixels of the smallest submission: a row of the widest picture.
 const BAND_PIXELS_MIN: u64 = 1 << 14;
-/// A band shall take between these: more is killed by drivers' watchdogs, and keeps who calls it off
+/// A submission shall take between these: more is killed by drivers' watchdogs, and keeps who calls it off
 /// waiting; with less, what comes on top of each counts.
 const BAND_TIME: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
 /// Bytes of a pixel.
 const PIXEL_BYTES: u64 = 16;
-/// Most that pictures take: a band where the device writes it, and where the host reads it.
+/// Most that pictures take: the bands of a submission where the device writes it, and where the host reads it.
 pub(super) const PICTURE_BYTES_MAX: u64 = 2 * BAND_PIXELS_MAX * PIXEL_BYTES;
 /// Edge of a workgroup in pixels; as in `wgsl/raycast.wgsl`.
 pub(super) const GROUP_EDGE: u32 = 8;
@@ -37,7 +37,7 @@ pub(super) struct PixelBuffers {
 pub(super) struct Pictures {
     /// Whether pixels go through device memory before they are read back.
     copies_back: bool,
-    /// Of the next band.
+    /// Of the next submission.
     band_pixels: u64,
     /// As memory allows.
     band_pixels_max: u64,
@@ -102,7 +102,7 @@ impl Pictures {
         smaller
     }
 
-    /// A band of so many pixels has taken so long: those that follow may be larger, or smaller.
+    /// A submission of so many pixels has taken so long: those that follow may be larger, or smaller.
     pub(super) fn took(&mut self, pixels: u64, time: Duration) {
         if time > *BAND_TIME.end() {
             self.band_pixels = (self.band_pixels / 2).max(BAND_PIXELS_MIN);

@@ -165,10 +165,42 @@ fn short_jobs_of_a_frame_are_rendered_together_and_the_next_ones_are_on_hand_mea
         assert!(now.len() <= 2 && now.iter().all(|(_, jobs)| jobs.len() == 3));
     }
     assert_eq!(count, 12);
-    // Frames do not mix.
-    begin(&mut worker, key(2, 0), &shown(&[300; 1]));
-    let next = begin(&mut worker, key(3, 0), &shown(&[300; 9]));
-    assert_eq!(together(&next), [(3, vec![0, 1, 2]), (3, vec![3, 4])]);
+    // Frames do not mix, also where all are named at a time.
+    worker.waits_for_room();
+    for number in [2, 3] {
+        assert!(begin(&mut worker, key(number, 0), &shown(&[300; 2])).is_empty());
+    }
+    let mut out = Vec::new();
+    worker.sent(&mut out);
+    assert_eq!(together(&out), [(2, vec![0, 1]), (3, vec![0, 1])]);
+}
+
+#[test]
+fn what_is_expected_of_jobs_does_not_alone_say_how_many_are_rendered_together() {
+    let counts = |frame: &Arc<Shown>| -> Vec<usize> {
+        let out = begin(&mut worker(), key(1, 0), frame);
+        together(&out).iter().map(|(_, jobs)| jobs.len()).collect()
+    };
+    assert_eq!(counts(&shown(&[1; 300])), [TOGETHER_MAX, TOGETHER_MAX, 44]);
+    let large = PixelRect {
+        width: u32::try_from(TOGETHER_PIXELS_MAX / 16).unwrap(),
+        ..RECT
+    };
+    assert_eq!(counts(&in_rect(&[1; 5], large)), [2, 2, 1]);
+}
+
+#[test]
+fn a_job_that_was_put_aside_goes_on_alone() {
+    let mut worker = worker();
+    let own = key(1, 0);
+    let other = (PeerId::new("s"), own.1);
+    let out = begin(&mut worker, own.clone(), &shown(&[25_000, 100, 100]));
+    assert_eq!(together(&out), [(1, vec![0])]);
+    begin(&mut worker, other.clone(), &shown(&[100]));
+    let mut out = Vec::new();
+    worker.put_aside(&own, 0, 24_900, &mut out);
+    let jobs: Vec<_> = together(&out).into_iter().map(|(_, jobs)| jobs).collect();
+    assert_eq!(jobs, [[0].to_vec(), [0].to_vec(), [1, 2].to_vec()]);
 }
 
 #[test]
