@@ -25,7 +25,7 @@ use crate::{
 };
 use actix::{Actor, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, PeerId,
+    BrickBytes, BrickIndex, Digest, Manifest, PeerId,
     data::brick_set::BrickSet,
     mesh::{
         keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
@@ -75,7 +75,7 @@ pub struct BrickOwner {
 }
 
 impl BrickOwner {
-    /// An owner without data sets; bricks may take `memory_bytes` where the device has as much.
+    /// An owner without data sets; bricks may take `memory_bytes` where the device has as much, and take `brick_bytes` of it.
     /// `keep_copies`: keep a copy of each brick in host memory to give to others (free on a CPU
     /// device, which shares it), and the source's too. `shelf`: where bricks are kept on a disk.
     #[must_use]
@@ -83,6 +83,7 @@ impl BrickOwner {
         outbox: Outbox,
         addresses: Addresses,
         hello: Hello,
+        brick_bytes: BrickBytes,
         memory_bytes: u64,
         keep_copies: bool,
         shelf: Option<Arc<dyn BrickShelf>>,
@@ -91,7 +92,7 @@ impl BrickOwner {
         let incarnation =
             incarnation.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
         Self {
-            keeper: Keeper::new(outbox.local().clone(), hello, incarnation),
+            keeper: Keeper::new(outbox.local().clone(), hello, brick_bytes, incarnation),
             to_scheduler: Patient::new(addresses.scheduler.clone()),
             outbox,
             addresses,
@@ -236,6 +237,7 @@ impl BrickOwner {
             DeviceNews::Opened(info) => KeeperInput::DeviceOpened {
                 device: info.name,
                 memory_bytes: self.memory_bytes.min(info.memory_bytes),
+                brick_bytes: info.brick_bytes,
             },
             DeviceNews::GaveUp(key) => KeeperInput::GaveUp(key.data_set, key.brick),
         }
@@ -335,6 +337,7 @@ impl BrickOwner {
                 residency,
                 redundancy: replicas.redundancy(),
                 safety: replicas.safety(),
+                brick_bytes: self.keeper.brick_bytes(manifest),
             }
         };
         let mut status = MeshStatus {

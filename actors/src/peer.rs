@@ -77,6 +77,7 @@ impl Peer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             is_viewer: config.is_viewer,
         };
+        let brick_bytes = info.brick_bytes.clone();
         let (owner, owner_inputs) = address::<BrickOwner>(EVENTS_MAX);
         let (scheduler, scheduler_inputs) = address::<Scheduler>(EVENTS_MAX);
         let (requester, requester_inputs) = address::<Requester>(EVENTS_MAX);
@@ -114,7 +115,15 @@ impl Peer {
         Context::with_receiver(viewpoint_inputs).run(Viewpoints::new(outbox.clone()));
         let (memory, copies) = (config.memory_bytes, config.keep_copies);
         let shelf = config.shelf;
-        let owning = BrickOwner::new(outbox, addresses.clone(), hello, memory, copies, shelf);
+        let owning = BrickOwner::new(
+            outbox,
+            addresses.clone(),
+            hello,
+            brick_bytes,
+            memory,
+            copies,
+            shelf,
+        );
         Context::with_receiver(owner_inputs).run(owning);
         Router::new(events, addresses).start();
         Self {

@@ -635,6 +635,9 @@ pub struct PlanArgs {
     /// Peers of one process that render it, as for `render`
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub peers: u32,
+    /// Their device, as for `render`; with --mesh: this machine's
+    #[arg(long, default_value = "auto", value_parser = parse_device)]
+    pub device: DeviceChoice,
     /// Memory that the bricks of each of them may take: bytes, or 512M, 4G; several, such as 4G,16G, are one each; with --mesh: of this machine [default: half of what is free here]
     #[arg(long, value_name = "SIZE,SIZE...", value_delimiter = ',', value_parser = parse_bytes, allow_hyphen_values = true)]
     pub memory: Vec<u64>,

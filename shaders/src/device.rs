@@ -6,7 +6,7 @@ pub mod process_end;
 pub mod vulkan;
 
 use crate::{brick::BrickVoxels, scene::Scene, sub_image::SubImage};
-use brickmesh_topology::{BrickIndex, Digest, PixelRect, VoxelBox};
+use brickmesh_topology::{BrickBytes, BrickIndex, Digest, PixelRect, VoxelBox};
 
 /// Names a resident brick: its data set and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +59,8 @@ pub struct DeviceInfo {
     /// Memory that bricks may take, in bytes: what was asked for, or less where the device has
     /// less.
     pub memory_bytes: u64,
+    /// How much of it bricks take.
+    pub brick_bytes: BrickBytes,
 }
 
 /// Why a device could not do what it was asked.

@@ -41,6 +41,11 @@ pub struct Macrocells {
     ranges: Vec<u8>,
 }
 
+/// Macrocells on each axis, of `edge` interpolation cells, of a brick of so many voxels.
+pub(crate) fn macrocell_counts(size: [u32; 3], edge: u32) -> [u32; 3] {
+    size.map(|n| n.saturating_sub(1).max(1).div_ceil(edge))
+}
+
 impl Macrocells {
     /// The macrocells of a brick, of [`CELL_EDGE`]. Reads every voxel once; runs in the current
     /// rayon pool.
@@ -54,7 +59,7 @@ impl Macrocells {
     pub fn with_edge(brick: &BrickVoxels, edge: u32) -> Self {
         let edge = edge.max(1);
         let size = brick.stored().size();
-        let counts = size.map(|n| n.saturating_sub(1).max(1).div_ceil(edge));
+        let counts = macrocell_counts(size, edge);
         let cells: usize = counts.iter().map(|&n| n as usize).product();
         let row_bytes = counts[0] as usize * 2 * brick.voxel().bytes();
         let mut ranges = vec![0; cells * 2 * brick.voxel().bytes()];

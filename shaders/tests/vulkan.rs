@@ -692,6 +692,32 @@ fn bricks_take_no_more_of_the_device_than_was_given_and_give_it_back() {
     assert!(load(&mut device, b"a third", 7).is_ok());
 }
 
+#[test]
+fn as_many_bricks_fit_as_the_device_says() {
+    for mut device in devices("as_many_bricks_fit_as_the_device_says") {
+        for (voxel, edge) in [
+            (VoxelType::U8, 42),
+            (VoxelType::U16, 66),
+            (VoxelType::F32, 37),
+        ] {
+            let data = Data::new(VolumeDescription::new([edge; 3], voxel), |_| 1.0);
+            let all = VoxelBox::new([0; 3], data.volume.dims);
+            let info = device.info();
+            let said = info.memory_bytes / info.brick_bytes.of([edge; 3], voxel);
+            let mut keys = (0..).map(|n| key(BrickIndex(n)));
+            let mut load = || {
+                let key = keys.next().unwrap();
+                device.load_brick(key, data.brick(all, all)).map(|()| key)
+            };
+            let loaded: Vec<BrickKey> = std::iter::from_fn(|| load().ok()).collect();
+            let fit = loaded.len() as u64;
+            let what = format!("{}: {said} were said to fit, {fit} do", voxel.name());
+            assert!(said <= fit && fit <= said + said / 20 + 1, "{what}");
+            loaded.into_iter().for_each(|key| device.unload_brick(key));
+        }
+    }
+}
+
 /// The picture of brick 0 of a scene's data set.
 fn render_all(device: &mut VulkanDevice, scene: &Scene) -> SubImage {
     let job = Job {

@@ -34,7 +34,8 @@ use brickmesh_tests::{
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
-    BrickIndex, Camera, Digest, Manifest, PeerId, RenderSettings, TransferFunction, VoxelType,
+    BrickBytes, BrickIndex, Camera, Digest, Manifest, PeerId, RenderSettings, TransferFunction,
+    VoxelType,
     balance::{
         cost_table::CostTable,
         frame_plan::{FramePlan, PlanInputs},
@@ -531,7 +532,12 @@ fn keep_as(
     message: KeeperMessage,
 ) -> Result<(), String> {
     let mallory = PeerId::new("mallory");
-    let mut keeper = Keeper::new(PeerId::new("honest"), hello("honest"), 1);
+    let mut keeper = Keeper::new(
+        PeerId::new("honest"),
+        hello("honest"),
+        BrickBytes::default(),
+        1,
+    );
     let mut out = Vec::new();
     let heartbeat = KeeperMessage::Heartbeat {
         heartbeat: Heartbeat::default(),

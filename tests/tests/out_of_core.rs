@@ -41,6 +41,13 @@ fn memory_on(device: &str, kibibytes: &str) -> String {
     format!("{}K", of_voxels * if is_gpu { 8 } else { 1 })
 }
 
+/// The devices that are there.
+fn devices(test: &str) -> Vec<&'static str> {
+    let mut devices = vec!["cpu"];
+    devices.extend(vulkan_is_there(test).then_some("vulkan"));
+    devices
+}
+
 /// The three pictures.
 fn pictures(out: &Path) -> [Vec<u8>; 3] {
     let name = out.with_extension("");
@@ -56,11 +63,7 @@ fn assert_alike(some: &[Vec<u8>; 3], others: &[Vec<u8>; 3], what: &str) {
 
 #[test]
 fn with_memory_for_a_tenth_of_the_bricks_the_pictures_are_the_same() {
-    let has_vulkan = vulkan_is_there("with_memory_for_a_tenth_of_the_bricks");
-    let devices = ["cpu", "vulkan"]
-        .into_iter()
-        .filter(|d| *d == "cpu" || has_vulkan);
-    for device in devices {
+    for device in devices("with_memory_for_a_tenth_of_the_bricks") {
         for (volume, memory) in VOLUMES {
             let memory = &memory_on(device, memory);
             let (folder, bricks) = imported(volume);
@@ -84,22 +87,24 @@ fn with_memory_for_a_tenth_of_the_bricks_the_pictures_are_the_same() {
 
 #[test]
 fn what_is_read_is_foretold() {
+    let devices = devices("what_is_read_is_foretold");
     for (volume, memory) in VOLUMES {
         let (folder, bricks) = imported(volume);
-        for peers in ["1", "3"] {
-            let more = ["--memory", memory, "--peers", peers];
+        let cases = devices.iter().flat_map(|d| [(*d, "1"), (*d, "3")]);
+        for (device, peers) in cases {
+            let memory = &memory_on(device, memory);
+            let more = ["--memory", memory, "--peers", peers, "--device", device];
             let mut plan = Command::new(brickmesh());
             plan.args(["plan", "--json"]).args(more).arg(&bricks);
             let plan = plan.output().unwrap().stdout;
             let plan: serde_json::Value = serde_json::from_slice(&plan).unwrap();
             let exact = &plan["levels"][0];
             let out = folder.path().join("p.png");
-            let more = [&["--device", "cpu"][..], &more].concat();
             let said = run(&mut render(&bricks, &out, &more));
             let expected = format!("{} of them are read", exact["read"]);
             assert!(
                 said.contains(&expected),
-                "{volume}, {peers} peers: {exact}, {said}"
+                "{volume}, {peers} peers on {device}: {exact}, {said}"
             );
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! May use `base`; `.ci/arrows` checks it.
 
+pub mod brick_bytes;
 pub mod brick_grid;
 pub mod brick_set;
 pub mod cell_ranges;

@@ -18,6 +18,7 @@ pub mod picture;
 
 pub use base::{digest::Digest, peer::PeerId};
 pub use data::{
+    brick_bytes::BrickBytes,
     brick_grid::{BrickGrid, BrickIndex},
     manifest::Manifest,
     transfer_function::TransferFunction,

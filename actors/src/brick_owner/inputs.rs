@@ -70,4 +70,6 @@ pub struct DataSetStatus {
     pub safety: Safety,
     /// Bricks that this peer's own source does not give, and why.
     pub unreadable: BTreeMap<BrickIndex, String>,
+    /// Memory that its largest brick takes on this peer's device.
+    pub brick_bytes: u64,
 }

@@ -2,9 +2,9 @@
 
 use super::{CommandResult, status};
 use crate::{
-    args::PlanArgs,
+    args::{DeviceChoice, PlanArgs},
     brick_store::DirectoryStore,
-    device_choice::default_memory_bytes,
+    device_choice::{self, Chosen, default_memory_bytes},
     open_source::{BRICK_ALONE, BRICK_SHARED},
     session::in_mib,
     stop::Stop,
@@ -15,22 +15,39 @@ use brickmesh_actors::{
     data_set::BrickSource as _,
     plain_text::{counted, plain_text},
 };
+use brickmesh_shaders::DeviceError;
 use brickmesh_topology::{
-    BrickGrid, VolumeDescription,
+    BrickBytes, BrickGrid, VolumeDescription, VoxelType,
     data::levels,
-    mesh::fit::{Fit, FitPeer, fit},
+    mesh::{
+        fit::{Fit, FitPeer, fit},
+        keeper::Hello,
+    },
 };
 use serde_json::{Value, json};
-use std::{error::Error, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+    rc::Rc,
+    time::Duration,
+};
 
 /// What is to be shown: the volume and its levels, finest first.
 struct Planned {
     volumes: Vec<VolumeDescription>,
     brick_edge: u32,
-    /// Of a voxel in device memory.
-    voxel_bytes: u64,
+    /// In device memory.
+    voxel: VoxelType,
     /// A file is cut into the memory of the machine, beside devices that are not the processor.
     is_file: bool,
+}
+
+/// A peer that may hold bricks of it.
+struct Peer {
+    name: String,
+    memory_bytes: u64,
+    device: Option<Rc<Chosen>>,
+    reads: bool,
 }
 
 /// One quality of it.
@@ -38,32 +55,36 @@ struct Row {
     level: usize,
     dims: [u32; 3],
     bricks: u32,
+    /// What a copy takes, at most, where peers' devices differ.
     copy_bytes: u64,
     fit: Fit,
 }
 
 pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
     let planned = planned(args)?;
-    let (names, peers) = peers(args, &mut stop)?;
+    let peers = peers(args, &mut stop)?;
     let redundancy = args
         .redundancy
         .unwrap_or(if peers.len() == 1 { 1 } else { 2 });
     let mut rows = Vec::new();
     for (level, volume) in planned.volumes.iter().enumerate() {
         let grid = BrickGrid::new(volume.dims, planned.brick_edge)?;
-        let brick_bytes = grid.largest_stored_voxels() * planned.voxel_bytes;
         let bricks = grid.brick_count();
+        let peers: Vec<FitPeer> = (peers.iter())
+            .map(|peer| peer.fit(grid.largest_stored_size(), planned.voxel))
+            .collect();
+        let brick_bytes = peers.iter().map(|p| p.brick_bytes).max().unwrap_or(0);
         rows.push(Row {
             level,
             dims: volume.dims,
             bricks,
             copy_bytes: brick_bytes.saturating_mul(bricks.into()),
-            fit: fit(bricks, brick_bytes, &peers, redundancy),
+            fit: fit(bricks, &peers, redundancy),
         });
     }
     if args.json {
-        let peers = names.iter().zip(&peers);
-        let peers = peers.map(|(name, p)| json!({"name": name, "memory_bytes": p.memory_bytes}));
+        let peers = peers.iter();
+        let peers = peers.map(|p| json!({"name": p.name, "memory_bytes": p.memory_bytes}));
         let all = json!({
             "peers": peers.collect::<Vec<_>>(), "redundancy": redundancy,
             "levels": rows.iter().map(as_json).collect::<Vec<_>>(),
@@ -72,8 +93,8 @@ pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
         say(serde_json::to_string_pretty(&all)?)?;
         return Ok(());
     }
-    let each = names.iter().zip(&peers);
-    let each = each.map(|(name, p)| format!("{} {}", plain_text(name), in_mib(p.memory_bytes)));
+    let each = peers.iter();
+    let each = each.map(|p| format!("{} {}", plain_text(&p.name), in_mib(p.memory_bytes)));
     say(format_args!(
         "peers       {}: {}",
         peers.len(),
@@ -104,7 +125,7 @@ pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
 }
 
 /// What of a quality is held, for people.
-fn in_words(row: &Row, peers: &[FitPeer]) -> String {
+fn in_words(row: &Row, peers: &[Peer]) -> String {
     let fit = &row.fit;
     match fit.copies {
         0 => {}
@@ -157,16 +178,16 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
         return Ok(Planned {
             volumes,
             brick_edge,
-            voxel_bytes: manifest.voxel_memory_bytes(),
+            voxel: manifest.device_voxel(),
             is_file: false,
         });
     }
     let file = volume_file::open_with_fill(path, args.source.fill)?;
     let volume = file.description;
     // Voxels among which some are no data are floats on a device.
-    let voxel_bytes = match volume.fill {
-        Some(_) => size_of::<f32>(),
-        None => volume.voxel.bytes(),
+    let voxel = match volume.fill {
+        Some(_) => VoxelType::F32,
+        None => volume.voxel,
     };
     Ok(Planned {
         volumes: vec![volume],
@@ -175,13 +196,13 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
         } else {
             BRICK_SHARED
         }),
-        voxel_bytes: voxel_bytes as u64,
+        voxel,
         is_file: true,
     })
 }
 
-/// The peers and their names.
-fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<(Vec<String>, Vec<FitPeer>), Box<dyn Error>> {
+/// The peers.
+fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<Vec<Peer>, Box<dyn Error>> {
     let memory = |n: usize| {
         let given = args.memory.get(n).or(args.memory.first());
         given
@@ -192,16 +213,22 @@ fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<(Vec<String>, Vec<FitPeer>)
         let time = Duration::from_secs_f64(args.seconds);
         let (status, refused) = status::look(&args.network, time, stop)?;
         let holding = status.peers.values().filter(|h| h.memory_bytes > 0);
-        let others = holding.map(|h| (h.name.clone(), h.memory_bytes, false));
-        let others: Vec<_> = others.collect();
-        if others.is_empty() {
+        let other = |h: &Hello| Peer {
+            name: h.name.clone(),
+            memory_bytes: h.memory_bytes,
+            // What their devices need beside voxels is not known before they open it.
+            device: None,
+            reads: false,
+        };
+        let mut peers: Vec<Peer> = holding.map(other).collect();
+        if peers.is_empty() {
             let why = refused.unwrap_or_else(|| "start some with `brickmesh peer`".to_owned());
             return Err(format!("no peer was found within {} s: {why}", args.seconds).into());
         }
         // Who opens the volume reads; who else has its folder is not known before.
-        let own = ("this machine".to_owned(), memory(0), true);
-        let all = others.into_iter().chain([own]);
-        return Ok(all.map(named_peer).unzip());
+        let devices = devices(args.device, &[memory(0)])?;
+        peers.push(Peer::here("this machine".to_owned(), memory(0), &devices));
+        return Ok(peers);
     }
     if args.network.is_given() {
         return Err("--join, --listen, --key and --identity belong to --mesh".into());
@@ -215,14 +242,43 @@ fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<(Vec<String>, Vec<FitPeer>)
         )
         .into());
     }
-    let peer = |n: usize| (format!("peer-{:02}", n + 1), memory(n), true);
-    Ok((0..count).map(peer).map(named_peer).unzip())
+    let memories: Vec<u64> = (0..count).map(memory).collect();
+    let devices = devices(args.device, &memories)?;
+    let peer = |n: usize| Peer::here(format!("peer-{:02}", n + 1), memories[n], &devices);
+    Ok((0..count).map(peer).collect())
 }
 
-fn named_peer((name, memory_bytes, reads): (String, u64, bool)) -> (String, FitPeer) {
-    let peer = FitPeer {
-        memory_bytes,
-        reads,
-    };
-    (name, peer)
+/// This machine's device, once for each of these sizes of memory.
+fn devices(
+    choice: DeviceChoice,
+    memories: &[u64],
+) -> Result<BTreeMap<u64, Rc<Chosen>>, DeviceError> {
+    let memories: BTreeSet<u64> = memories.iter().copied().collect();
+    let open = |memory| Ok((memory, Rc::new(device_choice::choose(choice, 1, memory)?)));
+    memories.into_iter().map(open).collect()
+}
+
+impl Peer {
+    /// One of this machine, which has the volume.
+    fn here(name: String, memory_bytes: u64, devices: &BTreeMap<u64, Rc<Chosen>>) -> Self {
+        Self {
+            name,
+            memory_bytes,
+            device: devices.get(&memory_bytes).cloned(),
+            reads: true,
+        }
+    }
+
+    /// With what its device needs for a brick of so many voxels on each axis.
+    fn fit(&self, size: [u32; 3], voxel: VoxelType) -> FitPeer {
+        let brick_bytes = match &self.device {
+            Some(device) => device.device.info().brick_bytes.of(size, voxel),
+            None => BrickBytes::default().of(size, voxel),
+        };
+        FitPeer {
+            memory_bytes: self.memory_bytes,
+            brick_bytes,
+            reads: self.reads,
+        }
+    }
 }

@@ -36,6 +36,7 @@ pub(crate) fn data_set(source: &str, content: u8) -> DataSetStatus {
         residency: [].into(),
         redundancy: 2,
         unreadable: [].into(),
+        brick_bytes: 9 * 8 * 8,
     }
 }
 

@@ -44,7 +44,7 @@ impl Shortage {
         Self {
             missing: data_set.safety.missing,
             bricks,
-            brick_bytes: data_set.manifest.largest_brick_bytes(),
+            brick_bytes: data_set.brick_bytes,
             room: (data_set.safety.read == 0 && room < bricks.into()).then_some(room),
             rooms: rooms.collect(),
             unreadable: unreadable.cloned().collect(),
@@ -86,10 +86,7 @@ impl fmt::Display for Shortage {
 /// What is said of a data set that the peers have too little memory for, where what they do not hold is read.
 pub(super) fn read_for_frames(data_set: &DataSetStatus) -> Option<String> {
     let (read, bricks) = (data_set.safety.read, data_set.manifest.grid().brick_count());
-    let wanted = data_set
-        .manifest
-        .largest_brick_bytes()
-        .saturating_mul(bricks.into());
+    let wanted = data_set.brick_bytes.saturating_mul(bricks.into());
     (read > 0).then(|| {
         format!(
             "{} take {} in device memory, more than the peers have: {read} of them are read for each \

@@ -37,7 +37,7 @@ use crate::{
     scene::Scene,
     sub_image::SubImage,
 };
-use brickmesh_topology::{PixelRect, VoxelType};
+use brickmesh_topology::{BrickBytes, PixelRect, VoxelType};
 use field::{CELL_EDGE, Field};
 use frame::Frame;
 use rayon::prelude::*;
@@ -134,6 +134,7 @@ impl CpuDevice {
             kind: DeviceKind::Cpu,
             name: format!("{}, {way}", processor_name()),
             memory_bytes,
+            brick_bytes: BrickBytes::default(),
         };
         tracing::debug!(
             name = info.name,

@@ -34,13 +34,13 @@ use crate::{
     transfer_table::TransferTable,
 };
 use bands::{Band, BandedJob, next_bands, shares};
-use brickmesh_topology::{Digest, VoxelType, picture::render_settings::Mode};
+use brickmesh_topology::{BrickBytes, Digest, VoxelType, picture::render_settings::Mode};
 use explain::Explain;
 use gpu::{Commands, Gpu, Home, dispatch};
 use kernels::RaycastVariant;
 use params::{JobParams, SceneParams};
 use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
-use resident::{ResidentSet, Visibility, no_leaps};
+use resident::{ResidentSet, Visibility, brick_measure, no_leaps};
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use upload::upload;
 use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
@@ -119,10 +119,12 @@ impl VulkanDevice {
         let (linear, nearest) = (sampler(Filter::Linear)?, sampler(Filter::Nearest)?);
         let table_error = voxel_image::probe_table(&gpu, &linear)?;
         let kinds = VoxelImageKind::choose_all(&gpu, Some(&linear))?;
+        let memory_bytes = memory_for_bricks(choice::memory_bytes(&physical), memory_bytes);
         let info = DeviceInfo {
             kind: DeviceKind::Vulkan,
             name: name(&physical.properties().device_name, &kinds),
-            memory_bytes: memory_for_bricks(choice::memory_bytes(&physical), memory_bytes),
+            memory_bytes,
+            brick_bytes: brick_bytes(&gpu, &kinds, memory_bytes),
         };
         tracing::info!(device = %info.name, %reason, "vulkan device opened");
         Ok(Self {
@@ -156,6 +158,7 @@ impl VulkanDevice {
     pub fn distrust_sampler(&mut self) -> Result<(), DeviceError> {
         self.kinds = VoxelImageKind::choose_all(&self.gpu, None)?;
         self.info.name = name(&self.gpu.physical().properties().device_name, &self.kinds);
+        self.info.brick_bytes = brick_bytes(&self.gpu, &self.kinds, self.info.memory_bytes);
         self.table_by_sampler = false;
         self.pictures = Pictures::new(true);
         Ok(())
@@ -376,19 +379,21 @@ impl RenderDevice for VulkanDevice {
         let size = voxels.stored().size();
         self.check_extent(size)?;
         self.unload_brick(key);
-        let wide_bytes = voxels.stored().voxel_count() * kind.texel_bytes() as u64;
-        let wide_max = WIDE_BYTES_MAX.min(self.info.memory_bytes / 4);
-        let kind = if kind.is_wide() && self.used_bytes() + wide_bytes > wide_max {
-            kind.narrowed(&self.gpu).unwrap_or(kind)
-        } else {
-            kind
-        };
         let room = self.room_in(key.data_set);
+        let wide_room = wide_bytes_max(self.info.memory_bytes).saturating_sub(self.used_bytes());
+        let narrow = kind.is_wide().then(|| kind.narrowed(&self.gpu)).flatten();
         let set = self
             .sets
             .entry(key.data_set)
             .or_insert_with(|| ResidentSet::new(&self.gpu, self.info.memory_bytes));
-        let loaded = set.load(&self.gpu, key.brick, kind, &voxels, room);
+        let mut load = |kind, room| set.load(&self.gpu, key.brick, kind, &voxels, room);
+        let loaded = match narrow {
+            None => load(kind, room),
+            Some(narrow) => match load(kind, room.min(wide_room)) {
+                Ok(Err(_)) => load(narrow, room),
+                loaded => loaded,
+            },
+        };
         if set.is_empty() {
             self.sets.remove(&key.data_set);
         }
@@ -485,6 +490,35 @@ impl RenderDevice for VulkanDevice {
 fn memory_for_bricks(memory_bytes: u64, asked: Option<u64>) -> u64 {
     let most = memory_bytes / 8 * 7;
     asked.unwrap_or(memory_bytes / 4 * 3).min(most)
+}
+
+/// Device memory up to which bricks are stored in wider images than their own, where they may take so much.
+fn wide_bytes_max(memory_bytes: u64) -> u64 {
+    WIDE_BYTES_MAX.min(memory_bytes / 4)
+}
+
+/// What bricks take in `memory_bytes` that are full of them; images are padded, and the first ones may be wider.
+fn brick_bytes(gpu: &Gpu, kinds: &[(VoxelType, VoxelImageKind)], memory_bytes: u64) -> BrickBytes {
+    let of_kind = brick_measure(gpu);
+    let kinds: Vec<_> = (kinds.iter())
+        .map(|(voxel, kind)| (*voxel, kind.clone(), kind.narrowed(gpu)))
+        .collect();
+    BrickBytes::measured(move |size, voxel| {
+        let kind = kinds.iter().find(|k| k.0 == voxel);
+        let bytes = kind.and_then(|(_, kind, narrow)| match narrow {
+            Some(narrow) if kind.is_wide() => {
+                let (bytes, wide) = (of_kind(narrow, size)?, of_kind(kind, size)?.max(1));
+                let wide_count = wide_bytes_max(memory_bytes) / wide;
+                let wide_bytes = wide_count * wide;
+                let count = wide_count + (memory_bytes - wide_bytes) / bytes.max(1);
+                let taken = wide_bytes + (count - wide_count) * bytes;
+                Some(taken.div_ceil(count.max(1)).max(bytes))
+            }
+            _ => of_kind(kind, size),
+        });
+        // A device that is gone tells nothing more.
+        bytes.unwrap_or_else(|| BrickBytes::default().of(size, voxel))
+    })
 }
 
 /// The device's name and, for people, the voxel types that its sampler is too coarse for.

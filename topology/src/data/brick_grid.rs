@@ -149,18 +149,15 @@ impl BrickGrid {
         }
     }
 
-    /// Voxels of the largest stored box.
+    /// Voxels of the largest stored box, on each axis.
     #[must_use]
-    pub fn largest_stored_voxels(&self) -> u64 {
+    pub fn largest_stored_size(&self) -> [u32; 3] {
         // The axes are alike: a brick that has bricks on both sides is the longest, or the first one.
-        let edges = self.counts().map(|n| [0, 1.min(n - 1)]);
-        let longest = |a: usize| {
-            edges[a]
-                .map(|at| self.stored_length(a, at))
-                .into_iter()
-                .max()
-        };
-        (0..3).filter_map(longest).product()
+        let counts = self.counts();
+        std::array::from_fn(|a| {
+            let longest = [0, 1.min(counts[a] - 1)].map(|at| self.stored_length(a, at));
+            u32::try_from(longest[0].max(longest[1])).unwrap_or(u32::MAX)
+        })
     }
 
     /// Voxels of all stored boxes. O(bricks along an axis).
@@ -195,7 +192,8 @@ mod tests {
         ) {
             let grid = BrickGrid::new(dims, edge).unwrap();
             let voxels: Vec<u64> = grid.bricks().map(|b| grid.stored_box(b).voxel_count()).collect();
-            prop_assert_eq!(voxels.iter().max(), Some(&grid.largest_stored_voxels()));
+            let largest: u64 = grid.largest_stored_size().map(u64::from).iter().product();
+            prop_assert_eq!(voxels.iter().max(), Some(&largest));
             prop_assert_eq!(voxels.iter().sum::<u64>(), grid.stored_voxels());
         }
 

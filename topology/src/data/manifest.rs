@@ -14,7 +14,7 @@ use crate::{
         partition_method::PartitionMethod,
         subject::Subject,
         value_statistics::{HISTOGRAM_BINS, ValueStatistics},
-        volume::{VolumeDescription, VolumeError},
+        volume::{VolumeDescription, VolumeError, VoxelType},
         voxel_box::VoxelBox,
         voxel_numbers::VoxelNumbers,
     },
@@ -546,22 +546,21 @@ impl Manifest {
         records + gradients + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
     }
 
-    /// Memory that the largest brick takes, on whatever device: voxels among which no data is told
-    /// apart may be floats there.
+    /// Memory that the voxels of the largest brick take; a device may need more, see `brick_bytes`.
     #[must_use]
     pub fn largest_brick_bytes(&self) -> u64 {
-        self.grid.largest_stored_voxels() * self.voxel_memory_bytes()
+        let size = self.grid.largest_stored_size().map(u64::from);
+        size.iter().product::<u64>() * self.device_voxel().bytes() as u64
     }
 
-    /// Memory that a voxel takes, likewise.
+    /// Type of a voxel in the memory of whatever device: those among which no data is told apart may be floats there.
     #[must_use]
-    pub fn voxel_memory_bytes(&self) -> u64 {
-        let bytes = if self.numbers().is_checked() {
-            size_of::<f32>()
+    pub fn device_voxel(&self) -> VoxelType {
+        if self.numbers().is_checked() {
+            VoxelType::F32
         } else {
-            self.parts.volume.voxel.bytes()
-        };
-        bytes as u64
+            self.parts.volume.voxel
+        }
     }
 }
 
@@ -628,7 +627,7 @@ fn digest(parts: &ManifestParts) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{value_statistics::NoDataCounts, volume::VoxelType};
+    use crate::data::value_statistics::NoDataCounts;
 
     fn parts() -> ManifestParts {
         let record = BrickRecord {

@@ -11,6 +11,8 @@ use crate::mesh::replicas::reserve_of;
 pub struct FitPeer {
     /// Memory that it gives to bricks, bytes.
     pub memory_bytes: u64,
+    /// Memory that the largest brick takes there ([`BrickBytes`](crate::BrickBytes)).
+    pub brick_bytes: u64,
     /// It has the source, and reads what nobody holds.
     pub reads: bool,
 }
@@ -35,9 +37,9 @@ pub struct Fit {
 
 /// What these peers hold of so many bricks, of each of which so many copies are wanted.
 #[must_use]
-pub fn fit(bricks: u32, brick_bytes: u64, peers: &[FitPeer], redundancy: u32) -> Fit {
+pub fn fit(bricks: u32, peers: &[FitPeer], redundancy: u32) -> Fit {
     let room = |p: &FitPeer| {
-        let room = p.memory_bytes / brick_bytes.max(1);
+        let room = p.memory_bytes / p.brick_bytes.max(1);
         u32::try_from(room).unwrap_or(u32::MAX)
     };
     // A peer holds one copy of a brick at most.
@@ -56,6 +58,7 @@ pub fn fit(bricks: u32, brick_bytes: u64, peers: &[FitPeer], redundancy: u32) ->
     let is_read = peers.iter().any(|p| reserve(p) > 0);
     let rest = all - held;
     let per_peer = all.div_ceil(peers.len().max(1) as u64);
+    let brick_bytes = peers.iter().map(|p| p.brick_bytes).max().unwrap_or(0);
     Fit {
         copies: u32::try_from(copies).unwrap_or(u32::MAX),
         held,
@@ -78,23 +81,29 @@ mod tests {
         let peers = |rooms: &[u64], reads| -> Vec<FitPeer> {
             let peer = |&room: &u64| FitPeer {
                 memory_bytes: room * 10 + 3,
+                brick_bytes: 10,
                 reads,
             };
             rooms.iter().map(peer).collect()
         };
-        let all = fit(100, 10, &peers(&[60, 160, 30], true), 3);
+        let all = fit(100, &peers(&[60, 160, 30], true), 3);
         assert_eq!((all.copies, all.held, all.more_peers), (1, 100, Some(0)));
-        let part = fit(100, 10, &peers(&[40, 20], true), 2);
+        let part = fit(100, &peers(&[40, 20], true), 2);
         assert_eq!(
             (part.copies, part.held, part.read, part.missing),
             (0, 30, 70, 0)
         );
         assert_eq!((part.more_peers, part.memory_each_bytes), (Some(1), 500));
-        let unread = fit(100, 10, &peers(&[40, 20], false), 2);
+        let unread = fit(100, &peers(&[40, 20], false), 2);
         assert_eq!((unread.held, unread.read, unread.missing), (60, 0, 40));
-        let tiny = fit(100, 10, &peers(&[0], true), 1);
+        let tiny = fit(100, &peers(&[0], true), 1);
         assert_eq!((tiny.held, tiny.missing, tiny.more_peers), (0, 100, None));
-        assert_eq!(fit(5, 10, &[], 2).more_peers, None);
-        assert_eq!(fit(1, 10, &peers(&[1, 1, 1], false), 2).copies, 2);
+        assert_eq!(fit(5, &[], 2).more_peers, None);
+        assert_eq!(fit(1, &peers(&[1, 1, 1], false), 2).copies, 2);
+        // On one of two devices a brick takes twice as much.
+        let mut unlike = peers(&[40, 40], true);
+        unlike[0].brick_bytes = 20;
+        let part = fit(100, &unlike, 1);
+        assert_eq!((part.held, part.memory_each_bytes), (10 + 20, 1000));
     }
 }

@@ -23,7 +23,7 @@ pub use messages::{
 
 use crate::{
     base::{digest::Digest, peer::PeerId},
-    data::{brick_grid::BrickIndex, manifest::Manifest},
+    data::{brick_bytes::BrickBytes, brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
         membership::{Change, Health, Heartbeat, Membership, Patience},
         replicas::{Announcement, Replicas},
@@ -67,6 +67,8 @@ const NEEDED_MAX: usize = 256;
 pub struct Keeper {
     local: PeerId,
     hello: Arc<Hello>,
+    /// Memory that bricks take on the device.
+    brick_bytes: BrickBytes,
     now: u64,
     heartbeat: Heartbeat,
     beat_at: Option<u64>,
@@ -106,6 +108,8 @@ struct Member {
 #[derive(Clone, Debug)]
 struct DataSet {
     manifest: Arc<Manifest>,
+    /// Memory that its largest brick takes on this peer's device; at least 1.
+    brick_bytes: u64,
     replicas: Replicas,
     shelf: Shelf,
     /// Until then, while copies are wanting, whoever hears of it counts as there from the beginning.
@@ -123,10 +127,12 @@ enum Leaving {
 }
 
 impl Keeper {
-    /// The keeper of a peer that was started at `incarnation`, microseconds since 1970 by its own clock.
+    /// The keeper of a peer that was started at `incarnation`, microseconds since 1970 by its own clock; `brick_bytes`: the
+    /// memory that bricks take on its device.
     #[must_use]
-    pub fn new(local: PeerId, hello: Hello, incarnation: u64) -> Self {
+    pub fn new(local: PeerId, hello: Hello, brick_bytes: BrickBytes, incarnation: u64) -> Self {
         Self {
+            brick_bytes,
             transfers: Transfers::new(&local),
             staging: Staging::default(),
             local,
@@ -219,11 +225,18 @@ impl Keeper {
             KeeperInput::DeviceOpened {
                 device,
                 memory_bytes,
-            } => self.device_opened(device, memory_bytes, out),
+                brick_bytes,
+            } => self.device_opened(device, memory_bytes, brick_bytes, out),
             KeeperInput::GaveUp(data_set, brick) => self.gave_up(data_set, brick, out),
             KeeperInput::Leave => self.leave(out),
         }
         self.changed(changes, out);
+    }
+
+    /// Memory that the largest brick of a data set takes on this peer's device.
+    #[must_use]
+    pub fn brick_bytes(&self, manifest: &Manifest) -> u64 {
+        self.brick_bytes.largest(manifest).max(1)
     }
 
     fn is_recent(&self, at: Option<u64>) -> bool {
@@ -445,8 +458,7 @@ impl Keeper {
         self.transfers.forget(peer);
         for set in self.sets.values_mut() {
             set.replicas.forget(peer);
-            let capacity = set.capacity_in(memory_bytes);
-            set.replicas.expect(peer, capacity, self.now);
+            set.expect(peer, memory_bytes, self.now);
             if is_suspect {
                 set.replicas.suspect(peer);
             }
@@ -494,8 +506,7 @@ impl Keeper {
             return;
         };
         for (data_set, set) in &mut self.sets {
-            let capacity = set.capacity_in(member.hello.memory_bytes);
-            set.replicas.expect(peer, capacity, self.now);
+            set.expect(peer, member.hello.memory_bytes, self.now);
             let said = self.early.get_mut(peer).and_then(|e| e.remove(data_set));
             if let Some(announcement) = said {
                 // Who leaves waits for the others to say that they know.

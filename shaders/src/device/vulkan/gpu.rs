@@ -38,6 +38,7 @@ use vulkano::{
     image::{
         Image, ImageCreateInfo, ImageType, ImageUsage,
         sampler::{Sampler, SamplerCreateInfo},
+        sys::RawImage,
     },
     memory::allocator::{AllocationCreateInfo, MemoryTypeFilter, StandardMemoryAllocator},
     pipeline::{
@@ -95,6 +96,31 @@ pub(super) struct Gpu {
 struct Timestamps {
     pool: Arc<QueryPool>,
     mask: u64,
+}
+
+/// What says how large an image of [`Gpu::image_in`] would be, as the driver rounds it, as long as the device is open; on
+/// any thread.
+pub(super) fn image_measure(
+    gpu: &Gpu,
+) -> impl Fn(Format, ImageType, [u32; 3]) -> Option<u64> + Send + Sync + 'static + use<> {
+    // Nobody but its thread keeps a device: it goes with all that is on it.
+    let device = Arc::downgrade(&gpu.device);
+    move |format, image_type, extent| {
+        let create_info = image_info(format, image_type, extent);
+        let image = RawImage::new(device.upgrade()?, create_info).ok()?;
+        let requirements = image.memory_requirements().iter();
+        Some(requirements.map(|r| r.layout.size()).sum())
+    }
+}
+
+fn image_info(format: Format, image_type: ImageType, extent: [u32; 3]) -> ImageCreateInfo {
+    ImageCreateInfo {
+        image_type,
+        format,
+        extent,
+        usage: ImageUsage::TRANSFER_DST | ImageUsage::SAMPLED,
+        ..Default::default()
+    }
 }
 
 /// The queue family to use: one that computes, and draws too where there is such (it is the
@@ -222,18 +248,9 @@ impl Gpu {
         image_type: ImageType,
         extent: [u32; 3],
     ) -> Result<Arc<Image>, DeviceError> {
-        Image::new(
-            memory.clone(),
-            ImageCreateInfo {
-                image_type,
-                format,
-                extent,
-                usage: ImageUsage::TRANSFER_DST | ImageUsage::SAMPLED,
-                ..Default::default()
-            },
-            AllocationCreateInfo::default(),
-        )
-        .explain("making an image")
+        let create_info = image_info(format, image_type, extent);
+        Image::new(memory.clone(), create_info, AllocationCreateInfo::default())
+            .explain("making an image")
     }
 
     /// A buffer of `length` elements; its contents are whatever was there.

@@ -6,15 +6,16 @@
 
 use super::{
     explain::Explain,
-    gpu::Gpu,
+    gpu::{Gpu, image_measure},
     memory::{block_bytes_taken, brick_block_bytes},
     upload::upload,
     voxel_image::VoxelImageKind,
 };
 use crate::{
     brick::BrickVoxels,
+    constants::CELL_EDGE,
     device::DeviceError,
-    macrocells::{Macrocells, SkipGrid, VisibleValues},
+    macrocells::{Macrocells, SkipGrid, VisibleValues, macrocell_counts},
 };
 use brickmesh_topology::{BrickIndex, VoxelBox};
 use std::{collections::BTreeMap, sync::Arc};
@@ -225,6 +226,19 @@ pub(super) fn no_leaps(gpu: &Gpu) -> Result<Arc<ImageView>, DeviceError> {
     let image = gpu.image(LEAPS_FORMAT, ImageType::Dim3d, leaps_extent([1; 3]))?;
     upload_leaps(gpu, &image, [1; 3], &[0])?;
     ImageView::new_default(image).explain("viewing macrocells")
+}
+
+/// What says how many bytes the images of a brick of so many voxels on each axis take.
+pub(super) fn brick_measure(
+    gpu: &Gpu,
+) -> impl Fn(&VoxelImageKind, [u32; 3]) -> Option<u64> + Send + Sync + 'static + use<> {
+    let measure = image_measure(gpu);
+    move |kind, size| {
+        let leaps = leaps_extent(macrocell_counts(size, CELL_EDGE));
+        let images = [(kind.format, size), (LEAPS_FORMAT, leaps)];
+        let bytes = images.map(|(format, size)| measure(format, ImageType::Dim3d, size));
+        bytes.into_iter().sum()
+    }
 }
 
 /// Bytes that an image takes, as the driver rounds them.

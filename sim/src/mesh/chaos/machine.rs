@@ -12,7 +12,7 @@ use super::{
     viewer::Viewer,
 };
 use brickmesh_topology::{
-    BrickIndex, Digest, Manifest, PeerId,
+    BrickBytes, BrickIndex, Digest, Manifest, PeerId,
     data::brick_set::BrickSet,
     mesh::{
         keeper::{
@@ -77,7 +77,12 @@ impl Machine {
         Self {
             me,
             recipe,
-            keeper: Keeper::new(env.name(me).clone(), hello, env.now() + 1),
+            keeper: Keeper::new(
+                env.name(me).clone(),
+                hello,
+                BrickBytes::default(),
+                env.now() + 1,
+            ),
             rendering: Rendering::new(env, me, recipe.speed, bricks),
             compositing: Compositing::new(env.name(me).clone()),
             viewer,

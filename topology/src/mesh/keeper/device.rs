@@ -1,7 +1,10 @@
 //! What a device that is lost, opened again or short of memory means for what the peer holds.
 
 use super::{Keeper, KeeperOutput};
-use crate::{base::digest::Digest, data::brick_grid::BrickIndex};
+use crate::{
+    base::digest::Digest,
+    data::{brick_bytes::BrickBytes, brick_grid::BrickIndex},
+};
 use std::{collections::BTreeSet, sync::Arc};
 
 impl Keeper {
@@ -31,13 +34,16 @@ impl Keeper {
         &mut self,
         device: String,
         memory_bytes: u64,
+        brick_bytes: BrickBytes,
         out: &mut Vec<KeeperOutput>,
     ) {
         let hello = Arc::make_mut(&mut self.hello);
         (hello.device, hello.is_device_lost) = (device, false);
         hello.memory_bytes = memory_bytes;
+        self.brick_bytes = brick_bytes;
         self.transfers.downloads.device_is_back();
         for set in self.sets.values_mut() {
+            set.brick_bytes = self.brick_bytes.largest(&set.manifest).max(1);
             set.replicas.memory_was_freed();
             set.replicas.can_read();
         }

@@ -45,7 +45,7 @@ impl Keeper {
         let memory = self.hello.memory_bytes;
         let most = memory / 2 / sets.len() as u64;
         let least = |set: &DataSet| {
-            let bricks = BRICKS_MIN * set.manifest.largest_brick_bytes();
+            let bricks = BRICKS_MIN * set.brick_bytes;
             bricks.min(set.one_copy_bytes()).min(most)
         };
         let Some((exact, levels)) = sets.split_last() else {
@@ -59,7 +59,7 @@ impl Keeper {
             reserved -= least(level);
             let free = left.saturating_sub(reserved);
             // As much of each copy as this peer has of all memory, rounded up to a brick.
-            let brick = level.manifest.largest_brick_bytes().max(1);
+            let brick = level.brick_bytes;
             let share = u128::from(level.one_copy_bytes()) * u128::from(memory);
             let share = u64::try_from(share / u128::from(of_mesh.max(1))).unwrap_or(u64::MAX);
             let share = share.div_ceil(brick).saturating_mul(brick);
@@ -80,6 +80,6 @@ impl Keeper {
 impl DataSet {
     fn one_copy_bytes(&self) -> u64 {
         let bricks = u64::from(self.manifest.grid().brick_count());
-        bricks.saturating_mul(self.manifest.largest_brick_bytes())
+        bricks.saturating_mul(self.brick_bytes)
     }
 }

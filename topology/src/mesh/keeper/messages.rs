@@ -4,7 +4,7 @@ use super::UploadResult;
 use crate::{
     balance::frame_plan::FrameWork,
     base::{digest::Digest, peer::PeerId},
-    data::{brick_grid::BrickIndex, manifest::Manifest},
+    data::{brick_bytes::BrickBytes, brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
         membership::{Change, Heartbeat},
         replicas::{Announcement, Origin},
@@ -175,6 +175,8 @@ pub enum KeeperInput {
         device: String,
         /// Memory that it gives to bricks, in bytes.
         memory_bytes: u64,
+        /// Memory that bricks take there.
+        brick_bytes: BrickBytes,
     },
     /// A brick was freed, because memory was short for a picture.
     GaveUp(Digest, BrickIndex),

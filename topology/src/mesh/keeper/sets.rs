@@ -26,7 +26,7 @@ const EARLY_WORDS_MAX: usize = 1024;
 const EARLY_MAX: usize = 64;
 
 impl DataSet {
-    fn new(local: &PeerId, manifest: Arc<Manifest>, redundancy: u32) -> Self {
+    fn new(local: &PeerId, manifest: Arc<Manifest>, brick_bytes: u64, redundancy: u32) -> Self {
         let (grid, name) = (*manifest.grid(), manifest.digest());
         let parting = manifest.placement().map(|method| Parting {
             method,
@@ -34,6 +34,7 @@ impl DataSet {
         });
         Self {
             replicas: Replicas::new(local.clone(), grid, redundancy, 0, name, parting),
+            brick_bytes,
             manifest,
             shelf: Shelf::default(),
             new_until: 0,
@@ -50,10 +51,17 @@ impl DataSet {
         }
     }
 
-    /// How many of its bricks fit into so many bytes.
+    /// A peer with so many bytes is there, and has not said yet what it has room for: no more than goes into them without
+    /// what its device may need besides.
+    pub(super) fn expect(&mut self, peer: &PeerId, memory_bytes: u64, now: u64) {
+        let most = memory_bytes / self.manifest.largest_brick_bytes().max(1);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.replicas.expect(peer, most, now);
+    }
+
+    /// How many of its bricks fit into so many bytes of this peer's device.
     pub(super) fn capacity_in(&self, bytes: u64) -> u32 {
-        let brick = self.manifest.largest_brick_bytes().max(1);
-        u32::try_from(bytes / brick).unwrap_or(u32::MAX)
+        u32::try_from(bytes / self.brick_bytes).unwrap_or(u32::MAX)
     }
 
     /// Bytes that its bricks take here, or will; those that are on their way may not be assigned any more.
@@ -61,7 +69,7 @@ impl DataSet {
         let own = self.replicas.announcement();
         let coming = transfers.downloads.count_of(self.manifest.digest()) as u64;
         let bricks = (u64::from(own.held.len()) + coming).max(own.assigned.len().into());
-        bricks * self.manifest.largest_brick_bytes()
+        bricks * self.brick_bytes
     }
 }
 
@@ -98,9 +106,10 @@ impl Keeper {
             known.replicas.raise_redundancy(redundancy);
             return false;
         }
+        let brick_bytes = self.brick_bytes(&manifest);
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
-        let mut set = DataSet::new(&self.local, manifest, redundancy);
+        let mut set = DataSet::new(&self.local, manifest, brick_bytes, redundancy);
         set.shelf.is_listed = self.hello.shelf_bytes == 0;
         if is_new {
             set.new_until = self.now.saturating_add(NEW_MICROS);
@@ -111,8 +120,7 @@ impl Keeper {
             set.replicas.leave();
         }
         for (peer, member, health) in self.members.all() {
-            let capacity = set.capacity_in(member.hello.memory_bytes);
-            set.replicas.expect(peer, capacity, self.now);
+            set.expect(peer, member.hello.memory_bytes, self.now);
             if health == Health::Suspect {
                 set.replicas.suspect(peer);
             }
@@ -266,7 +274,7 @@ impl Keeper {
                 };
                 set.replicas.dropped(brick);
                 dropped.push((self.now + stays, data_set, brick));
-                unfreed.push((data_set, set.manifest.largest_brick_bytes()));
+                unfreed.push((data_set, set.brick_bytes));
             }
             all = others.saturating_add(set.bytes(transfers));
         }
@@ -300,7 +308,7 @@ impl Keeper {
 
     /// What was dropped and is in memory still, in bytes of each brick.
     pub(super) fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
-        let bytes = |d: Digest| self.sets.get(&d).map(|s| s.manifest.largest_brick_bytes());
+        let bytes = |d: Digest| self.sets.get(&d).map(|s| s.brick_bytes);
         let unfreed = self.dropping.iter();
         unfreed
             .map(|&(_, d, _)| (d, bytes(d).unwrap_or(0)))

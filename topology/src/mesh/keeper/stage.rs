@@ -57,7 +57,7 @@ impl Keeper {
     pub(super) fn stage_all(&mut self, out: &mut Vec<KeeperOutput>) {
         let room = self.staging_room();
         let sets = &self.sets;
-        let bytes = |d| (sets.get(&d)).map_or(0, |s| s.manifest.largest_brick_bytes());
+        let bytes = |d| (sets.get(&d)).map_or(0, |s| s.brick_bytes);
         let (freed, begun) = self.staging.go_on(room, bytes);
         out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unstage(d, b)));
         let downloads = &self.transfers.downloads;
@@ -93,7 +93,7 @@ impl Keeper {
 
     /// Whether bricks of frames are still where held ones are to be.
     pub(super) fn is_crowded(&self) -> bool {
-        let bytes = |d| (self.sets.get(&d)).map_or(0, |s| s.manifest.largest_brick_bytes());
+        let bytes = |d| (self.sets.get(&d)).map_or(0, |s| s.brick_bytes);
         let staged = self.staging.bytes(bytes);
         staged > 0 && staged > self.staging_room()
     }

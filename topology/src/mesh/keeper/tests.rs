@@ -44,8 +44,9 @@ struct Mesh {
     not_fitting: usize,
     /// Bricks that were asked for, and whether they are there.
     staged: Vec<(BrickIndex, bool)>,
-    /// How many times its bytes a brick takes on the devices.
+    /// How many times its bytes a brick takes on the devices, and how many times these say.
     brick_takes: u64,
+    brick_said_to_take: u64,
 }
 
 fn name(n: usize) -> PeerId {
@@ -84,9 +85,19 @@ impl Mesh {
             not_fitting: 0,
             staged: Vec::new(),
             brick_takes: 1,
+            brick_said_to_take: 1,
         };
         capacities.iter().for_each(|&capacity| mesh.join(capacity));
         mesh
+    }
+
+    /// No peers yet, on whose devices a brick takes so many times its bytes, as they know.
+    fn padded(times: u64) -> Self {
+        Self {
+            brick_takes: times,
+            brick_said_to_take: times,
+            ..Self::new(&[])
+        }
     }
 
     fn join(&mut self, capacity: u64) {
@@ -105,7 +116,11 @@ impl Mesh {
             version: String::new(),
             is_viewer: false,
         };
-        self.keepers.push(Some(Keeper::new(name(new), hello, 1)));
+        let times = self.brick_said_to_take;
+        let brick_bytes =
+            BrickBytes::measured(move |size, voxel| times * BrickBytes::default().of(size, voxel));
+        let keeper = Keeper::new(name(new), hello, brick_bytes, 1);
+        self.keepers.push(Some(keeper));
         self.got.push(0);
         self.in_memory.push(BTreeSet::new());
         self.shelves.push(BTreeMap::new());
@@ -620,6 +635,7 @@ fn a_lost_device_is_announced_at_once_and_what_it_held_comes_back() {
     let opened = KeeperInput::DeviceOpened {
         device: "another".to_owned(),
         memory_bytes: mesh.keeper(2).hello().memory_bytes,
+        brick_bytes: BrickBytes::default(),
     };
     mesh.input(2, opened);
     mesh.run(10 * SECOND);
@@ -641,6 +657,7 @@ fn a_device_with_less_memory_in_place_of_a_lost_one_holds_less() {
     let opened = KeeperInput::DeviceOpened {
         device: "a small one".to_owned(),
         memory_bytes: 4 * brick,
+        brick_bytes: BrickBytes::default(),
     };
     mesh.input(2, opened);
     mesh.run(60 * SECOND);

@@ -23,20 +23,23 @@ fn what_is_foretold_is_what_peers_hold() {
         (&[5, 5, 5, 5], 1, 1),
     ];
     let data = manifest(1);
-    for (rooms, sources, redundancy) in cases {
-        let mut mesh = Mesh::new(rooms);
+    let cases = cases.iter().flat_map(|case| [(case, 1), (case, 2)]);
+    for (&(rooms, sources, redundancy), padding) in cases {
+        let mut mesh = Mesh::padded(padding);
+        rooms.iter().for_each(|&room| mesh.join(padding * room));
         mesh.run(SECOND);
         for n in 0..sources {
             mesh.input(n, KeeperInput::Offer(Arc::clone(&data), redundancy));
         }
         mesh.run(60 * SECOND);
-        let brick_bytes = data.largest_brick_bytes();
+        let brick_bytes = padding * data.largest_brick_bytes();
         let peer = |(n, room): (usize, &u64)| FitPeer {
             memory_bytes: room * brick_bytes,
+            brick_bytes,
             reads: n < sources,
         };
         let peers: Vec<FitPeer> = rooms.iter().enumerate().map(peer).collect();
-        let told = fit(27, brick_bytes, &peers, redundancy);
+        let told = fit(27, &peers, redundancy);
         let safety = mesh.replicas(0, data.digest()).safety();
         let [read, missing] = [told.read, told.missing].map(|n| u32::try_from(n).unwrap());
         let what = format!("{rooms:?} {sources} {redundancy}: {told:?} {safety:?}");
@@ -44,5 +47,6 @@ fn what_is_foretold_is_what_peers_hold() {
         let copies = safety.copies_min;
         assert!(copies >= told.copies, "{what}");
         assert!(copies <= told.copies.max(1) || rooms.len() > 1, "{what}");
+        assert_eq!(mesh.not_fitting, 0, "{what}");
     }
 }
