@@ -24,6 +24,7 @@ use crate::{
     patient::Patient,
 };
 use actix::{Actor, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
+use brickmesh_shaders::device::preparation::Preparation;
 use brickmesh_topology::{
     BrickBytes, BrickIndex, Digest, Manifest, PeerId,
     data::brick_set::BrickSet,
@@ -51,6 +52,8 @@ pub struct BrickOwner {
     addresses: Addresses,
     /// What bricks may take on a device that has as much.
     memory_bytes: u64,
+    /// What the device needs of bricks.
+    preparation: Preparation,
     /// How often the device was lost.
     device_generation: u64,
     keep_copies: bool,
@@ -75,7 +78,8 @@ pub struct BrickOwner {
 }
 
 impl BrickOwner {
-    /// An owner without data sets; bricks may take `memory_bytes` where the device has as much, and take `brick_bytes` of it.
+    /// An owner without data sets; bricks may take `memory_bytes` where the device has as much, and take `brick_bytes` of it
+    /// once `preparation` has prepared them.
     /// `keep_copies`: keep a copy of each brick in host memory to give to others (free on a CPU
     /// device, which shares it), and the source's too. `shelf`: where bricks are kept on a disk.
     #[must_use]
@@ -83,7 +87,7 @@ impl BrickOwner {
         outbox: Outbox,
         addresses: Addresses,
         hello: Hello,
-        brick_bytes: BrickBytes,
+        (brick_bytes, preparation): (BrickBytes, Preparation),
         memory_bytes: u64,
         keep_copies: bool,
         shelf: Option<Arc<dyn BrickShelf>>,
@@ -97,6 +101,7 @@ impl BrickOwner {
             outbox,
             addresses,
             memory_bytes,
+            preparation,
             device_generation: 0,
             keep_copies,
             clock: Instant::now(),
@@ -234,11 +239,14 @@ impl BrickOwner {
                 let copies = self.copies.keys().copied().collect();
                 KeeperInput::DeviceLost { why, copies }
             }
-            DeviceNews::Opened(info) => KeeperInput::DeviceOpened {
-                device: info.name,
-                memory_bytes: self.memory_bytes.min(info.memory_bytes),
-                brick_bytes: info.brick_bytes,
-            },
+            DeviceNews::Opened(info, preparation) => {
+                self.preparation = preparation;
+                KeeperInput::DeviceOpened {
+                    device: info.name,
+                    memory_bytes: self.memory_bytes.min(info.memory_bytes),
+                    brick_bytes: info.brick_bytes,
+                }
+            }
             DeviceNews::GaveUp(key) => KeeperInput::GaveUp(key.data_set, key.brick),
         }
     }

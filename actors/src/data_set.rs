@@ -17,7 +17,7 @@ pub trait BrickSource: Send + Sync + Debug {
     /// The data set.
     fn manifest(&self) -> &Manifest;
 
-    /// The bytes of a brick's stored box.
+    /// The bytes of a brick's stored box, checked: those of the manifest's digest.
     ///
     /// # Errors
     /// [`SourceError`] where the brick cannot be read or is damaged.

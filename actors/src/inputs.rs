@@ -6,7 +6,10 @@ use crate::{
     pixels::Pixels,
 };
 use actix::Recipient;
-use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, DeviceInfo, RenderedJob, Scene};
+use brickmesh_shaders::{
+    BrickKey, DeviceError, DeviceInfo, RenderedJob, Scene,
+    device::preparation::{Preparation, PreparedBrick},
+};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     balance::{
@@ -139,7 +142,7 @@ pub enum OwnerInput {
 }
 
 /// What became of the device, for the brick owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum DeviceNews {
     /// It is lost, with every brick that was loaded in a generation before this one.
     Lost {
@@ -149,7 +152,7 @@ pub enum DeviceNews {
         why: String,
     },
     /// There is a device again.
-    Opened(DeviceInfo),
+    Opened(DeviceInfo, Preparation),
     /// The brick was freed, because memory was short for a picture.
     GaveUp(BrickKey),
 }
@@ -274,7 +277,7 @@ pub enum DeviceInput {
     /// Load a brick into device memory; answered by the generation of the device that has it.
     Load(
         BrickKey,
-        BrickVoxels,
+        PreparedBrick,
         oneshot::Sender<Result<u64, DeviceError>>,
     ),
     /// Free a brick.

@@ -77,7 +77,7 @@ impl Peer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             is_viewer: config.is_viewer,
         };
-        let brick_bytes = info.brick_bytes.clone();
+        let bricks = (info.brick_bytes.clone(), supply.device.preparation());
         let (owner, owner_inputs) = address::<BrickOwner>(EVENTS_MAX);
         let (scheduler, scheduler_inputs) = address::<Scheduler>(EVENTS_MAX);
         let (requester, requester_inputs) = address::<Requester>(EVENTS_MAX);
@@ -119,7 +119,7 @@ impl Peer {
             outbox,
             addresses.clone(),
             hello,
-            brick_bytes,
+            bricks,
             memory,
             copies,
             shelf,

@@ -22,7 +22,9 @@ use crate::{
 };
 use actix::{Actor, Context, Handler, Recipient, dev::SendError};
 use begun_job::BegunJob;
-use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, Job, RenderedJob};
+use brickmesh_shaders::{
+    BrickKey, DeviceError, Job, RenderedJob, device::preparation::PreparedBrick,
+};
 use brickmesh_topology::{
     PeerId,
     balance::schedule::{SPEED_ONE, cost_on},
@@ -98,13 +100,14 @@ impl Raycaster {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    fn load(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<u64, DeviceError> {
-        self.scene_of = None;
+    fn load(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<u64, DeviceError> {
         if let Some(info) = self.device.open_if_due() {
-            self.tell_owner(DeviceNews::Opened(info));
+            self.scene_of = None;
+            let preparation = self.device.get()?.preparation();
+            self.tell_owner(DeviceNews::Opened(info, preparation));
             self.tell_scheduler(SchedulerInput::DeviceOpened);
         }
-        let loaded = self.device.get()?.load_brick(key, voxels);
+        let loaded = self.device.get()?.load_prepared(key, brick);
         if let Err(error @ DeviceError::Lost { .. }) = &loaded {
             self.lost(error);
         }
@@ -112,7 +115,6 @@ impl Raycaster {
     }
 
     fn unload(&mut self, key: BrickKey) {
-        self.scene_of = None;
         // Without a device there is nothing to free.
         if let Ok(device) = self.device.get() {
             device.unload_brick(key);
@@ -357,8 +359,8 @@ impl Handler<DeviceInput> for Raycaster {
 
     fn handle(&mut self, input: DeviceInput, _: &mut Self::Context) {
         match input {
-            DeviceInput::Load(key, voxels, answer) => {
-                if answer.send(self.load(key, voxels)).is_err() {
+            DeviceInput::Load(key, brick, answer) => {
+                if answer.send(self.load(key, brick)).is_err() {
                     tracing::debug!("nobody waits for a brick any more");
                 }
             }

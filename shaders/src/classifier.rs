@@ -1,7 +1,11 @@
 //! How a scene turns numbers into colours: its table and what that shows, worked out once for all
 //! scenes that follow each other and differ in something else, as in the camera.
 
-use crate::{macrocells::VisibleValues, scene::Scene, transfer_table::TransferTable};
+use crate::{
+    macrocells::VisibleValues,
+    scene::Scene,
+    transfer_table::{SeenPlaces, TransferTable},
+};
 use brickmesh_topology::{
     TransferFunction, data::transfer_shapes::TransferShape, picture::render_settings::Mode,
 };
@@ -13,7 +17,9 @@ pub struct Classifier {
     of: Source,
     /// Colours of a step.
     pub table: Arc<TransferTable>,
-    /// What can be seen at all.
+    /// Where along the table something is seen.
+    pub(crate) seen: SeenPlaces,
+    /// What can be seen at all; shared by classifiers that follow each other and see the same.
     pub values: Arc<VisibleValues>,
 }
 
@@ -47,8 +53,15 @@ impl Classifier {
             Some(before) if before.of == of => before.clone(),
             _ => {
                 let table = Arc::new(TransferTable::new(scene));
-                let values = Arc::new(VisibleValues::of(&table, of.mode));
-                Self { of, table, values }
+                let values = VisibleValues::of(&table, of.mode, &scene.numbers);
+                let same = before.filter(|b| *b.values == values);
+                let values = same.map_or_else(|| Arc::new(values), |b| Arc::clone(&b.values));
+                Self {
+                    of,
+                    seen: table.seen_places(),
+                    table,
+                    values,
+                }
             }
         }
     }

@@ -1,12 +1,14 @@
 //! The trait that every device implements, and what goes in and out of it.
 
 pub mod cpu;
+pub mod preparation;
 pub mod process_end;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;
 
 use crate::{brick::BrickVoxels, scene::Scene, sub_image::SubImage};
 use brickmesh_topology::{BrickBytes, BrickIndex, Digest, PixelRect, VoxelBox};
+use preparation::{Preparation, PreparedBrick};
 
 /// Names a resident brick: its data set and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,16 +125,27 @@ pub trait RenderDevice: Send {
     /// What it is.
     fn info(&self) -> &DeviceInfo;
 
+    /// What works out on other threads what it needs of bricks.
+    fn preparation(&self) -> Preparation;
+
     /// Takes a brick into device memory; one already there under this key is replaced.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`], [`DeviceError::Lost`].
-    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError>;
+    fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError>;
+
+    /// The same of a brick of which nothing is worked out yet.
+    ///
+    /// # Errors
+    /// As [`Self::load_prepared`].
+    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+        self.load_prepared(key, voxels.into())
+    }
 
     /// Frees a brick; nothing happens where it is not there.
     fn unload_brick(&mut self, key: BrickKey);
 
-    /// Sets what the following jobs show.
+    /// Sets what the following jobs show, whatever bricks come and go.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Failed`], [`DeviceError::Lost`].

@@ -48,7 +48,7 @@ pub(crate) fn macrocell_counts(size: [u32; 3], edge: u32) -> [u32; 3] {
 
 impl Macrocells {
     /// The macrocells of a brick, of [`CELL_EDGE`]. Reads every voxel once; runs in the current
-    /// rayon pool.
+    /// rayon pool if there is one, else on this thread.
     #[must_use]
     pub fn of(brick: &BrickVoxels) -> Self {
         Self::with_edge(brick, CELL_EDGE)
@@ -63,17 +63,19 @@ impl Macrocells {
         let cells: usize = counts.iter().map(|&n| n as usize).product();
         let row_bytes = counts[0] as usize * 2 * brick.voxel().bytes();
         let mut ranges = vec![0; cells * 2 * brick.voxel().bytes()];
-        ranges
-            .par_chunks_mut(row_bytes)
-            .enumerate()
-            .for_each(|(row, ranges)| {
-                let at = [row % counts[1] as usize, row / counts[1] as usize];
-                let size = size.map(|n| n as usize);
-                with_voxel!(
-                    brick.voxel(),
-                    ranges_of_row::<_>(brick, size, edge as usize, at, ranges)
-                );
-            });
+        let fill = |(row, ranges): (usize, &mut [u8])| {
+            let at = [row % counts[1] as usize, row / counts[1] as usize];
+            let size = size.map(|n| n as usize);
+            with_voxel!(
+                brick.voxel(),
+                ranges_of_row::<_>(brick, size, edge as usize, at, ranges)
+            );
+        };
+        if rayon::current_thread_index().is_some() {
+            ranges.par_chunks_mut(row_bytes).enumerate().for_each(fill);
+        } else {
+            ranges.chunks_mut(row_bytes).enumerate().for_each(fill);
+        }
         Self {
             counts,
             numbers: *brick.numbers(),
@@ -89,22 +91,25 @@ impl Macrocells {
 
     /// Smallest and largest number of each macrocell, x fastest; where all is no data, upside down.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = [f32; 2]> + '_ {
-        let voxel = self.numbers.voxel();
-        let size = voxel.bytes();
-        self.ranges.chunks_exact(2 * size).map(move |pair| {
-            let [low, high] = [0, size].map(|at| voxel.read(pair, at));
-            if low > high {
-                [f32::INFINITY, f32::NEG_INFINITY]
-            } else {
-                [low, high].map(|stored| self.numbers.number(stored))
-            }
-        })
+        let pairs = self.ranges.chunks_exact(2 * self.numbers.voxel().bytes());
+        pairs.map(|pair| range_of(&self.numbers, pair))
     }
 
     /// Memory that the ranges take, in bytes.
     #[must_use]
     pub fn byte_count(&self) -> usize {
         self.ranges.len()
+    }
+}
+
+/// Smallest and largest number, as they are stored, as numbers; upside down where all is no data.
+fn range_of(numbers: &VoxelNumbers, stored: &[u8]) -> [f32; 2] {
+    let voxel = numbers.voxel();
+    let [low, high] = [0, voxel.bytes()].map(|at| voxel.read(stored, at));
+    if low > high {
+        [f32::INFINITY, f32::NEG_INFINITY]
+    } else {
+        [low, high].map(|stored| numbers.number(stored))
     }
 }
 
@@ -173,24 +178,69 @@ pub struct VisibleValues {
     reach: u8,
     scale: f32,
     offset: f32,
+    of_bytes: Option<OfBytes>,
+}
+
+/// [`VisibleValues::any`] of all ranges of stored bytes: bit 256 · low + high.
+#[derive(Clone, Debug, PartialEq)]
+struct OfBytes {
+    numbers: VoxelNumbers,
+    any: Vec<u64>,
+}
+
+impl OfBytes {
+    fn new(values: &VisibleValues, numbers: &VoxelNumbers) -> Self {
+        let mut any = vec![0; 256 * 256 / 64];
+        for low in 0..=u8::MAX {
+            for high in 0..=u8::MAX {
+                let at = usize::from(low) * 256 + usize::from(high);
+                any[at / 64] |= u64::from(values.any(range_of(numbers, &[low, high]))) << (at % 64);
+            }
+        }
+        Self {
+            numbers: *numbers,
+            any,
+        }
+    }
+
+    fn any(&self, [low, high]: [u8; 2]) -> bool {
+        let at = usize::from(low) * 256 + usize::from(high);
+        self.any[at / 64] >> (at % 64) & 1 == 1
+    }
 }
 
 impl VisibleValues {
-    /// What the table shows; all, where values are combined and classified after that.
+    /// What the table shows of voxels that are these numbers; all, where values are combined and classified after that.
     #[must_use]
-    pub fn of(table: &TransferTable, mode: Mode) -> Self {
+    pub fn of(table: &TransferTable, mode: Mode, numbers: &VoxelNumbers) -> Self {
         let mut count = 0;
         let mut visible_before = vec![0];
         for entry in &table.entries[..table.columns] {
             count += u32::from(mode.combines_values() || entry[3] > 0.0);
             visible_before.push(count);
         }
-        Self {
+        let mut values = Self {
             visible_before,
             reach: u8::from(table.segment_unit.is_some()),
             scale: table.scale,
             offset: table.offset,
+            of_bytes: None,
+        };
+        if numbers.voxel().bytes() == 1 {
+            values.of_bytes = Some(OfBytes::new(&values, numbers));
         }
+        values
+    }
+
+    /// [`Self::any`] of each macrocell.
+    fn of_cells(&self, cells: &Macrocells) -> impl Iterator<Item = bool> {
+        let of_bytes = self.of_bytes.as_ref();
+        let of_bytes = of_bytes.filter(|of| of.numbers == cells.numbers);
+        let pairs = cells.ranges.chunks_exact(2 * cells.numbers.voxel().bytes());
+        pairs.map(move |pair| match of_bytes {
+            Some(of_bytes) => of_bytes.any([pair[0], pair[1]]),
+            None => self.any(range_of(&cells.numbers, pair)),
+        })
     }
 
     /// Whether a sample interpolated between numbers of `low..=high` can have an opacity; there is none
@@ -207,12 +257,15 @@ impl VisibleValues {
         }
         // Rounding in the trilinear interpolation can leave the range by this much.
         let slack = (high - low) * 1e-6 + low.abs().max(high.abs()) * ROUNDING;
-        let last = (self.visible_before.len() - 2) as f32;
-        // The same fused expression as in the kernels: it is monotonic, so that no sample inside
-        // the range falls outside the entries.
-        let at = |v: f32| v.mul_add(self.scale, self.offset).clamp(0.0, last);
+        let last = (self.visible_before.len() - 2) as f64;
+        let (scale, offset) = (f64::from(self.scale), f64::from(self.offset));
+        // The kernels fuse this in f32, which is monotonic; rounded to less, it falls on no entry beyond those
+        // between the whole numbers around it. So no sample inside the range falls outside the entries.
+        let at = |v: f32| (f64::from(v) * scale + offset).clamp(0.0, last);
         let (a, b) = (at(low - slack), at(high + slack));
-        let (from, to) = (a.min(b).floor() as usize, a.max(b).ceil() as usize);
+        // No calls of `floor` and `ceil`, which take longer than all else here.
+        let (from, below) = (a.min(b) as usize, a.max(b) as usize);
+        let to = below + usize::from((below as f64) < a.max(b));
         self.visible_before[to + 1] > self.visible_before[from]
     }
 }
@@ -235,10 +288,9 @@ impl SkipGrid {
     #[must_use]
     pub fn new(cells: &Macrocells, values: &VisibleValues) -> Self {
         let counts = cells.counts;
-        let mut distances: Vec<u8> = cells
-            .ranges()
-            .map(|range| if values.any(range) { 0 } else { DISTANCE_MAX })
-            .collect();
+        let of_cells = values.of_cells(cells);
+        let distances = of_cells.map(|any| if any { 0 } else { DISTANCE_MAX });
+        let mut distances: Vec<u8> = distances.collect();
         let reach = u32::from(values.reach);
         let mut visible: Option<[[u32; 3]; 2]> = None;
         for (at, _) in places(counts).zip(&distances).filter(|(_, d)| **d == 0) {
@@ -325,31 +377,38 @@ fn places([nx, ny, nz]: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
 /// distance of the 13 neighbours swept before it, plus 1. Both sweeps together are exact.
 fn sweep(counts: [u32; 3], distances: &mut [u8], backwards: bool) {
     let [nx, ny, nz] = counts.map(|n| n as usize);
-    let mut before = vec![DISTANCE_MAX; nx];
+    // The nearest of the rows swept before, for each x and one beside each end; and the nearest of three of these.
+    let mut before = vec![DISTANCE_MAX; nx + 2];
+    let mut around = vec![DISTANCE_MAX; nx];
     for step in 0..ny * nz {
         let row = if backwards { ny * nz - 1 - step } else { step };
         let (y, z) = (row % ny, row / ny);
-        // The nearest of the rows swept before, for each x.
         before.fill(DISTANCE_MAX);
         for other_z in z.saturating_sub(1)..nz.min(z + 2) {
             for other_y in y.saturating_sub(1)..ny.min(y + 2) {
                 let other = other_z * ny + other_y;
                 if other != row && (other < row) != backwards {
                     let cells = &distances[other * nx..(other + 1) * nx];
-                    for (b, d) in before.iter_mut().zip(cells) {
+                    for (b, d) in before[1..].iter_mut().zip(cells) {
                         *b = (*b).min(*d);
                     }
                 }
             }
         }
+        for (around, before) in around.iter_mut().zip(before.windows(3)) {
+            *around = before[0].min(before[1]).min(before[2]);
+        }
         let cells = &mut distances[row * nx..(row + 1) * nx];
         let mut last = DISTANCE_MAX;
-        for i in 0..nx {
-            let x = if backwards { nx - 1 - i } else { i };
-            let around = &before[x.saturating_sub(1)..nx.min(x + 2)];
-            let nearest = around.iter().fold(last, |n, &d| n.min(d));
-            last = cells[x].min(nearest.saturating_add(1));
-            cells[x] = last;
+        let mut sweep_cell = |(cell, around): (&mut u8, &u8)| {
+            last = (*cell).min(last.min(*around).saturating_add(1));
+            *cell = last;
+        };
+        let cells = cells.iter_mut().zip(&around);
+        if backwards {
+            cells.rev().for_each(&mut sweep_cell);
+        } else {
+            cells.for_each(&mut sweep_cell);
         }
     }
 }
@@ -409,6 +468,10 @@ mod tests {
         }
     }
 
+    fn values_of(table: &TransferTable) -> VisibleValues {
+        VisibleValues::of(table, Mode::Dvr, &VoxelType::U8.into())
+    }
+
     fn brick(size: [u32; 3], voxel: impl Fn([u32; 3]) -> u8) -> BrickVoxels {
         let stored = VoxelBox::new([0; 3], size);
         let bytes: Vec<u8> = places(size).map(voxel).collect();
@@ -425,8 +488,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_visible_of_bytes_is_what_is_visible_of_their_ranges() {
+        let odd = |[x, y, z]: [u32; 3]| u8::try_from((x * 7 + y * y * 3 + z * 11) % 251).unwrap();
+        let size = [33, 17, 9];
+        let unsigned = brick(size, odd);
+        let (stored, bytes) = (unsigned.stored(), unsigned.bytes().clone());
+        let signed = BrickVoxels::new(stored, stored, VoxelType::I8, bytes).unwrap();
+        for brick in [unsigned, signed] {
+            let cells = Macrocells::with_edge(&brick, 4);
+            for visible in [3..9, 100..103, 250..260, 400..512, 7..7] {
+                let table = table(visible);
+                let values = VisibleValues::of(&table, Mode::Dvr, brick.numbers());
+                assert!(values.of_bytes.is_some());
+                let expected: Vec<bool> = cells.ranges().map(|range| values.any(range)).collect();
+                let found: Vec<bool> = values.of_cells(&cells).collect();
+                assert_eq!(found, expected);
+                // Of other voxels it knows nothing.
+                let others = VisibleValues::of(&table, Mode::Dvr, &VoxelType::U16.into());
+                assert!(others.of_cells(&cells).eq(expected));
+            }
+        }
+    }
+
+    #[test]
     fn a_range_is_visible_where_the_table_has_an_opacity_in_it() {
-        let values = VisibleValues::of(&table(100..110), Mode::Dvr);
+        let values = values_of(&table(100..110));
         assert!(!values.any([0.0, 49.4]));
         assert!(values.any([0.0, 49.6]), "entry 100 takes part from 99 on");
         assert!(values.any([40.0, 60.0]));
@@ -443,7 +529,7 @@ mod tests {
                 0
             }
         }));
-        let grid = SkipGrid::new(&cells, &VisibleValues::of(&table(100..110), Mode::Dvr));
+        let grid = SkipGrid::new(&cells, &values_of(&table(100..110)));
         let seen = [[2, 3, 2], [9, 0, 0]];
         for (at, &d) in places(grid.counts()).zip(grid.distances()) {
             let far = |s: &[u32; 3]| (0..3).map(|a| at[a].abs_diff(s[a])).max().unwrap();
@@ -452,7 +538,7 @@ mod tests {
         assert_eq!(grid.visible(), Some([[2, 0, 0], [10, 4, 3]]));
         let mut of_segments = table(100..110);
         of_segments.segment_unit = Some(1.0);
-        let wider = SkipGrid::new(&cells, &VisibleValues::of(&of_segments, Mode::Dvr));
+        let wider = SkipGrid::new(&cells, &values_of(&of_segments));
         for (d, wider) in grid.distances().iter().zip(wider.distances()) {
             assert_eq!(d.saturating_sub(1), *wider);
         }
@@ -473,7 +559,7 @@ mod tests {
                 segment_unit,
                 ..table(100..110)
             };
-            let grid = SkipGrid::new(&cells, &VisibleValues::of(&table, Mode::Dvr));
+            let grid = SkipGrid::new(&cells, &values_of(&table));
             let cells: Vec<([u32; 3], u8)> = places(grid.counts())
                 .zip(grid.distances().iter().copied())
                 .collect();
@@ -505,7 +591,7 @@ mod tests {
     #[test]
     fn a_brick_without_opacity_shows_nothing() {
         let cells = Macrocells::of(&brick([20, 20, 20], |_| 3));
-        let grid = SkipGrid::new(&cells, &VisibleValues::of(&table(100..110), Mode::Dvr));
+        let grid = SkipGrid::new(&cells, &values_of(&table(100..110)));
         assert_eq!(grid.visible(), None);
     }
 }

@@ -2,7 +2,8 @@
 
 use brickmesh_actors::device_slot::DeviceSupply;
 use brickmesh_shaders::{
-    BrickKey, BrickVoxels, DeviceError, DeviceInfo, IsWanted, Job, RenderDevice, RenderedJob, Scene,
+    BrickKey, DeviceError, DeviceInfo, IsWanted, Job, RenderDevice, RenderedJob, Scene,
+    device::preparation::{Preparation, PreparedBrick},
 };
 use brickmesh_topology::mesh::device_recovery::Attempt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -148,9 +149,13 @@ impl RenderDevice for FailingDevice {
         &self.info
     }
 
-    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+    fn preparation(&self) -> Preparation {
+        self.inner.preparation()
+    }
+
+    fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
         self.called(Call::Load)?;
-        self.inner.load_brick(key, voxels)
+        self.inner.load_prepared(key, brick)
     }
 
     fn unload_brick(&mut self, key: BrickKey) {

@@ -1,7 +1,8 @@
 //! A device whose rendering a test takes into its own hands.
 
 use brickmesh_shaders::{
-    BrickKey, BrickVoxels, DeviceError, DeviceInfo, IsWanted, Job, RenderDevice, RenderedJob, Scene,
+    BrickKey, DeviceError, DeviceInfo, IsWanted, Job, RenderDevice, RenderedJob, Scene,
+    device::preparation::{Preparation, PreparedBrick},
 };
 
 /// A device that does as `render` says in place of rendering on `inner`.
@@ -24,8 +25,12 @@ where
         self.0.info()
     }
 
-    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
-        self.0.load_brick(key, voxels)
+    fn preparation(&self) -> Preparation {
+        self.0.preparation()
+    }
+
+    fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
+        self.0.load_prepared(key, brick)
     }
 
     fn unload_brick(&mut self, key: BrickKey) {

@@ -42,25 +42,30 @@ impl BrickOwner {
             return;
         };
         let reader = self.reader(data_set, brick);
+        let preparation = self.preparation.clone();
         let raycaster = self.addresses.raycaster.clone();
         let work = async move {
-            let checked = tokio::task::spawn_blocking(move || match (bytes, reader) {
-                (Some(bytes), _) => check(&manifest, brick, bytes).map_err(LoadError::Damaged),
-                (None, Some(reader)) => match reader() {
-                    Ok(bytes) => check(&manifest, brick, bytes).map_err(LoadError::Source),
-                    Err(ReadError::Lost(why)) => Err(LoadError::Source(why)),
-                    Err(ReadError::Unreadable(why)) => Err(LoadError::Unreadable(why)),
-                },
-                (None, None) => Err(LoadError::Damaged("there is no source".to_owned())),
+            let prepared = tokio::task::spawn_blocking(move || {
+                let voxels = match (bytes, reader) {
+                    (Some(bytes), _) => check(&manifest, brick, bytes).map_err(LoadError::Damaged),
+                    (None, Some(reader)) => match reader() {
+                        // It is checked where it is read.
+                        Ok(bytes) => voxels(&manifest, brick, bytes).map_err(LoadError::Source),
+                        Err(ReadError::Lost(why)) => Err(LoadError::Source(why)),
+                        Err(ReadError::Unreadable(why)) => Err(LoadError::Unreadable(why)),
+                    },
+                    (None, None) => Err(LoadError::Damaged("there is no source".to_owned())),
+                };
+                voxels.map(|voxels| preparation.prepare(voxels))
             });
-            let voxels = checked
+            let prepared = prepared
                 .await
                 .map_err(|e| LoadError::Damaged(e.to_string()))??;
-            let copy = voxels.bytes().clone();
+            let copy = prepared.voxels().bytes().clone();
             let (answer, loaded) = oneshot::channel();
             let key = BrickKey { data_set, brick };
             if raycaster
-                .try_send(DeviceInput::Load(key, voxels, answer))
+                .try_send(DeviceInput::Load(key, prepared, answer))
                 .is_err()
             {
                 return Err(LoadError::Ended);
@@ -164,6 +169,11 @@ impl BrickOwner {
 /// Checks a brick against its manifest.
 fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, String> {
     check_digest(manifest, brick, &bytes)?;
+    voxels(manifest, brick, bytes)
+}
+
+/// A brick of checked bytes.
+fn voxels(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, String> {
     let grid = manifest.grid();
     let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
     BrickVoxels::new(owned, stored, manifest.numbers(), bytes)

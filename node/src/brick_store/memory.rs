@@ -82,11 +82,15 @@ impl BrickSource for MemoryStore {
                 "a brick was released: the file is read again"
             );
             let again = cut(&self.file, self.edge, &mut |_, _| true);
-            *bricks = again
-                .map_err(|e| SourceError {
-                    what: e.to_string(),
-                })?
-                .1;
+            let (manifest, again) = again.map_err(|e| SourceError {
+                what: e.to_string(),
+            })?;
+            if manifest.digest() != self.manifest.digest() {
+                return Err(SourceError {
+                    what: format!("{} is not what it was", self.file.path.display()),
+                });
+            }
+            *bricks = again;
         }
         let found = bricks.get(at).cloned().flatten();
         found.ok_or_else(|| SourceError {
@@ -137,6 +141,9 @@ mod tests {
         assert!(store.bricks.lock().unwrap()[2].is_none());
         assert_eq!(store.read(BrickIndex(2)).unwrap(), kept);
         store.release(BrickIndex(1));
+        std::fs::write(&path, [7; 144]).unwrap();
+        let error = store.read(BrickIndex(1)).unwrap_err();
+        assert!(error.what.contains("is not what it was"), "{error}");
         std::fs::remove_file(&path).unwrap();
         let error = store.read(BrickIndex(1)).unwrap_err();
         assert!(error.what.contains("v_9x4x4_uint8.raw"), "{error}");

@@ -32,8 +32,8 @@ use crate::{
     classifier::Classifier,
     device::{
         BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
+        preparation::{BrickCells, Preparation, PreparedBrick},
     },
-    macrocells::{Macrocells, SkipGrid},
     scene::Scene,
     sub_image::SubImage,
 };
@@ -68,6 +68,7 @@ pub struct CpuDevice {
     kernel: Kernel,
     /// Whether macrocells that cannot be seen are skipped; off in tests alone.
     skipping: bool,
+    preparation: Preparation,
     bricks: BTreeMap<BrickKey, Resident>,
     scene: Option<Current>,
 }
@@ -76,9 +77,7 @@ pub struct CpuDevice {
 #[derive(Debug)]
 struct Resident {
     voxels: BrickVoxels,
-    cells: Macrocells,
-    /// For the visible values of `Current::generation` in the second field.
-    skip: Option<(SkipGrid, u64)>,
+    cells: BrickCells,
 }
 
 /// The scene that was set.
@@ -86,8 +85,6 @@ struct Resident {
 struct Current {
     frame: Frame,
     classifier: Classifier,
-    /// Changes with what the classifier shows, so that a camera that moves costs no classification.
-    generation: u64,
 }
 
 impl CpuDevice {
@@ -146,6 +143,7 @@ impl CpuDevice {
             pool,
             kernel,
             skipping: true,
+            preparation: Preparation::new(CELL_EDGE),
             bricks: BTreeMap::new(),
             scene: None,
         })
@@ -171,28 +169,23 @@ impl CpuDevice {
                 brick_box,
             });
         }
-        if !self.skipping {
-            brick.skip = None;
-        } else if brick
-            .skip
-            .as_ref()
-            .is_none_or(|(_, of)| *of != scene.generation)
-        {
-            let grid = SkipGrid::new(&brick.cells, &scene.classifier.values);
-            brick.skip = Some((grid, scene.generation));
+        if self.skipping {
+            brick.cells.show(&scene.classifier.values);
         }
         Ok(begun.elapsed().as_micros())
     }
 
     /// What is to be rendered of a job that is prepared; `None`: nothing of it is seen.
     fn seen_part(&self, job: &Job) -> Option<SeenPart<'_>> {
-        let frame = &self.scene.as_ref()?.frame;
+        let scene = self.scene.as_ref()?;
+        let frame = &scene.frame;
         let key = BrickKey {
             data_set: frame.data_set,
             brick: job.brick,
         };
         let brick = self.bricks.get(&key)?;
-        let skip = brick.skip.as_ref().map(|(grid, _)| grid);
+        let skip = brick.cells.shown(&scene.classifier.values);
+        let skip = skip.filter(|_| self.skipping);
         if skip.is_some_and(|grid| grid.visible().is_none()) {
             return None;
         }
@@ -341,14 +334,18 @@ impl RenderDevice for CpuDevice {
         &self.info
     }
 
-    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+    fn preparation(&self) -> Preparation {
+        self.preparation.clone()
+    }
+
+    fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
         let held: u64 = self
             .bricks
             .iter()
             .filter(|(other, _)| **other != key)
             .map(|(_, brick)| brick.voxels.bytes().len() as u64)
             .sum();
-        let needed = voxels.bytes().len() as u64;
+        let needed = brick.voxels().bytes().len() as u64;
         if held + needed > self.info.memory_bytes {
             return Err(DeviceError::OutOfMemory {
                 what: format!(
@@ -357,15 +354,8 @@ impl RenderDevice for CpuDevice {
                 ),
             });
         }
-        let cells = self
-            .pool
-            .install(|| Macrocells::with_edge(&voxels, CELL_EDGE));
-        let resident = Resident {
-            voxels,
-            cells,
-            skip: None,
-        };
-        self.bricks.insert(key, resident);
+        let (voxels, cells) = self.pool.install(|| self.preparation.complete(brick));
+        self.bricks.insert(key, Resident { voxels, cells });
         Ok(())
     }
 
@@ -376,15 +366,10 @@ impl RenderDevice for CpuDevice {
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
         let scene = &scene.scaled();
         let classifier = Classifier::of(scene, self.scene.as_ref().map(|s| &s.classifier));
-        let generation = match &self.scene {
-            Some(before) if before.classifier.values == classifier.values => before.generation,
-            Some(before) => before.generation + 1,
-            None => 0,
-        };
+        self.preparation.set_values(&classifier.values);
         self.scene = Some(Current {
             frame: Frame::new(scene, &classifier),
             classifier,
-            generation,
         });
         Ok(())
     }

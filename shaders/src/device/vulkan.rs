@@ -25,10 +25,11 @@ mod voxel_image;
 pub use choice::{VulkanDeviceSummary, VulkanKind, enumerate};
 
 use crate::{
-    brick::BrickVoxels,
     classifier::Classifier,
+    constants::CELL_EDGE,
     device::{
         BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
+        preparation::{Preparation, PreparedBrick},
     },
     scene::Scene,
     transfer_table::TransferTable,
@@ -77,6 +78,7 @@ pub struct VulkanDevice {
     sets: BTreeMap<Digest, ResidentSet>,
     scene: Option<CurrentScene>,
     pictures: Pictures,
+    preparation: Preparation,
     /// Stands where a kernel that does not leap has a binding for leaps.
     no_leaps: Arc<ImageView>,
 }
@@ -135,6 +137,7 @@ impl VulkanDevice {
             table_by_sampler: table_error.is_some_and(|e| e <= TABLE_ERROR_MAX),
             pictures: Pictures::new(choice::kind(&physical) == VulkanKind::Discrete),
             kinds,
+            preparation: Preparation::new(CELL_EDGE),
             pipelines: BTreeMap::new(),
             sets: BTreeMap::new(),
             scene: None,
@@ -372,7 +375,12 @@ impl RenderDevice for VulkanDevice {
         &self.info
     }
 
-    fn load_brick(&mut self, key: BrickKey, voxels: BrickVoxels) -> Result<(), DeviceError> {
+    fn preparation(&self) -> Preparation {
+        self.preparation.clone()
+    }
+
+    fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
+        let (voxels, cells) = self.preparation.complete(brick);
         let of_floats = self.kind(VoxelType::F32)?;
         let kind = self.kind(voxels.voxel())?;
         let kind = kind.for_numbers(voxels.numbers(), &of_floats);
@@ -386,7 +394,7 @@ impl RenderDevice for VulkanDevice {
             .sets
             .entry(key.data_set)
             .or_insert_with(|| ResidentSet::new(&self.gpu, self.info.memory_bytes));
-        let mut load = |kind, room| set.load(&self.gpu, key.brick, kind, &voxels, room);
+        let mut load = |kind, room| set.load(&self.gpu, key.brick, kind, (&voxels, &cells), room);
         let loaded = match narrow {
             None => load(kind, room),
             Some(narrow) => match load(kind, room.min(wide_room)) {
@@ -418,6 +426,7 @@ impl RenderDevice for VulkanDevice {
         let scene = &scene.scaled();
         let before = self.scene.as_ref();
         let classifier = Classifier::of(scene, before.map(|b| &b.classifier));
+        self.preparation.set_values(&classifier.values);
         let (table_number, table_view) = match before {
             Some(before) if before.classifier.is_same(&classifier) => {
                 (before.table_number, before.table_view.clone())

@@ -599,7 +599,10 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         }
         self.stage(out);
         self.end_stuck(out);
-        while let Some(at) = self.next_frame() {
+        // Jobs that become ready one by one are gathered while the device has enough to do.
+        let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
+        let has_enough = !self.on_device.is_empty() && on_hand > TOGETHER_MICROS;
+        while let Some(at) = self.next_frame().filter(|_| !has_enough) {
             let frame = &mut self.frames[at];
             let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
             let is_free = self.on_device.is_empty();

@@ -56,7 +56,7 @@ impl Frame {
             data_set: scene.data_set,
             volume: scene.volume.clone(),
             table: Arc::clone(&classifier.table),
-            seen: classifier.table.seen_places(),
+            seen: classifier.seen,
             mode: scene.settings.mode,
             shading: scene
                 .settings

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     brick::BrickVoxels,
     constants::CELL_EDGE,
-    device::DeviceError,
-    macrocells::{Macrocells, SkipGrid, VisibleValues, macrocell_counts},
+    device::{DeviceError, preparation::BrickCells},
+    macrocells::{VisibleValues, macrocell_counts},
 };
 use brickmesh_topology::{BrickIndex, VoxelBox};
 use std::{collections::BTreeMap, sync::Arc};
@@ -48,7 +48,7 @@ pub(super) struct ResidentBrick {
     dedicated_bytes: u64,
     /// How far rays may leap, per macrocell; filled for a transfer function that shows some.
     leaps: Arc<ImageView>,
-    cells: Macrocells,
+    cells: BrickCells,
     /// With the number of the table that it was worked out for.
     visibility: Option<(u64, Visibility)>,
 }
@@ -111,10 +111,10 @@ impl ResidentSet {
         gpu: &Gpu,
         brick: BrickIndex,
         kind: VoxelImageKind,
-        voxels: &BrickVoxels,
+        prepared: (&BrickVoxels, &BrickCells),
         room: u64,
     ) -> Result<Result<(), u64>, DeviceError> {
-        let loaded = ResidentBrick::load(gpu, &self.memory, kind, voxels, room)?;
+        let loaded = ResidentBrick::load(gpu, &self.memory, kind, prepared, room)?;
         Ok(loaded.map(|loaded| drop(self.bricks.insert(brick, loaded))))
     }
 }
@@ -124,7 +124,7 @@ impl ResidentBrick {
         gpu: &Gpu,
         memory: &Arc<StandardMemoryAllocator>,
         kind: VoxelImageKind,
-        voxels: &BrickVoxels,
+        (voxels, cells): (&BrickVoxels, &BrickCells),
         room: u64,
     ) -> Result<Result<Self, u64>, DeviceError> {
         // Before anything is allocated: the driver's own rounding is looked at below.
@@ -132,10 +132,9 @@ impl ResidentBrick {
         if least > room {
             return Ok(Err(least));
         }
-        let cells = Macrocells::of(voxels);
         let size = voxels.stored().size();
         let image = Gpu::image_in(memory, kind.format, ImageType::Dim3d, size)?;
-        let leaps = leaps_extent(cells.counts());
+        let leaps = leaps_extent(cells.cells().counts());
         let leaps = Gpu::image_in(memory, LEAPS_FORMAT, ImageType::Dim3d, leaps)?;
         let images = [&image, &leaps];
         let image_bytes: u64 = images.iter().map(|i| bytes(i)).sum();
@@ -153,7 +152,7 @@ impl ResidentBrick {
             leaps: ImageView::new_default(leaps).explain("viewing macrocells")?,
             kind,
             image_bytes,
-            cells,
+            cells: cells.clone(),
             visibility: None,
         }))
     }
@@ -162,7 +161,7 @@ impl ResidentBrick {
     pub(super) fn visibility(
         &mut self,
         gpu: &Gpu,
-        values: &VisibleValues,
+        values: &Arc<VisibleValues>,
         table_number: u64,
     ) -> Result<Visibility, DeviceError> {
         if let Some((number, known)) = &self.visibility
@@ -170,8 +169,8 @@ impl ResidentBrick {
         {
             return Ok(known.clone());
         }
-        let grid = SkipGrid::new(&self.cells, values);
-        let cells = self.cells.ranges().len();
+        let grid = self.cells.take_shown(values);
+        let cells = self.cells.cells().ranges().len();
         let found = if grid.visible().is_none() {
             Visibility::Nothing
         } else if grid.distances()[..cells].iter().all(|&d| d == 0) {
@@ -180,7 +179,7 @@ impl ResidentBrick {
             upload_leaps(
                 gpu,
                 self.leaps.image(),
-                self.cells.counts(),
+                self.cells.cells().counts(),
                 &grid.packed_distances(),
             )?;
             Visibility::Some(self.leaps.clone())

@@ -535,6 +535,19 @@ fn jobs_wait_for_their_bricks_while_others_are_rendered() {
 }
 
 #[test]
+fn jobs_whose_bricks_come_one_by_one_are_rendered_together_where_the_device_is_busy() {
+    let mut worker = holding(&[]);
+    begin(&mut worker, key(1, 0), &shown(&[900, 400, 400, 400]));
+    assert_eq!(together(&staged(&mut worker, 0, true)), [(1, vec![0])]);
+    // The device has something for the time that it takes to name more.
+    assert_eq!(together(&staged(&mut worker, 1, true)), [(1, vec![1])]);
+    assert_eq!(together(&staged(&mut worker, 2, true)), []);
+    assert_eq!(together(&staged(&mut worker, 3, true)), []);
+    let out = done(&mut worker, &key(1, 0), 0);
+    assert_eq!(together(&out), [(1, vec![2, 3])]);
+}
+
+#[test]
 fn bricks_that_cannot_be_had_end_a_frame_when_all_else_of_it_is_done() {
     let frame = shown(&[9_000; 4]);
     let mut worker = holding(&[0, 1]);
