@@ -345,7 +345,7 @@ impl BrickOwner {
                 residency,
                 redundancy: replicas.redundancy(),
                 safety: replicas.safety(),
-                brick_bytes: self.keeper.brick_bytes(manifest),
+                brick_bytes: self.keeper.brick_bytes(manifest.digest()),
             }
         };
         let mut status = MeshStatus {
@@ -428,7 +428,7 @@ impl Handler<OpenSource> for BrickOwner {
     type Result = ();
 
     fn handle(&mut self, open: OpenSource, ctx: &mut Self::Context) {
-        let manifest = Arc::new(open.source.manifest().clone());
+        let manifest = Arc::clone(open.source.manifest());
         let data_set = manifest.digest();
         self.tell_shelf(move |shelf| shelf.close(data_set));
         self.sources.insert(manifest.digest(), open.source);

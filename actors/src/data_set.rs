@@ -15,7 +15,7 @@ pub struct SourceError {
 /// Gives the bricks of a data set: a store on disk, a volume in memory, a formula.
 pub trait BrickSource: Send + Sync + Debug {
     /// The data set.
-    fn manifest(&self) -> &Manifest;
+    fn manifest(&self) -> &Arc<Manifest>;
 
     /// The bytes of a brick's stored box, checked: those of the manifest's digest.
     ///
@@ -66,13 +66,13 @@ pub trait BrickShelf: Send + Sync + Debug {
     fn room_bytes(&self) -> u64;
 
     /// The data sets that have bricks on it.
-    fn manifests(&self) -> Vec<Manifest>;
+    fn manifests(&self) -> Vec<Arc<Manifest>>;
 
     /// Makes a place for a data set, which stays until it is closed; returns its bricks that are there, not checked.
     ///
     /// # Errors
     /// [`SourceError`] where the disk does not take it.
-    fn open(&self, manifest: &Manifest) -> Result<Vec<BrickIndex>, SourceError>;
+    fn open(&self, manifest: &Arc<Manifest>) -> Result<Vec<BrickIndex>, SourceError>;
 
     /// A data set gives its place to others when these need it.
     fn close(&self, data_set: Digest);

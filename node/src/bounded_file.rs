@@ -18,7 +18,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     // What the file says of itself saves growing: a device says 0.
     let said = file.metadata()?.len().min(bytes_max);
-    let mut bytes = Vec::with_capacity(usize::try_from(said).unwrap_or(0));
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(said).unwrap_or(usize::MAX))?;
     let read = file
         .take(bytes_max.saturating_add(1))
         .read_to_end(&mut bytes)?;

@@ -34,6 +34,7 @@ const DISTANCE_PADDING_BYTES: usize = 3;
 /// Smallest and largest stored number of every macrocell of a brick.
 #[derive(Clone, Debug)]
 pub struct Macrocells {
+    edge: u32,
     counts: [u32; 3],
     numbers: VoxelNumbers,
     /// Smallest and largest voxel of each, as they are stored; where all is no data, the type's
@@ -77,10 +78,17 @@ impl Macrocells {
             ranges.chunks_mut(row_bytes).enumerate().for_each(fill);
         }
         Self {
+            edge,
             counts,
             numbers: *brick.numbers(),
             ranges,
         }
+    }
+
+    /// Edge of a macrocell, in interpolation cells.
+    #[must_use]
+    pub fn edge(&self) -> u32 {
+        self.edge
     }
 
     /// Macrocells on each axis.
@@ -507,6 +515,23 @@ mod tests {
                 let others = VisibleValues::of(&table, Mode::Dvr, &VoxelType::U16.into());
                 assert!(others.of_cells(&cells).eq(expected));
             }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_the_kernels_see_of_a_range_is_visible(
+            scale in -40.0f32..40.0, offset in -900.0f32..900.0, ends in proptest::array::uniform2(-99.0f32..99.0),
+            along in 0.0f32..=1.0, entry in 0usize..512,
+        ) {
+            let table = TransferTable { scale, offset, ..table(entry..entry + 1) };
+            let values = VisibleValues::of(&table, Mode::Dvr, &VoxelType::F32.into());
+            let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+            let sample = (high - low).mul_add(along, low).clamp(low, high);
+            // As the kernels do: fused, and interpolated between two entries.
+            let place = sample.mul_add(scale, offset).clamp(0.0, 511.0);
+            let sees = [place.floor(), place.ceil()].contains(&(entry as f32));
+            proptest::prop_assert!(!sees || values.any([low, high]), "{place}");
         }
     }
 

@@ -709,7 +709,14 @@ fn as_many_bricks_fit_as_the_device_says() {
                 let key = keys.next().unwrap();
                 device.load_brick(key, data.brick(all, all)).map(|()| key)
             };
-            let loaded: Vec<BrickKey> = std::iter::from_fn(|| load().ok()).collect();
+            let mut loaded = Vec::new();
+            let error = loop {
+                match load() {
+                    Ok(key) => loaded.push(key),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
             let fit = loaded.len() as u64;
             let what = format!("{}: {said} were said to fit, {fit} do", voxel.name());
             assert!(said <= fit && fit <= said + said / 20 + 1, "{what}");

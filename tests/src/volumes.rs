@@ -11,6 +11,7 @@ use brickmesh_topology::{
     },
 };
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// A smooth field with structure at several scales, as this voxel type; odd dims, anisotropic
 /// spacing and a turned direction where `skewed`.
@@ -65,7 +66,7 @@ fn wave(x: f64, y: f64, z: f64) -> f64 {
 /// A field cut into bricks, in memory.
 #[derive(Clone, Debug)]
 pub struct Bricks {
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
     bricks: Vec<Bytes>,
 }
 
@@ -92,7 +93,7 @@ impl Bricks {
     /// The same, placed like that.
     #[must_use]
     pub fn placed(mut self, placement: Option<PartitionMethod>) -> Self {
-        self.manifest = self.manifest.with_placement(placement);
+        self.manifest = Arc::new(Manifest::clone(&self.manifest).with_placement(placement));
         self
     }
 
@@ -117,7 +118,7 @@ impl Bricks {
         let parts = ManifestParts::new(volume, edge, "test", records);
         let manifest = gathering.finish().manifest(parts);
         Self {
-            manifest: manifest.expect("a manifest"),
+            manifest: Arc::new(manifest.expect("a manifest")),
             bricks,
         }
     }
@@ -140,7 +141,7 @@ fn cut(field: &Field, stored: &VoxelBox, real: &VoxelBox) -> Vec<u8> {
 }
 
 impl BrickSource for Bricks {
-    fn manifest(&self) -> &Manifest {
+    fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 

@@ -445,7 +445,7 @@ fn manifests_with_a_right_checksum() {
 
 /// What a message is about.
 struct Scene {
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
     request: FrameRequest,
     roster: Roster,
     costs: CostTable,
@@ -511,7 +511,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         version: String::new(),
         is_viewer: false,
     };
-    let manifest = Arc::new(scene.manifest.clone());
+    let manifest = Arc::clone(&scene.manifest);
     let data_set = manifest.digest();
     let has_source = vec![KeeperInput::Offer(Arc::clone(&manifest), 2)];
     // One that keeps bricks on a disk.

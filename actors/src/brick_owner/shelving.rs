@@ -82,7 +82,7 @@ impl BrickOwner {
         let known = shelving.ask(|shelf| shelf.manifests());
         ctx.spawn(wrap_future(known).map(|known, owner: &mut Self, ctx| {
             for manifest in known.unwrap_or_default() {
-                owner.step(KeeperInput::Know(Arc::new(manifest)), None, ctx);
+                owner.step(KeeperInput::Know(manifest), None, ctx);
             }
         }));
     }

@@ -33,7 +33,7 @@ pub(super) const MANIFEST_BYTES_MAX: u64 = 320 << 20;
 #[derive(Debug)]
 pub struct DirectoryStore {
     path: PathBuf,
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
 }
 
 impl DirectoryStore {
@@ -47,10 +47,10 @@ impl DirectoryStore {
             bounded_file::read(&file, MANIFEST_BYTES_MAX).map_err(BrickStoreError::io(&file))?;
         let manifest = manifest_file::decode(bytes)
             .map_err(|why| BrickStoreError::Manifest { path: file, why })?;
-        Ok(Self::new(path, manifest))
+        Ok(Self::new(path, Arc::new(manifest)))
     }
 
-    pub(super) fn new(path: &Path, manifest: Manifest) -> Self {
+    pub(super) fn new(path: &Path, manifest: Arc<Manifest>) -> Self {
         Self {
             path: path.to_owned(),
             manifest,
@@ -195,7 +195,7 @@ impl DirectoryStore {
 }
 
 impl BrickSource for DirectoryStore {
-    fn manifest(&self) -> &Manifest {
+    fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 

@@ -20,6 +20,7 @@ use std::{
     io::{self, Write as _},
     iter,
     path::Path,
+    sync::Arc,
     sync::{Mutex, PoisonError},
 };
 
@@ -104,7 +105,7 @@ pub(super) fn import(
     // The folder has gone to its place: there is nothing to take away any more.
     drop(made.keep());
     sync_folder(parent)?;
-    Ok(DirectoryStore::new(out, exact))
+    Ok(DirectoryStore::new(out, Arc::new(exact)))
 }
 
 /// Waits until the bricks of all levels are on the disk, and writes the manifests, finest first here, as long as it may

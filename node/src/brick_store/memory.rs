@@ -6,14 +6,14 @@ use crate::volume_file::VolumeFile;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{BrickIndex, Manifest};
 use bytes::Bytes;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bricks in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     file: VolumeFile,
     edge: u32,
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
     bricks: Mutex<Vec<Option<Bytes>>>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn load(
     Ok(MemoryStore {
         file: file.clone(),
         edge,
-        manifest,
+        manifest: Arc::new(manifest),
         bricks: Mutex::new(bricks),
     })
 }
@@ -68,7 +68,7 @@ fn cut(
 }
 
 impl BrickSource for MemoryStore {
-    fn manifest(&self) -> &Manifest {
+    fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 

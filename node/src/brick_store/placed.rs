@@ -9,19 +9,24 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Placed {
     source: Arc<dyn BrickSource>,
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
 }
 
 impl Placed {
     /// The bricks of a source, placed like that.
     pub(crate) fn new(source: Arc<dyn BrickSource>, placement: Option<PartitionMethod>) -> Self {
-        let manifest = source.manifest().clone().with_placement(placement);
+        let manifest = Arc::clone(source.manifest());
+        let manifest = if manifest.placement() == placement {
+            manifest
+        } else {
+            Arc::new(Manifest::clone(&manifest).with_placement(placement))
+        };
         Self { source, manifest }
     }
 }
 
 impl BrickSource for Placed {
-    fn manifest(&self) -> &Manifest {
+    fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 

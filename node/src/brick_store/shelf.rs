@@ -199,14 +199,14 @@ impl BrickShelf for DiskShelf {
         self.room_bytes
     }
 
-    fn manifests(&self) -> Vec<Manifest> {
+    fn manifests(&self) -> Vec<Arc<Manifest>> {
         let sets = self.lock();
         let mut all: Vec<&Kept> = sets.values().collect();
         all.sort_by_key(|kept| kept.used);
-        all.iter().map(|k| k.store.manifest().clone()).collect()
+        all.iter().map(|k| Arc::clone(k.store.manifest())).collect()
     }
 
-    fn open(&self, manifest: &Manifest) -> Result<Vec<BrickIndex>, SourceError> {
+    fn open(&self, manifest: &Arc<Manifest>) -> Result<Vec<BrickIndex>, SourceError> {
         let data_set = manifest.digest();
         let folder = self.folder(data_set);
         let failed = |error: io::Error| SourceError {
@@ -224,7 +224,7 @@ impl BrickShelf for DiskShelf {
             return Ok(known.bricks());
         }
         let mut of_set = Kept {
-            store: Arc::new(DirectoryStore::new(&folder, manifest.clone())),
+            store: Arc::new(DirectoryStore::new(&folder, Arc::clone(manifest))),
             files: BTreeMap::new(),
             is_open: true,
             used: now,

@@ -2,13 +2,13 @@
 
 use super::{CommandResult, status};
 use crate::{
-    args::{DeviceChoice, PlanArgs},
+    args::PlanArgs,
     brick_store::DirectoryStore,
     device_choice::{self, Chosen, default_memory_bytes},
     open_source::{BRICK_ALONE, BRICK_SHARED},
     session::in_mib,
     stop::Stop,
-    terminal::say,
+    terminal::{note, say},
     volume_file,
 };
 use brickmesh_actors::{
@@ -226,8 +226,13 @@ fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<Vec<Peer>, Box<dyn Error>> 
             return Err(format!("no peer was found within {} s: {why}", args.seconds).into());
         }
         // Who opens the volume reads; who else has its folder is not known before.
-        let devices = devices(args.device, &[memory(0)])?;
-        peers.push(Peer::here("this machine".to_owned(), memory(0), &devices));
+        let devices = devices(args, &[memory(0)])?;
+        peers.push(Peer::here(
+            "this machine".to_owned(),
+            memory(0),
+            &devices,
+            args,
+        ));
         return Ok(peers);
     }
     if args.network.is_given() {
@@ -243,28 +248,42 @@ fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<Vec<Peer>, Box<dyn Error>> 
         .into());
     }
     let memories: Vec<u64> = (0..count).map(memory).collect();
-    let devices = devices(args.device, &memories)?;
-    let peer = |n: usize| Peer::here(format!("peer-{:02}", n + 1), memories[n], &devices);
+    let devices = devices(args, &memories)?;
+    let peer = |n: usize| Peer::here(format!("peer-{:02}", n + 1), memories[n], &devices, args);
     Ok((0..count).map(peer).collect())
 }
 
-/// This machine's device, once for each of these sizes of memory.
-fn devices(
-    choice: DeviceChoice,
-    memories: &[u64],
-) -> Result<BTreeMap<u64, Rc<Chosen>>, DeviceError> {
+/// This machine's device, once for each of these sizes of memory; it tells what bricks take as long as it is open.
+fn devices(args: &PlanArgs, memories: &[u64]) -> Result<BTreeMap<u64, Rc<Chosen>>, DeviceError> {
     let memories: BTreeSet<u64> = memories.iter().copied().collect();
-    let open = |memory| Ok((memory, Rc::new(device_choice::choose(choice, 1, memory)?)));
+    let open = |memory| {
+        let chosen = device_choice::choose(args.device, args.peers, memory)?;
+        // Several sizes are those of other machines.
+        let asked = (args.memory.len() == 1).then_some(memory);
+        if let Some(less) = device_choice::less_than_asked(asked, chosen.device.info()) {
+            note(format_args!("brickmesh: {less}"));
+        }
+        Ok((memory, Rc::new(chosen)))
+    };
     memories.into_iter().map(open).collect()
 }
 
 impl Peer {
     /// One of this machine, which has the volume.
-    fn here(name: String, memory_bytes: u64, devices: &BTreeMap<u64, Rc<Chosen>>) -> Self {
+    fn here(
+        name: String,
+        memory_bytes: u64,
+        devices: &BTreeMap<u64, Rc<Chosen>>,
+        args: &PlanArgs,
+    ) -> Self {
+        let device = devices.get(&memory_bytes).cloned();
+        // Where several sizes are given, they are those of other machines.
+        let here = device.as_ref().filter(|_| args.memory.len() <= 1);
+        let most = here.map_or(u64::MAX, |d| d.device.info().memory_bytes);
         Self {
             name,
-            memory_bytes,
-            device: devices.get(&memory_bytes).cloned(),
+            memory_bytes: memory_bytes.min(most),
+            device,
             reads: true,
         }
     }

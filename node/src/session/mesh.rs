@@ -145,7 +145,7 @@ impl Mesh {
                 } else {
                     source
                 };
-                Ok((Arc::new(source.manifest().clone()), Some(source)))
+                Ok((Arc::clone(source.manifest()), Some(source)))
             }
             DataSource::Named(name) => Ok((self.find(name).await?, None)),
         }
@@ -157,7 +157,7 @@ impl Mesh {
         source: Arc<dyn BrickSource>,
         redundancy: u32,
     ) -> Result<Arc<Manifest>, SessionError> {
-        let manifest = Arc::new(source.manifest().clone());
+        let manifest = Arc::clone(source.manifest());
         let status = self.status().await?;
         let is_it = |set: &&DataSetStatus| set.manifest.digest() == manifest.digest();
         let known = status.data_sets.iter().find(is_it);
@@ -190,7 +190,7 @@ impl Mesh {
         redundancy: u32,
     ) -> Result<Arc<dyn BrickSource>, SessionError> {
         let status = self.status().await?;
-        let manifest = Arc::new(source.manifest().clone());
+        let manifest = Arc::clone(source.manifest());
         let devices = devices(&manifest, &status);
         let stop = self.stop.clone();
         // It may take seconds, in which this peer goes on.

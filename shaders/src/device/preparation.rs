@@ -1,5 +1,5 @@
 //! What a device needs of a brick besides its voxels: macrocells, and which of them a scene shows. Worked out on
-//! any thread beforehand, so that the device's own has less to do; where it was not, by the device.
+//! any thread beforehand, so that the device's own has less to do; what was not, the device works out.
 
 use crate::{
     brick::BrickVoxels,
@@ -49,8 +49,9 @@ impl Preparation {
     #[must_use]
     pub fn prepare(&self, voxels: BrickVoxels) -> PreparedBrick {
         let mut cells = BrickCells::new(Macrocells::with_edge(&voxels, self.cell_edge));
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
-        let values = values.clone();
+        let known = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        let values = known.clone();
+        drop(known);
         if let Some(values) = values {
             cells.show(&values);
         }
@@ -60,13 +61,13 @@ impl Preparation {
         }
     }
 
-    /// A brick's voxels and cells, prepared now where they were not.
+    /// A brick's voxels and cells; cells are worked out now where they were not, or for another device.
     pub(crate) fn complete(&self, brick: PreparedBrick) -> (BrickVoxels, BrickCells) {
         match brick {
             PreparedBrick {
                 voxels,
                 cells: Some(cells),
-            } => (voxels, *cells),
+            } if cells.cells.edge() == self.cell_edge => (voxels, *cells),
             PreparedBrick { voxels, .. } => {
                 let cells = Macrocells::with_edge(&voxels, self.cell_edge);
                 (voxels, BrickCells::new(cells))

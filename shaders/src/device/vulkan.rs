@@ -193,6 +193,13 @@ impl VulkanDevice {
         self.info.memory_bytes.saturating_sub(own + others)
     }
 
+    /// Whether one more brick of so many voxels on each axis may be stored in a wider image.
+    fn has_wide_room(&self, kind: &VoxelImageKind, size: [u32; 3]) -> bool {
+        let room = wide_bytes_max(self.info.memory_bytes).saturating_sub(self.used_bytes());
+        let bytes = || brick_measure(&self.gpu)(kind, size);
+        room > 0 && bytes().is_some_and(|bytes| bytes <= room)
+    }
+
     fn kind(&self, voxel: VoxelType) -> Result<VoxelImageKind, DeviceError> {
         let found = self.kinds.iter().find(|(v, _)| *v == voxel);
         found
@@ -388,20 +395,16 @@ impl RenderDevice for VulkanDevice {
         self.check_extent(size)?;
         self.unload_brick(key);
         let room = self.room_in(key.data_set);
-        let wide_room = wide_bytes_max(self.info.memory_bytes).saturating_sub(self.used_bytes());
-        let narrow = kind.is_wide().then(|| kind.narrowed(&self.gpu)).flatten();
+        let kind = if kind.is_wide() && !self.has_wide_room(&kind, size) {
+            kind.narrowed(&self.gpu).unwrap_or(kind)
+        } else {
+            kind
+        };
         let set = self
             .sets
             .entry(key.data_set)
             .or_insert_with(|| ResidentSet::new(&self.gpu, self.info.memory_bytes));
-        let mut load = |kind, room| set.load(&self.gpu, key.brick, kind, (&voxels, &cells), room);
-        let loaded = match narrow {
-            None => load(kind, room),
-            Some(narrow) => match load(kind, room.min(wide_room)) {
-                Ok(Err(_)) => load(narrow, room),
-                loaded => loaded,
-            },
-        };
+        let loaded = set.load(&self.gpu, key.brick, kind, (&voxels, cells), room);
         if set.is_empty() {
             self.sets.remove(&key.data_set);
         }
@@ -426,7 +429,6 @@ impl RenderDevice for VulkanDevice {
         let scene = &scene.scaled();
         let before = self.scene.as_ref();
         let classifier = Classifier::of(scene, before.map(|b| &b.classifier));
-        self.preparation.set_values(&classifier.values);
         let (table_number, table_view) = match before {
             Some(before) if before.classifier.is_same(&classifier) => {
                 (before.table_number, before.table_view.clone())
@@ -441,6 +443,7 @@ impl RenderDevice for VulkanDevice {
             .buffer(BufferUsage::UNIFORM_BUFFER, Home::Upload, 1)?;
         let values = SceneParams::new(scene, &classifier.table);
         params.write().explain("writing a scene's parameters")?[0] = values;
+        let shown = Arc::clone(&classifier.values);
         self.scene = Some(CurrentScene {
             data_set: scene.data_set,
             dims: scene.volume.dims,
@@ -454,6 +457,7 @@ impl RenderDevice for VulkanDevice {
             table_view,
             params,
         });
+        self.preparation.set_values(&shown);
         Ok(())
     }
 
@@ -506,7 +510,8 @@ fn wide_bytes_max(memory_bytes: u64) -> u64 {
     WIDE_BYTES_MAX.min(memory_bytes / 4)
 }
 
-/// What bricks take in `memory_bytes` that are full of them; images are padded, and the first ones may be wider.
+/// What bricks take in `memory_bytes` that are full of them, on average: images are padded, and the first ones may be
+/// wider. Beside bricks of types that are not widened it is too little, and some of these find no room.
 fn brick_bytes(gpu: &Gpu, kinds: &[(VoxelType, VoxelImageKind)], memory_bytes: u64) -> BrickBytes {
     let of_kind = brick_measure(gpu);
     let kinds: Vec<_> = (kinds.iter())

@@ -576,6 +576,11 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             && all.into_iter().all(|o| o.before_micros == 0)
     }
 
+    /// What the device has to do, as is expected.
+    fn on_hand_micros(&self) -> u64 {
+        self.on_device.iter().map(|o| o.estimate_micros).sum()
+    }
+
     /// What the device renders is put aside where somebody else waits.
     fn make_room(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
         let Some(order) = self.on_device.front_mut().filter(|o| !o.is_to_wait) else {
@@ -599,14 +604,14 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         }
         self.stage(out);
         self.end_stuck(out);
-        // Jobs that become ready one by one are gathered while the device has enough to do.
-        let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
-        let has_enough = !self.on_device.is_empty() && on_hand > TOGETHER_MICROS;
-        while let Some(at) = self.next_frame().filter(|_| !has_enough) {
-            let frame = &mut self.frames[at];
-            let on_hand: u64 = self.on_device.iter().map(|o| o.estimate_micros).sum();
+        // Jobs that become ready one by one are gathered while the device has the next ones.
+        let has_next = self.on_device.len() > 1 && self.on_hand_micros() > TOGETHER_MICROS;
+        while let Some(at) = self.next_frame() {
+            let on_hand = self.on_hand_micros();
             let is_free = self.on_device.is_empty();
-            let has_room = |next: u64| is_free || on_hand.saturating_add(next) <= ON_HAND_MICROS;
+            let has_room =
+                |next: u64| is_free || !has_next && on_hand.saturating_add(next) <= ON_HAND_MICROS;
+            let frame = &mut self.frames[at];
             if let Some(at) = self.aside.iter().position(|o| o.key == frame.key) {
                 if !has_room(self.aside[at].estimate_micros) {
                     break;

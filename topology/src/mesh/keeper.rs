@@ -233,10 +233,10 @@ impl Keeper {
         self.changed(changes, out);
     }
 
-    /// Memory that the largest brick of a data set takes on this peer's device.
+    /// Memory that the largest brick of a data set takes on this peer's device; 0 where it is not open.
     #[must_use]
-    pub fn brick_bytes(&self, manifest: &Manifest) -> u64 {
-        self.brick_bytes.largest(manifest).max(1)
+    pub fn brick_bytes(&self, data_set: Digest) -> u64 {
+        self.sets.get(&data_set).map_or(0, |set| set.brick_bytes)
     }
 
     fn is_recent(&self, at: Option<u64>) -> bool {

@@ -103,7 +103,7 @@ struct Timestamps {
 pub(super) fn image_measure(
     gpu: &Gpu,
 ) -> impl Fn(Format, ImageType, [u32; 3]) -> Option<u64> + Send + Sync + 'static + use<> {
-    // Nobody but its thread keeps a device: it goes with all that is on it.
+    // It keeps no device open that its thread has dropped.
     let device = Arc::downgrade(&gpu.device);
     move |format, image_type, extent| {
         let create_info = image_info(format, image_type, extent);

@@ -111,7 +111,7 @@ impl ResidentSet {
         gpu: &Gpu,
         brick: BrickIndex,
         kind: VoxelImageKind,
-        prepared: (&BrickVoxels, &BrickCells),
+        prepared: (&BrickVoxels, BrickCells),
         room: u64,
     ) -> Result<Result<(), u64>, DeviceError> {
         let loaded = ResidentBrick::load(gpu, &self.memory, kind, prepared, room)?;
@@ -124,7 +124,7 @@ impl ResidentBrick {
         gpu: &Gpu,
         memory: &Arc<StandardMemoryAllocator>,
         kind: VoxelImageKind,
-        (voxels, cells): (&BrickVoxels, &BrickCells),
+        (voxels, cells): (&BrickVoxels, BrickCells),
         room: u64,
     ) -> Result<Result<Self, u64>, DeviceError> {
         // Before anything is allocated: the driver's own rounding is looked at below.
@@ -152,7 +152,7 @@ impl ResidentBrick {
             leaps: ImageView::new_default(leaps).explain("viewing macrocells")?,
             kind,
             image_bytes,
-            cells: cells.clone(),
+            cells,
             visibility: None,
         }))
     }

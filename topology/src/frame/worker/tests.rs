@@ -545,6 +545,11 @@ fn jobs_whose_bricks_come_one_by_one_are_rendered_together_where_the_device_is_b
     assert_eq!(together(&staged(&mut worker, 3, true)), []);
     let out = done(&mut worker, &key(1, 0), 0);
     assert_eq!(together(&out), [(1, vec![2, 3])]);
+    // What is rendered alone is no reason to wait: the device would be idle after it.
+    let mut worker = holding(&[0]);
+    let out = begin(&mut worker, key(1, 0), &shown(&[1_500, 200]));
+    assert_eq!(together(&out), [(1, vec![0])]);
+    assert_eq!(together(&staged(&mut worker, 1, true)), [(1, vec![1])]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ const SMALL_PART: u64 = 16;
 impl Keeper {
     /// Most memory that data sets may take, bytes, of those that are limited: a volume and its levels where the peers have too
     /// little memory for one copy of all of them. What it comes to follows from the memory of all peers, not from what
-    /// they hold.
+    /// they hold, and from what bricks take on this peer's device: where devices differ, peers limit differently.
     pub(super) fn level_limits(&self) -> BTreeMap<Digest, u64> {
         let others = self.members.all().map(|(_, m, _)| m.hello.memory_bytes);
         let of_mesh = others.fold(self.hello.memory_bytes, u64::saturating_add);

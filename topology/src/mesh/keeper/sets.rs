@@ -106,7 +106,7 @@ impl Keeper {
             known.replicas.raise_redundancy(redundancy);
             return false;
         }
-        let brick_bytes = self.brick_bytes(&manifest);
+        let brick_bytes = self.brick_bytes.largest(&manifest).max(1);
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, brick_bytes, redundancy);
