@@ -39,7 +39,7 @@ use brickmesh_topology::{
     },
 };
 pub use shortage::Shortage;
-pub(crate) use shortage::in_mib;
+pub(crate) use shortage::bytes_in_words;
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -528,7 +528,7 @@ impl Session {
         let mut progress = Progress::new("loading bricks");
         let mut arriving = Arriving::new(Instant::now());
         loop {
-            let status = self.status().await?;
+            let status = self.mesh.status_with_unreadable().await?;
             let of_set = |d: &&DataSetStatus| d.manifest.digest() == manifest.digest();
             let data_set = status.data_sets.iter().find(of_set);
             let data_set = data_set.ok_or(SessionError::Ended)?;

@@ -7,7 +7,7 @@ use crate::{
     device_choice,
     metrics::MetricsServer,
     network::{MeshKey, Network, NetworkError},
-    session::{SessionError, leave, machine_name, start_network_peer},
+    session::{SessionError, bytes_in_words, leave, machine_name, start_network_peer},
     stop::Stop,
     terminal::say,
 };
@@ -42,8 +42,8 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
     tell(format_args!("device: {device}, because {}", chosen.reason));
     let info = chosen.device.info();
     tell(format_args!(
-        "memory for bricks: {} MiB",
-        info.memory_bytes >> 20
+        "memory for bricks: {}",
+        bytes_in_words(info.memory_bytes)
     ));
     if let Some(less) = device_choice::less_than_asked(args.memory, info) {
         tell(less);

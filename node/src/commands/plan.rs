@@ -6,7 +6,7 @@ use crate::{
     brick_store::DirectoryStore,
     device_choice::{self, Chosen, default_memory_bytes},
     open_source::{BRICK_ALONE, BRICK_SHARED},
-    session::in_mib,
+    session::bytes_in_words,
     stop::Stop,
     terminal::{note, say},
     volume_file,
@@ -94,7 +94,7 @@ pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
         return Ok(());
     }
     let each = peers.iter();
-    let each = each.map(|p| format!("{} {}", plain_text(&p.name), in_mib(p.memory_bytes)));
+    let each = each.map(|p| format!("{} {}", plain_text(&p.name), bytes_in_words(p.memory_bytes)));
     say(format_args!(
         "peers       {}: {}",
         peers.len(),
@@ -109,7 +109,7 @@ pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
         say(format_args!(
             "{quality:<11} {x} x {y} x {z}, {}, {} a copy: {}",
             counted(row.bricks, "brick"),
-            in_mib(row.copy_bytes),
+            bytes_in_words(row.copy_bytes),
             in_words(row, &peers)
         ))?;
     }
@@ -133,13 +133,13 @@ fn in_words(row: &Row, peers: &[Peer]) -> String {
         copies => return format!("{copies} copies of all of them"),
     }
     let largest = peers.iter().map(|p| p.memory_bytes).max().unwrap_or(0);
-    let each = in_mib(fit.memory_each_bytes);
+    let each = bytes_in_words(fit.memory_each_bytes);
     let all_with = match fit.more_peers {
         Some(more) => {
             let peers = if more == 1 { "peer" } else { "peers" };
             format!(
                 "all with {more} more {peers} of {}, or {each} each",
-                in_mib(largest)
+                bytes_in_words(largest)
             )
         }
         None => format!("all with {each} each"),

@@ -114,6 +114,28 @@ impl Mesh {
         status.map_err(|_| SessionError::Ended)
     }
 
+    /// The same, where bricks are missing with those that any peer of this process cannot read.
+    pub(super) async fn status_with_unreadable(&self) -> Result<MeshStatus, SessionError> {
+        let mut status = self.status().await?;
+        let mut lacking: Vec<_> = (status.data_sets.iter_mut())
+            .filter(|set| set.safety.missing > 0)
+            .collect();
+        if lacking.is_empty() {
+            return Ok(status);
+        }
+        for peer in self.peers.iter().skip(1) {
+            let other = peer.owner.send(AskStatus).await;
+            for set in other.map_err(|_| SessionError::Ended)?.data_sets {
+                let same =
+                    |own: &&mut &mut DataSetStatus| own.manifest.digest() == set.manifest.digest();
+                if let Some(own) = lacking.iter_mut().find(same) {
+                    own.unreadable.extend(set.unreadable);
+                }
+            }
+        }
+        Ok(status)
+    }
+
     /// Leaves the mesh where there is one beyond this process, ends the network, then the devices.
     pub(super) async fn leave(&self) {
         if let Some(network) = &self.network {

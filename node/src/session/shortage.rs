@@ -39,7 +39,8 @@ impl Shortage {
     fn of(status: &MeshStatus, data_set: &DataSetStatus, room: u64) -> Self {
         let bricks = data_set.manifest.grid().brick_count();
         let rooms = status.peers.values().filter(|h| h.memory_bytes > 0);
-        let rooms = rooms.map(|h| format!("{} {}", plain_text(&h.name), in_mib(h.memory_bytes)));
+        let rooms =
+            rooms.map(|h| format!("{} {}", plain_text(&h.name), bytes_in_words(h.memory_bytes)));
         let unreadable = never_read(data_set).map(|(_, why)| why);
         Self {
             missing: data_set.safety.missing,
@@ -63,8 +64,11 @@ impl fmt::Display for Shortage {
         let (missing, bricks) = (self.missing, self.bricks);
         write!(f, "{missing} of {} missing", counted(bricks, "brick"))?;
         if let Some(room) = self.room {
-            let wanted = in_mib(self.brick_bytes.saturating_mul(bricks.into()));
-            let rooms = self.rooms.join(", ");
+            let wanted = bytes_in_words(self.brick_bytes.saturating_mul(bricks.into()));
+            let rooms = match self.rooms.join(", ") {
+                none if none.is_empty() => "no memory for bricks".to_owned(),
+                rooms => rooms,
+            };
             write!(
                 f,
                 ": one copy of each takes {wanted}, and the peers have room for {room} ({rooms}); start more peers, or give more with --memory"
@@ -92,14 +96,16 @@ pub(super) fn read_for_frames(data_set: &DataSetStatus) -> Option<String> {
             "{} take {} in device memory, more than the peers have: {read} of them are read for each \
              frame. More peers or more --memory make frames faster",
             counted(bricks, "brick"),
-            in_mib(wanted)
+            bytes_in_words(wanted)
         )
     })
 }
 
 /// Bytes for people.
-pub(crate) fn in_mib(bytes: u64) -> String {
-    if bytes < 10 << 20 {
+pub(crate) fn bytes_in_words(bytes: u64) -> String {
+    if bytes < 1 << 20 {
+        format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10))
+    } else if bytes < 10 << 20 {
         format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
     } else {
         format!("{} MiB", bytes >> 20)

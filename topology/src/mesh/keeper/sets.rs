@@ -51,12 +51,11 @@ impl DataSet {
         }
     }
 
-    /// A peer with so many bytes is there, and has not said yet what it has room for: no more than goes into them without
-    /// what its device may need besides.
+    /// A peer with so many bytes is there, and has not said yet what it has room for: as much as this peer's device would
+    /// have.
     pub(super) fn expect(&mut self, peer: &PeerId, memory_bytes: u64, now: u64) {
-        let most = memory_bytes / self.manifest.largest_brick_bytes().max(1);
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
-        self.replicas.expect(peer, most, now);
+        let capacity = self.capacity_in(memory_bytes);
+        self.replicas.expect(peer, capacity, now);
     }
 
     /// How many of its bricks fit into so many bytes of this peer's device.
