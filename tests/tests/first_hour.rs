@@ -414,13 +414,17 @@ fn what_cannot_be_had_is_said_at_once_and_the_rest_is_shown() {
         said.took,
         said.errors
     );
-    for word in ["27 bricks take 0.7 MiB", "read for each frame", "--memory"] {
+    for word in [
+        "27 bricks take 723.4 KiB",
+        "read for each frame",
+        "--memory",
+    ] {
         assert!(said.errors.contains(word), "{word:?}: {}", said.errors);
     }
     // Where there is no room for one, nothing can be read either.
     let words = [
-        "one copy of each takes 0.7 MiB",
-        "room for 0 (peer-01 0.0 MiB",
+        "one copy of each takes 723.4 KiB",
+        "room for 0 (peer-01 20.0 KiB",
         "--memory",
     ];
     assert_refused(&desk.render(&few("20K")), &words);
