@@ -198,7 +198,7 @@ fn leaps_extent(counts: [u32; 3]) -> [u32; 3] {
     })
 }
 
-/// [`SkipGrid::packed_distances`] as an image of whole numbers, a texel per macrocell;
+/// [`packed_distances`](crate::macrocells::SkipGrid::packed_distances) as an image of whole numbers, a texel per macrocell;
 /// texels beyond `counts` repeat the last ones.
 fn upload_leaps(
     gpu: &Gpu,
