@@ -69,7 +69,16 @@ impl Compositor {
         *self.spent.entry(key.clone()).or_default() += start.elapsed();
         self.spans.add(&key, SpanKind::Blend, began, None);
         self.reply(&key, replies);
+        self.tell_hidden(&key);
         self.send_whole(&key);
+    }
+
+    /// Tells renderers what nobody would see; who does not hear it renders it.
+    fn tell_hidden(&mut self, key: &FrameKey) {
+        for (peer, hidden) in self.tiles.hidden(key) {
+            let hidden = Message::Hidden(hidden);
+            self.outbox.send_or_log(&peer, Lane::Control, hidden);
+        }
     }
 
     /// Tells the requester of a frame.
@@ -158,6 +167,7 @@ impl Handler<CompositorInput> for Compositor {
                 let replies = self.tiles.expect(&key, &plan);
                 self.spans.add(&key, SpanKind::Blend, began, None);
                 self.reply(&key, replies);
+                self.tell_hidden(&key);
                 self.send_whole(&key);
             }
             CompositorInput::Forget { requester, frame } => self.tiles.forget(&requester, frame),

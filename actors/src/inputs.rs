@@ -63,6 +63,7 @@ impl Addresses {
             | Message::Costs(_)
             | Message::Frame(_)
             | Message::Steal(_)
+            | Message::Hidden(_)
             | Message::Cancel { .. } => self
                 .scheduler
                 .try_send(SchedulerInput::Said(from, message))

@@ -8,7 +8,7 @@
 //! field checks it against the data set first (`validate` of manifest, roster, view, render settings).
 
 pub use brickmesh_topology::frame::{
-    compositing::{FrameKey, Part, Partial},
+    compositing::{FrameKey, HiddenJobs, Part, Partial},
     frame_requests::{AttemptRequest, Complaint, EarlierWork, FrameId, FrameMessage},
     worker::inputs::FrameRequest,
 };
@@ -89,6 +89,8 @@ pub enum Message {
     Partial(Box<Partial<Pixels>>),
     /// Between peers that render a frame: work stealing.
     Steal(StealNote),
+    /// From a compositor of a frame, to who is to render what nobody would see.
+    Hidden(HiddenJobs),
     /// A tile is whole, to the requester.
     Tile {
         /// The frame.

@@ -264,6 +264,9 @@ impl Scheduler {
             Message::Steal(note) => self.step(|worker, out| {
                 worker.heard(&from, &note.key, note.plan, &note.message, out);
             }),
+            Message::Hidden(hidden) => {
+                self.step(|worker, out| worker.are_hidden(&from, &hidden, out));
+            }
             Message::Roster(roster) => self.inputs.put_roster(Named {
                 digest: roster.digest(),
                 value: Arc::new(roster),

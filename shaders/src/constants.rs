@@ -1,6 +1,6 @@
 //! Numbers that kernels of all devices share; `build.rs` gives them to those in WGSL.
 
-/// A ray is not followed once this opaque: what is dropped is at most 1/1000 of full scale.
+/// A ray is not followed once this opaque. As topology's, which is checked.
 pub const OPAQUE: f32 = 0.999;
 /// Edge of a GPU's macrocell in voxels.
 pub const CELL_EDGE: u32 = 8;

@@ -174,6 +174,22 @@ impl Image for SubImage {
         self.rect
     }
 
+    fn least_opacity(&self, rect: &PixelRect) -> f32 {
+        let mut least = 1.0_f32;
+        for y in rect.y..rect.bottom() {
+            let row = self.row(y, rect).iter().map(|pixel| pixel[3]);
+            // What is no number stays.
+            least = row.fold(
+                least,
+                |least, a| if a < least || a.is_nan() { a } else { least },
+            );
+            if least <= 0.0 || least.is_nan() {
+                return 0.0;
+            }
+        }
+        least
+    }
+
     fn part(&self, rect: &PixelRect) -> Self {
         let seen = self.seen_in(rect);
         let part = self.crop(&seen);
@@ -231,6 +247,31 @@ mod tests {
     use super::*;
     use crate::modes::over;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_least_opacity_of_some_pixels_is_nothing_where_one_is_no_number() {
+        let rect = PixelRect {
+            x: 5,
+            y: 7,
+            width: 3,
+            height: 2,
+        };
+        let pixels = [0.5, 0.9, 0.2, 0.0, f32::NAN, 0.7].map(|a| [0.0, 0.0, 0.0, a]);
+        let image = SubImage::new(rect, pixels.to_vec()).unwrap();
+        let least = |x, y, width, height| {
+            image.least_opacity(&PixelRect {
+                x,
+                y,
+                width,
+                height,
+            })
+        };
+        assert_eq!(
+            (least(5, 7, 3, 1), least(6, 7, 1, 1), least(7, 7, 1, 2)),
+            (0.2, 0.9, 0.2)
+        );
+        assert_eq!((least(5, 8, 3, 1), least(6, 7, 2, 2)), (0.0, 0.0));
+    }
 
     fn pixel() -> impl Strategy<Value = [f32; 4]> {
         (0.0..1.0f32, prop::array::uniform3(0.0..1.0f32))

@@ -26,12 +26,13 @@ struct Runs {
     field: String,
 }
 
-/// What came of them: faults that began, frames that were asked for again, the longest frame, and what was
-/// broken.
+/// What came of them: faults that began, frames that were asked for again, jobs that nobody would have seen, the
+/// longest frame, and what was broken.
 #[derive(Debug, Default)]
 struct Sums {
     faults: u64,
     again: u64,
+    hidden: u64,
     worst_micros: u64,
     broken: Vec<String>,
 }
@@ -144,6 +145,8 @@ impl Sums {
         println!("{of}: {chaos}; {more} frames asked for again; {totals}");
         self.faults += chaos["faults"].as_u64().expect("a number");
         self.again += more;
+        let hidden = all.iter().map(|f| f["hidden"].as_u64().expect("a number"));
+        self.hidden += hidden.sum::<u64>();
         let worst = totals["worst_us"].as_u64().expect("a number");
         self.worst_micros = self.worst_micros.max(worst);
     }
@@ -153,6 +156,7 @@ fn check(runs: &Runs) {
     let Sums {
         faults,
         again,
+        hidden,
         worst_micros,
         broken,
     } = run_all(runs);
@@ -164,8 +168,8 @@ fn check(runs: &Runs) {
     );
     let count = runs.seeds.clone().count() as u64;
     assert!(
-        faults > count && again > 0,
-        "{faults} faults, {again} frames"
+        faults > count && again > 0 && hidden > count,
+        "{faults} faults, {again} frames, {hidden} jobs hidden"
     );
     // In small meshes all who hold a brick may be silent, one after the other.
     assert!(

@@ -5,10 +5,20 @@ use brickmesh_shaders::device::vulkan::{VulkanKind, enumerate};
 use brickmesh_tests::{
     compare::compare,
     program::{PeerProcess, brickmesh, imported, read_png, run},
+    reference::Field,
     skip::vulkan_is_there,
 };
+use brickmesh_topology::{
+    VolumeDescription,
+    data::volume::VoxelType,
+    picture::camera::{Camera, Projection},
+};
+use flate2::read::GzDecoder;
+use glam::DVec3;
 use std::{
+    collections::BTreeSet,
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -80,6 +90,109 @@ fn with_memory_for_a_tenth_of_the_bricks_the_pictures_are_the_same() {
                 let what = format!("{volume} on {device}, {peers} peers");
                 assert!(said.contains("read for each frame"), "{what}: {said}");
                 assert_alike(&whole, &pictures(&out), &format!("{what}: {said}"));
+            }
+        }
+    }
+}
+
+/// Nothing is seen behind these values.
+const OPAQUE: &str = r#"{"points": [
+    {"value": 20, "color": [0.9, 0.6, 0.3], "opacity": 0},
+    {"value": 40, "color": [0.9, 0.8, 0.5], "opacity": 1},
+    {"value": 255, "color": [1, 1, 1], "opacity": 1}
+]}"#;
+
+/// The bricks of 8³ of neghip that some ray of a picture of 160² comes to with light left, for a camera at this place.
+#[expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test may fail by a panic; numbers of bricks are small and not negative"
+)]
+fn reached(data: &Path, eye: DVec3) -> BTreeSet<u64> {
+    let mut voxels = Vec::new();
+    let mut file = GzDecoder::new(fs::File::open(data).unwrap());
+    file.read_to_end(&mut voxels).unwrap();
+    let field = Field {
+        volume: VolumeDescription::new([64; 3], VoxelType::U8),
+        stored: voxels.into_iter().map(f64::from).collect(),
+    };
+    let camera = Camera {
+        eye,
+        at: DVec3::splat(31.5),
+        up: DVec3::Z,
+        fov_degrees: 30.0,
+        projection: Projection::default(),
+    };
+    let view = camera.view(160, 160).unwrap();
+    let mut reached = BTreeSet::new();
+    for (x, y) in (0..160_u32).flat_map(|y| (0..160_u32).map(move |x| (x, y))) {
+        let ray = view.direction_through(f64::from(x) + 0.5, f64::from(y) + 0.5);
+        let (ray, mut light) = (ray.normalize(), 1.0);
+        for k in 0..600 {
+            let p = eye + ray * f64::from(k) * 0.5;
+            let Some(value) = field.value(p).filter(|_| light > 1e-3) else {
+                continue;
+            };
+            let opacity = ((value - 20.0) / 20.0).clamp(0.0, 1.0);
+            light *= (1.0 - opacity).sqrt();
+            let [x, y, z] = p.to_array().map(|c| (c / 8.0).clamp(0.0, 7.0) as u64);
+            reached.insert(x + 8 * (y + 8 * z));
+        }
+    }
+    reached
+}
+
+#[test]
+fn bricks_that_nobody_would_see_are_not_rendered_nor_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["f.json", "s.json", "p.png", "v.brickmesh"];
+    let [function, stats, out, bricks] = names.map(|n| folder.path().join(n));
+    fs::write(&function, OPAQUE).unwrap();
+    let eye = DVec3::new(130.0, -90.0, 100.0);
+    let camera = "eye=130,-90,100 at=31.5,31.5,31.5 up=0,0,1 fov=30";
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let data = data.join(VOLUMES[0].0);
+    let mut import = Command::new(brickmesh());
+    import
+        .arg("import")
+        .arg(&data)
+        .args(["--brick", "8", "--out"]);
+    run(import.arg(&bricks));
+    let reached = reached(&data, eye);
+    for device in devices("bricks_that_nobody_would_see") {
+        let command = |source: &Path, more: &[&str]| {
+            let mut command = render(source, &out, &["--device", device, "--camera", camera]);
+            command.arg("--transfer").arg(&function).args(more);
+            command.arg("--stats").arg(&stats);
+            command
+        };
+        // In one brick nothing is hidden by another one.
+        run(&mut command(&data, &["--brick", "64"]));
+        let whole = pictures(&out);
+        let memory = memory_on(device, "24K");
+        let cases = [("1", &*memory), ("1", "4G"), ("3", &*memory), ("3", "4G")];
+        let count = if device == "cpu" { 4 } else { 1 };
+        for (peers, memory) in cases.into_iter().take(count) {
+            run(&mut command(
+                &bricks,
+                &["--peers", peers, "--memory", memory],
+            ));
+            let what = format!("{peers} peers with {memory} on {device}");
+            assert_alike(&whole, &pictures(&out), &what);
+            let stats: serde_json::Value =
+                serde_json::from_slice(&fs::read(&stats).unwrap()).unwrap();
+            let jobs = stats["frames"][0]["jobs"].as_array().unwrap().iter();
+            let (hidden, rendered): (Vec<_>, Vec<_>) = jobs.partition(|j| j["measured_us"] == 0);
+            let all = hidden.iter().chain(&rendered);
+            let shown: BTreeSet<u64> = all.map(|j| j["brick"].as_u64().unwrap()).collect();
+            let reached = shown.intersection(&reached).count();
+            let counts = [hidden.len(), rendered.len(), reached];
+            let what = format!("{what}: hidden, rendered, reached {counts:?}");
+            println!("{what}");
+            // Of several peers each hears of others' pixels when it may be late for so short a picture.
+            if peers == "1" {
+                assert!(counts[0] > 50 && counts[1] * 10 <= counts[2] * 12, "{what}");
             }
         }
     }

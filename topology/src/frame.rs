@@ -6,6 +6,7 @@
 pub mod compositing;
 pub mod frame_requests;
 pub mod image;
+pub mod occlusion;
 pub mod outgoing;
 pub mod timeline;
 pub mod worker;

@@ -63,7 +63,7 @@ pub struct JobStats {
     pub stolen_from: Option<PeerId>,
     /// What was expected, microseconds on a device of speed 1.
     pub estimate_micros: u64,
-    /// What was measured, microseconds; `None` where the time came too late.
+    /// What was measured, microseconds; 0 where nobody would have seen it, `None` where the time came too late.
     pub measured_micros: Option<u64>,
 }
 

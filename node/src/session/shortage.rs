@@ -93,8 +93,8 @@ pub(super) fn read_for_frames(data_set: &DataSetStatus) -> Option<String> {
     let wanted = data_set.brick_bytes.saturating_mul(bricks.into());
     (read > 0).then(|| {
         format!(
-            "{} take {} in device memory, more than the peers have: {read} of them are read for each \
-             frame. More peers or more --memory make frames faster",
+            "{} take {} in device memory, more than the peers have: up to {read} of them are read for \
+             each frame. More peers or more --memory make frames faster",
             counted(bricks, "brick"),
             bytes_in_words(wanted)
         )

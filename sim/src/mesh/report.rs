@@ -11,6 +11,8 @@ pub(crate) struct FrameReport {
     pub(super) given_up: bool,
     pub(super) jobs: usize,
     pub(super) stolen: usize,
+    /// Jobs that were not rendered, because nobody would have seen them.
+    pub(super) hidden: usize,
     /// Peers that ended a tenth or more after the planned makespan; under chaos those that the
     /// requester left out of a further attempt.
     pub(super) late: Vec<String>,

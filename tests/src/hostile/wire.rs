@@ -2,8 +2,8 @@
 
 use super::mutation::{mutate, one_of, pick};
 use brickmesh_actors::messages::{
-    AttemptRequest, Complaint, EarlierWork, FrameId, FrameMessage, FrameRequest, Message, Part,
-    Partial, StealNote, encode,
+    AttemptRequest, Complaint, EarlierWork, FrameId, FrameKey, FrameMessage, FrameRequest,
+    HiddenJobs, Message, Part, Partial, StealNote, encode,
 };
 use brickmesh_actors::pixels::{PackedPixels, Pixels};
 use brickmesh_shaders::SubImage;
@@ -140,14 +140,16 @@ fn cancel(frame: FrameId) -> Message {
     Message::Cancel { frame, is_over }
 }
 
+fn hidden(key: FrameKey, plan: Digest) -> Message {
+    let jobs = vec![(0, 1), (1, 0)];
+    Message::Hidden(HiddenJobs { key, plan, jobs })
+}
+
 fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Message> {
     let key = || (PeerId::new("mallory"), frame);
     let steal = |message| {
-        Message::Steal(StealNote {
-            key: key(),
-            plan,
-            message,
-        })
+        let key = key();
+        Message::Steal(StealNote { key, plan, message })
     };
     let reply = |reply| Message::Reply { frame, reply };
     let bob = || PeerId::new("bob");
@@ -187,6 +189,7 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
             jobs: vec![0, 1],
         }),
         steal(StealMessage::Offer),
+        hidden(key(), plan),
         reply(FrameMessage::Given {
             plan,
             jobs: vec![0, 1],

@@ -236,7 +236,10 @@ impl FramePlan {
     ) -> (Vec<u64>, CostTable) {
         let mut work = vec![Work::default(); self.peers.len()];
         for (&job, &(d, micros)) in measured {
-            if let (Some(job), Some(work)) = (self.jobs.get(job as usize), work.get_mut(d)) {
+            // What was hidden says nothing of speeds.
+            if let (Some(job), Some(work)) = (self.jobs.get(job as usize), work.get_mut(d))
+                && micros > 0
+            {
                 work.expected_micros = work.expected_micros.saturating_add(job.estimate_micros);
                 work.measured_micros = work.measured_micros.saturating_add(micros);
             }

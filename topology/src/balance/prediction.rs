@@ -36,6 +36,10 @@ pub const MICROS_PER_1024_SAMPLES: u64 = 8;
 /// good, for it is a small part of any job (0.2 to 0.5 ms even out the paper's loads alike).
 const JOB_MICROS: u64 = MIN_JOB_MICROS / 16;
 
+/// What is remembered of a job that was not rendered because nobody would have seen it, microseconds: 0 is one that
+/// was never measured.
+const HIDDEN_MICROS: u64 = 1;
+
 /// Cost beyond the price of a job, and samples, added up over jobs that were measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
@@ -50,12 +54,12 @@ pub struct Rate {
 const DOUBT_PART: u64 = 32;
 
 impl Rate {
-    /// The rate of these jobs; those never measured do not count.
+    /// The rate of these jobs; those never measured, or hidden when they were, do not count.
     #[must_use]
     pub fn of(leaves: impl IntoIterator<Item = Leaf>) -> Self {
         let measured = leaves
             .into_iter()
-            .filter(|l| l.cost_micros > 0 && l.samples > 0);
+            .filter(|l| l.cost_micros > HIDDEN_MICROS && l.samples > 0);
         measured.fold(Self::default(), |sum, l| Self {
             cost_micros: sum.cost_micros.saturating_add(beyond_price(l.cost_micros)),
             samples: sum.samples.saturating_add(l.samples),
@@ -122,7 +126,7 @@ const NEWS: u64 = 2;
 
 impl Prediction {
     /// The cost to remember of a job that was expected to cost `expected_micros` and was measured
-    /// to cost `measured_micros`.
+    /// to cost `measured_micros`; 0: it was hidden.
     ///
     /// Times of single jobs are noisy: a thread waits for a core, a clock changes. So
     /// [`Prediction::Projected`] believes expectation and measurement by half each, as long as
@@ -133,6 +137,7 @@ impl Prediction {
         let alike = measured_micros <= expected_micros.saturating_mul(NEWS)
             && expected_micros <= measured_micros.saturating_mul(NEWS);
         match self {
+            _ if measured_micros == 0 => HIDDEN_MICROS,
             Self::Projected if alike => u64::midpoint(expected_micros, measured_micros),
             Self::Projected | Self::LastFrame => measured_micros,
         }
@@ -220,7 +225,8 @@ mod tests {
     #[test]
     fn twice_the_samples_cost_twice_as_much_beyond_the_price_of_a_job() {
         let ms = |beyond: u64| JOB_MICROS + beyond * 1000;
-        let rate = Rate::of([leaf(ms(10), 1000), leaf(0, 9), leaf(ms(30), 1000)]);
+        let hidden = leaf(Prediction::Projected.remember(ms(10), 0), 5000);
+        let rate = Rate::of([leaf(ms(10), 1000), leaf(0, 9), leaf(ms(30), 1000), hidden]);
         let p = Prediction::Projected;
         let twice = p.predict(leaf(ms(20), 1000), 2000, rate);
         assert!(twice.cost_micros.abs_diff(ms(40)) <= 2 && twice.samples == 2000);

@@ -229,6 +229,24 @@ impl Work {
         self.offer_if_late(out);
     }
 
+    /// A job is not rendered: nobody would see it. False: it does not wait here.
+    pub fn skip(&mut self, job: u32) -> bool {
+        let waits = [&mut self.queue, &mut self.parked].map(|jobs| {
+            let at = jobs.binary_search(&job);
+            at.is_ok_and(|at| jobs.remove(at).is_some())
+        });
+        let waits = waits.contains(&true);
+        if waits {
+            self.set_to_come(&[job], false);
+        }
+        waits
+    }
+
+    /// The jobs that wait here.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.queue.iter().chain(&self.parked).copied()
+    }
+
     /// Nothing is left to render here, of any frame: of the peers that are late or should have
     /// something left, asks the one that was given most.
     pub fn idle(&mut self, out: &mut Vec<StealOutput>) {
@@ -312,10 +330,10 @@ impl Work {
 
     /// What is still to be done here, at the pace so far; the job that is being rendered counts half.
     fn left(&self) -> u64 {
-        let cost = |&j: &u32| self.cost(j, self.me);
-        let waiting = self.running.iter().skip(1).chain(&self.queue);
-        let waiting = waiting.chain(&self.parked).map(cost);
-        let first = self.running.front().map_or(0, cost) / 2;
+        let cost = |job: u32| self.cost(job, self.me);
+        let waiting = self.running.iter().skip(1).copied().chain(self.waiting());
+        let waiting = waiting.map(cost);
+        let first = self.running.front().map_or(0, |&job| cost(job)) / 2;
         let left = waiting.fold(first, u64::saturating_add);
         left.saturating_mul(self.pace()) / 1000
     }
@@ -491,9 +509,9 @@ impl Work {
             return;
         }
         self.offered = true;
-        let waiting = self.queue.iter().chain(&self.parked);
-        let mut able: Vec<usize> = waiting
-            .flat_map(|&j| self.holders[j as usize].iter().copied())
+        let mut able: Vec<usize> = self
+            .waiting()
+            .flat_map(|j| self.holders[j as usize].iter().copied())
             .filter(|&p| p != self.me && !self.lost.contains(&p))
             .collect();
         able.sort_unstable();

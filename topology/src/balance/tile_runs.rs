@@ -52,6 +52,17 @@ impl TileJobs {
         self.tiles.get(tile).map_or(&[], Vec::as_slice)
     }
 
+    /// The tiles of a job: each with its position there, and the pixels that it may touch.
+    pub fn of_job(&self, job: usize) -> impl Iterator<Item = (usize, usize, &PixelRect)> {
+        self.tiles
+            .iter()
+            .enumerate()
+            .filter_map(move |(tile, jobs)| {
+                let position = jobs.binary_search_by_key(&job, |&(j, _)| j).ok()?;
+                Some((tile, position, &jobs[position].1))
+            })
+    }
+
     /// The runs of a tile, front to back, when job j is rendered by `renderer(j)`: who renders each, and the pixels around it.
     pub fn each_run(
         &self,

@@ -20,6 +20,7 @@ use crate::{
     frame::{
         frame_requests::{Complaint, FrameId, FrameMessage},
         image::Packed,
+        occlusion::OcclusionMap,
     },
 };
 use early::Early;
@@ -66,6 +67,17 @@ pub struct Part<P> {
     pub count: u32,
     /// What they came to.
     pub pixels: P,
+}
+
+/// Jobs that nobody would see in some tile: what came of others, in front of them, is opaque there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenJobs {
+    /// The frame.
+    pub key: FrameKey,
+    /// Digest of the plan.
+    pub plan: Digest,
+    /// Tiles of the plan, each with a job that is hidden there.
+    pub jobs: Vec<(u32, u32)>,
 }
 
 /// See the module.
@@ -156,6 +168,24 @@ impl<P: Packed> Compositing<P> {
         replies
     }
 
+    /// What was found to be hidden in the tiles of a frame since this was asked last, for who is to render it.
+    pub fn hidden(&mut self, key: &FrameKey) -> Vec<(PeerId, HiddenJobs)> {
+        let Some(Frame { plan, tiles }) = self.frames.get_mut(key) else {
+            return Vec::new();
+        };
+        let mut hidden: BTreeMap<usize, Vec<(u32, u32)>> = BTreeMap::new();
+        for (&tile, open) in tiles {
+            for (renderer, job) in open.take_hidden(plan, tile) {
+                hidden.entry(renderer).or_default().push((tile, job));
+            }
+        }
+        let hidden = hidden.into_iter().map(|(renderer, jobs)| {
+            let (key, plan, peer) = (key.clone(), plan.digest, plan.peers[renderer].clone());
+            (peer, HiddenJobs { key, plan, jobs })
+        });
+        hidden.collect()
+    }
+
     /// The tiles of a frame that are whole and were not sent yet.
     #[must_use]
     pub fn whole(&self, key: &FrameKey) -> Vec<u32> {
@@ -224,7 +254,9 @@ impl<P: Packed> Frame<P> {
         let tiles = plan.tiles_of(local).map(|(index, tile)| {
             let count = plan.tile_jobs.of_tile(index).len();
             let number = u32::try_from(index).unwrap_or(u32::MAX);
-            (number, OpenTile::new(tile.rect, count))
+            // A peer that is alone knows it all.
+            let map = OcclusionMap::new(tile.rect, plan.mode).filter(|_| plan.peers.len() > 1);
+            (number, OpenTile::new(tile.rect, count, map))
         });
         let tiles = tiles.filter(|(_, tile)| !tile.is_whole()).collect();
         Self { plan, tiles }
@@ -361,6 +393,54 @@ mod tests {
         );
         compositing.sent(&key(), 0);
         assert_eq!(compositing.lacking(&key()), None);
+    }
+
+    #[test]
+    fn renderers_are_told_once_what_is_hidden_by_what_came() {
+        let plan = plan();
+        let mut compositing = Compositing::new(PeerId::new("a"));
+        assert!(compositing.expect(&key(), &plan).is_empty());
+        let mut hidden_after = |first: u32, pixels: Names| {
+            let part = Part {
+                tile: 0,
+                first,
+                count: 1,
+                pixels,
+            };
+            compositing.take(arrived(&plan, vec![part]));
+            compositing.hidden(&key())
+        };
+        assert!(
+            hidden_after(2, Names::of(2, RECT).opaque()).is_empty(),
+            "nothing is behind it"
+        );
+        let [(to, hidden)] = &hidden_after(0, Names::of(0, RECT).opaque())[..] else {
+            panic!("one peer is told");
+        };
+        assert_eq!((to.as_str(), &hidden.jobs[..]), ("a", &[(0, 1)][..]));
+        assert_eq!((&hidden.key, hidden.plan), (&key(), plan.digest));
+        assert!(compositing.hidden(&key()).is_empty(), "it was told");
+        compositing.take(arrived(&plan, vec![part(1, &[1])]));
+        assert_eq!(compositing.whole(&key()), [0]);
+        // A renderer that is alone need not be told.
+        let job = plan.jobs[0];
+        let jobs = vec![job; 2];
+        let alone = scripted(&["a"], vec![1], jobs, vec![vec![0]; 2], plan.tiles.clone());
+        let alone = Arc::new(alone);
+        compositing.expect(&key(), &alone);
+        let pixels = Names::of(0, RECT).opaque();
+        let part = Part {
+            tile: 0,
+            first: 0,
+            count: 1,
+            pixels,
+        };
+        let from = PeerId::new("a");
+        compositing.take(Arrived {
+            from,
+            ..arrived(&alone, vec![part])
+        });
+        assert!(compositing.hidden(&key()).is_empty());
     }
 
     #[test]

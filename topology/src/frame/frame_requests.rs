@@ -348,7 +348,9 @@ impl FrameRequests {
             } = *run;
             let plan = attempt.plan();
             cancel(plan.peers.iter(), frame, false, out);
-            let done = measured.iter().map(|(&j, m)| (j, plan.peers[m.0].clone()));
+            // What was hidden was not rendered, and may be seen without who is left out.
+            let done = measured.iter().filter(|(_, m)| m.1 > 0);
+            let done = done.map(|(&j, m)| (j, plan.peers[m.0].clone()));
             Arc::make_mut(&mut asked.rendered).extend(done);
             asked.first.get_or_insert((inputs.roster, inputs.costs));
         }

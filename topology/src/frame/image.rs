@@ -22,6 +22,9 @@ pub trait Image: Clone + std::fmt::Debug {
         self.rect().pixel_count() * PIXEL_BYTES_IN_MEMORY
     }
 
+    /// The least opacity of its pixels inside a rectangle that it holds; where one is no number, 0.
+    fn least_opacity(&self, rect: &PixelRect) -> f32;
+
     /// The part inside a rectangle, without borders of nothing.
     fn part(&self, rect: &PixelRect) -> Self;
 
@@ -59,6 +62,8 @@ pub mod named {
     pub struct Names<N = u32> {
         rect: PixelRect,
         names: Vec<N>,
+        /// Nothing is seen behind these of its pixels.
+        opaque: PixelRect,
     }
 
     impl<N> Names<N> {
@@ -68,6 +73,16 @@ pub mod named {
             Self {
                 rect,
                 names: vec![name],
+                opaque: rect.emptied(),
+            }
+        }
+
+        /// The same, opaque in all of it.
+        #[must_use]
+        pub fn opaque(self) -> Self {
+            Self {
+                opaque: self.rect,
+                ..self
             }
         }
 
@@ -83,6 +98,7 @@ pub mod named {
             Self {
                 rect,
                 names: Vec::new(),
+                opaque: rect.emptied(),
             }
         }
 
@@ -90,16 +106,26 @@ pub mod named {
             self.rect
         }
 
+        fn least_opacity(&self, rect: &PixelRect) -> f32 {
+            let is_opaque = self.opaque.intersection(rect) == Some(*rect);
+            f32::from(u8::from(is_opaque))
+        }
+
         fn part(&self, rect: &PixelRect) -> Self {
             let none = rect.emptied();
+            let part = |of: &PixelRect| of.intersection(rect).unwrap_or(none);
             Self {
-                rect: self.rect.intersection(rect).unwrap_or(none),
+                rect: part(&self.rect),
                 names: self.names.clone(),
+                opaque: part(&self.opaque),
             }
         }
 
         fn combine(&mut self, behind: &Self, _: Mode) {
             self.names.extend(behind.names.iter().cloned());
+            if self.opaque.pixel_count() < behind.opaque.pixel_count() {
+                self.opaque = behind.opaque;
+            }
         }
 
         fn then(mut self, behind: &Self, within: &PixelRect, mode: Mode) -> Self {

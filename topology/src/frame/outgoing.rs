@@ -72,13 +72,9 @@ impl<I: Image> Outgoing<I> {
         follows: impl Fn(u32) -> bool,
     ) {
         self.times.push((job, measured_micros));
-        for tile in 0..u32::try_from(plan.tiles.len()).unwrap_or(u32::MAX) {
-            let order = plan.tile_jobs.of_tile(tile as usize);
-            let Ok(position) = order.binary_search_by_key(&(job as usize), |&(j, _)| j) else {
-                continue;
-            };
-            let inside = &order[position].1;
-            let first = u32::try_from(position).unwrap_or(u32::MAX);
+        for (tile, position, inside) in plan.tile_jobs.of_job(job as usize) {
+            let order = plan.tile_jobs.of_tile(tile);
+            let [tile, first] = [tile, position].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
             let mut run = match self.take_ending_at(tile, first) {
                 Some(run) => Run {
                     count: run.count + 1,

@@ -9,6 +9,7 @@
 //! A job that takes long is put aside where another requester has one to render; the device keeps what it has
 //! of it.
 //! Jobs whose bricks the peer does not hold wait until these are read; others are rendered meanwhile.
+//! Jobs that nobody would see are not rendered, and their bricks not read (`occlusion`).
 //! Invariant: while a message waits for room nothing more is rendered, nor taken from what is kept.
 //! Invariant: bounded: frames by [`admission`], kept images by `cache`, inputs by [`inputs`].
 
@@ -19,7 +20,12 @@ mod device_bricks;
 pub mod inputs;
 mod turns;
 
-use super::{compositing::FrameKey, frame_requests::FrameMessage, image::Image, outgoing::Run};
+use super::{
+    compositing::{FrameKey, HiddenJobs},
+    frame_requests::FrameMessage,
+    image::Image,
+    outgoing::Run,
+};
 use crate::{
     balance::{
         frame_plan::{FramePlan, PlannedJob},
@@ -273,10 +279,27 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key)
             && frame.plan().digest == plan
         {
+            let (data_set, bricks) = (frame.data_set, frame.unheld().collect::<Vec<_>>());
             frame.heard(from, message, out);
             // Jobs may have come, or gone.
-            let (data_set, bricks) = (frame.data_set, frame.unheld().collect::<Vec<_>>());
             frame.look_for_bricks(&self.bricks, &self.cache);
+            self.release(bricks.into_iter().map(|b| (data_set, b)), out);
+            self.go_on(out);
+        }
+    }
+
+    /// A compositor says which jobs are hidden in tiles of its own.
+    pub fn are_hidden(
+        &mut self,
+        from: &PeerId,
+        hidden: &HiddenJobs,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        if let Some(frame) = self.frames.iter_mut().find(|f| f.key == hidden.key)
+            && frame.plan().digest == hidden.plan
+        {
+            let data_set = frame.data_set;
+            let bricks = frame.are_hidden(from, &hidden.jobs, out);
             self.release(bricks.into_iter().map(|b| (data_set, b)), out);
             self.go_on(out);
         }
@@ -350,7 +373,13 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 continue;
             };
             if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key) {
-                frame.job_done(job, &image, micros, micros, out);
+                let hides_more = frame.job_done(job, &image, micros, micros, out);
+                if hides_more {
+                    let asked = self.bricks.asked().filter(|name| name.0 == order.data_set);
+                    let hidden = asked.filter(|name| frame.skip_hidden_of(name.1, out));
+                    let hidden: Vec<BrickName> = hidden.collect();
+                    self.release(hidden, out);
+                }
             }
             self.release([(order.data_set, order.job.brick)], out);
             if !order.is_over {
@@ -474,27 +503,53 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         }
     }
 
+    /// A job came to something without the device: its brick is released. True: runs go out, which are sent first.
+    fn is_paused_after(&mut self, name: BrickName, out: &mut Vec<WorkerOutput<F, I>>) -> bool {
+        self.is_paused = matches!(out.last(), Some(WorkerOutput::Runs { .. }));
+        self.release([name], out);
+        self.is_paused
+    }
+
     /// Asks for bricks that frames need, those of the oldest frame first.
     fn stage(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
-        for frame in &mut self.frames {
-            while let Some(brick) = frame.next_brick() {
-                // Its jobs may be done: it was there for another frame.
-                if frame.needs(brick) {
-                    match self.bricks.ask((frame.data_set, brick)) {
-                        Ask::Later => return,
-                        Ask::Now(question) => {
-                            out.push(WorkerOutput::Stage(frame.data_set, brick, question));
-                        }
-                        Ask::WasAsked => {}
+        loop {
+            let mut hidden = Vec::new();
+            'frames: for frame in &mut self.frames {
+                while let Some(brick) = frame.next_brick() {
+                    let name = (frame.data_set, brick);
+                    if frame.skip_hidden_of(brick, out) {
+                        hidden.push(name);
                     }
+                    // Its jobs may be done: it was there for another frame.
+                    if frame.needs(brick) {
+                        match self.bricks.ask(name) {
+                            Ask::Later => break 'frames,
+                            Ask::Now(question) => {
+                                out.push(WorkerOutput::Stage(name.0, name.1, question));
+                            }
+                            Ask::WasAsked => {}
+                        }
+                    }
+                    frame.asked();
                 }
-                frame.asked();
             }
+            if hidden.is_empty() {
+                return;
+            }
+            // They may have been asked for before: others have their turn.
+            self.release(hidden, out);
         }
     }
 
     /// Ends frames of which nothing is left here but jobs whose bricks cannot be had.
     fn end_stuck(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        for at in 0..self.frames.len() {
+            let frame = &mut self.frames[at];
+            if frame.lacks().is_some() {
+                let (data_set, hidden) = (frame.data_set, frame.skip_parked(out));
+                self.release(hidden.into_iter().map(|brick| (data_set, brick)), out);
+            }
+        }
         let stuck = self
             .frames
             .iter()
@@ -602,7 +657,6 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         if self.waiting > 0 {
             return;
         }
-        self.stage(out);
         self.end_stuck(out);
         // Jobs that become ready one by one are gathered while the device has the next ones.
         let has_next = self.on_device.len() > 1 && self.on_hand_micros() > TOGETHER_MICROS;
@@ -620,6 +674,13 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 self.give_device(order, out);
                 continue;
             }
+            if let Some(brick) = frame.skip_next_hidden(out) {
+                let name = (frame.data_set, brick);
+                if self.is_paused_after(name, out) {
+                    return;
+                }
+                continue;
+            }
             let Some((job, next)) = frame.next_job() else {
                 break;
             };
@@ -631,13 +692,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             };
             if let Some((image, micros)) = self.cache.take(&frame.key, &job) {
                 frame.job_done(index, &image, micros, 0, out);
-                let has_runs = matches!(out.last(), Some(WorkerOutput::Runs { .. }));
                 self.cache.put(&frame.key, job, image, micros);
                 let name = (frame.data_set, job.brick);
-                self.release([name], out);
-                if has_runs {
-                    // These are sent first.
-                    self.is_paused = true;
+                if self.is_paused_after(name, out) {
                     return;
                 }
                 continue;
@@ -656,6 +713,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             };
             self.give_device(order, out);
         }
+        // After what is kept, which may hide what would be read.
+        self.stage(out);
         self.make_room(out);
         let is_idle = self.has_device && self.on_device.is_empty();
         for frame in self.frames.iter_mut().filter(|f| !f.is_busy()) {

@@ -458,12 +458,14 @@ impl PixelRect {
     }
 
     /// The first column to its right.
-    fn right(&self) -> u32 {
+    #[must_use]
+    pub fn right(&self) -> u32 {
         self.x.saturating_add(self.width)
     }
 
     /// The first row below it.
-    fn bottom(&self) -> u32 {
+    #[must_use]
+    pub fn bottom(&self) -> u32 {
         self.y.saturating_add(self.height)
     }
 

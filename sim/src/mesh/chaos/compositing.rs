@@ -31,8 +31,10 @@ impl Compositing {
         key: FrameKey,
         planned: &Arc<Planned>,
     ) {
-        let words = self.0.expect(&named(env, key), &planned.plan);
+        let frame = named(env, key);
+        let words = self.0.expect(&frame, &planned.plan);
         say(env, me, key, words);
+        self.tell_hidden(env, me, &frame);
         self.send_whole(env, me, key);
     }
 
@@ -51,7 +53,16 @@ impl Compositing {
         });
         let key = (env.who(&sent.key.0), sent.key.1);
         say(env, me, key, words);
+        self.tell_hidden(env, me, &sent.key);
         self.send_whole(env, me, key);
+    }
+
+    /// Tells renderers what nobody would see.
+    fn tell_hidden(&mut self, env: &mut Environment, me: Who, frame: &compositing::FrameKey) {
+        for (peer, hidden) in self.0.hidden(frame) {
+            let to = env.who(&peer);
+            env.send(me, to, Note::Hidden(Arc::new(hidden)));
+        }
     }
 
     fn send_whole(&mut self, env: &mut Environment, me: Who, key: FrameKey) {

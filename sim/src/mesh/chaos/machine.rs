@@ -206,6 +206,10 @@ impl Machine {
                 let key = (requester, key.1);
                 self.rendering.steal(env, &from, &key, plan, &message);
             }
+            Note::Hidden(hidden) => {
+                let from = env.name(from).clone();
+                self.rendering.are_hidden(env, &from, &hidden);
+            }
             Note::TilesDue(frame) => {
                 self.compositing.tiles_due(env, self.me, (from, frame));
             }
@@ -318,6 +322,7 @@ impl Machine {
                     self.wishes = Some(KeeperInput::Use(manifest.digest(), true));
                 }
                 self.rendering.open(manifest);
+                self.rendering.holds(env, self.data_set, self.said.clone());
                 if self.recipe.shelf > 0 {
                     self.list_shelf(env);
                 }

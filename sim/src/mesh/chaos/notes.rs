@@ -5,7 +5,7 @@ use brickmesh_topology::{
     BrickIndex, Digest,
     balance::{cost_table::CostTable, roster::Roster, stealing::StealMessage},
     frame::{
-        compositing::Partial,
+        compositing::{HiddenJobs, Partial},
         frame_requests::{AttemptRequest, FrameId, FrameMessage, Named},
         image::named::Names,
     },
@@ -55,6 +55,7 @@ pub(super) enum Note {
     Cancel(FrameId, bool),
     Partial(Arc<Partial<Pieces>>),
     Steal(FrameKey, Digest, StealMessage),
+    Hidden(Arc<HiddenJobs>),
     Tile {
         frame: FrameId,
         plan: Digest,
@@ -85,7 +86,7 @@ impl Note {
             )
             | Self::Brick(..) => Class::Brick,
             Self::Keeper(_) => Class::Keeper,
-            Self::Steal(..) => Class::Steal,
+            Self::Steal(..) | Self::Hidden(_) => Class::Steal,
             _ => Class::Frame,
         }
     }
@@ -104,6 +105,7 @@ impl Note {
             Self::Cancel(f, is_over) => frame(36, f, u64::from(*is_over)),
             Self::Partial(p) => frame(37, &p.key.1, p.parts.len() as u64),
             Self::Steal((_, f), _, _) => frame(39, f, 0),
+            Self::Hidden(hidden) => frame(47, &hidden.key.1, hidden.jobs.len() as u64),
             Self::Tile { frame: f, tile, .. } => frame(41, f, u64::from(*tile)),
             Self::TilesDue(f) => frame(45, f, 0),
             Self::Reply(f, message) => reply_mark(message, |kind, of| frame(kind, f, of)),

@@ -1,8 +1,8 @@
 //! Who watches over the invariants, knowing what no machine knows: what each really holds, and
 //! what was done to it.
 //!
-//! - No wrong frame: a tile has the jobs of its plan, each once, in the plan's order, rendered for
-//!   this view by a holder that really held the brick. All tiles are there; what is missing is said
+//! - No wrong frame: a tile has the jobs of its plan, but for what is hidden there, each once, in the plan's order,
+//!   rendered for this view by a holder that really held the brick. All tiles are there; what is missing is said
 //!   to be, and nobody who could be reached held it and said so. (What a machine has dropped because
 //!   another one holds it is in its memory for some time: nobody can know of that.)
 //! - No job is rendered twice in an attempt.
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::mesh::report::FrameReport;
 use brickmesh_topology::{
-    BrickIndex,
+    BrickIndex, PixelRect,
     data::brick_set::BrickSet,
     frame::frame_requests::{FrameEnd, FrameId, participants::WAIT_MICROS_MAX},
 };
@@ -226,6 +226,15 @@ impl Oracle {
     }
 }
 
+/// Whether every pixel of a rectangle is in one of these.
+fn is_covered(rect: &PixelRect, by: &[&PixelRect]) -> bool {
+    let holds =
+        |r: &PixelRect, x, y| (r.x..r.right()).contains(&x) && (r.y..r.bottom()).contains(&y);
+    let mut pixels =
+        (rect.y..rect.bottom()).flat_map(|y| (rect.x..rect.right()).map(move |x| (x, y)));
+    pixels.all(|(x, y)| by.iter().any(|r| holds(r, x, y)))
+}
+
 impl Environment {
     /// Something happened to a machine, so that others need not think well of it.
     pub(super) fn disturb(&mut self, who: Who) {
@@ -251,11 +260,17 @@ impl Environment {
     pub(super) fn check_tile(&mut self, planned: &Planned, tile: u32, pieces: &[Piece]) {
         let plan = &planned.plan;
         let expected = plan.tile_jobs.of_tile(tile as usize);
-        let in_order = expected.len() == pieces.len()
-            && expected
-                .iter()
-                .zip(pieces)
-                .all(|(&(job, _), piece)| usize::try_from(piece.job) == Ok(job));
+        let mut left = pieces.iter().map(|p| p.job as usize).peekable();
+        let mut opaque = Vec::new();
+        let in_order = expected.iter().all(|(job, rect)| {
+            if left.next_if_eq(job).is_none() {
+                return is_covered(rect, &opaque);
+            }
+            if self.plans().is_opaque(plan.jobs[*job].brick) {
+                opaque.push(rect);
+            }
+            true
+        }) && left.next().is_none();
         let right = |p: &Piece| {
             let holds = plan.index_of(self.name(p.by)).is_some_and(|by| {
                 let holders = plan.holders.get(p.job as usize);

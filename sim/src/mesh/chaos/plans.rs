@@ -2,7 +2,8 @@
 //! once and shared; now and then, by draw, a machine derives its own, which must be equal.
 //!
 //! What a job really takes is not what the plan expects: every brick has a brick_cost of its own,
-//! drawn from the seed, that only measuring shows, and every job a few per cent of noise.
+//! drawn from the seed, that only measuring shows, and every job a few per cent of noise. Some bricks hide what is
+//! behind them.
 
 use super::{super::volume, oracle::Oracle};
 use brickmesh_topology::{
@@ -25,6 +26,8 @@ use std::{
 const PLANS_MAX: usize = 64;
 /// One in so many derivations that could be shared is made for itself.
 const OWN_DERIVATION: u64 = 400;
+/// One brick in so many is opaque.
+const OPAQUE: u64 = 3;
 /// Price of a job besides its samples, microseconds.
 const JOB_MICROS: u64 = 200;
 /// Nanoseconds that a sample takes, times 1024, where the load is not given.
@@ -88,6 +91,8 @@ pub(super) struct Plans {
     kept: VecDeque<(Key, Arc<Planned>)>,
     /// In thousandths, by brick.
     brick_cost: Vec<u64>,
+    /// Whether nothing is seen behind a brick.
+    opaque: Vec<bool>,
     /// Nanoseconds that a sample takes, times 1024.
     sample_cost: Option<u64>,
     machines: u64,
@@ -105,10 +110,12 @@ impl Plans {
     ) -> Self {
         let bricks = manifest.grid().brick_count();
         let settings = volume::settings();
+        let brick_cost: Vec<u64> = (0..bricks).map(|_| 500 + draws.below(1000)).collect();
         Self {
+            opaque: (brick_cost.iter().map(|cost| !is_calm && cost % OPAQUE == 0)).collect(),
             visible: VisibleCells::of(&manifest, &settings),
             settings,
-            brick_cost: (0..bricks).map(|_| 500 + draws.below(1000)).collect(),
+            brick_cost,
             manifest,
             rules,
             views,
@@ -117,6 +124,11 @@ impl Plans {
             machines: machines as u64,
             draws,
         }
+    }
+
+    /// Whether nothing is seen behind a brick.
+    pub(super) fn is_opaque(&self, brick: BrickIndex) -> bool {
+        self.opaque[brick.0 as usize]
     }
 
     pub(super) fn views(&self) -> usize {

@@ -17,7 +17,7 @@ use brickmesh_topology::{
     },
     data::brick_set::BrickSet,
     frame::{
-        compositing::{FrameKey, Part, Partial},
+        compositing::{FrameKey, HiddenJobs, Part, Partial},
         frame_requests::{Complaint, FrameMessage, Named},
         image::named::Names,
         outgoing::Run,
@@ -197,6 +197,11 @@ impl Rendering {
         });
     }
 
+    /// A compositor says which jobs are hidden in a tile.
+    pub(super) fn are_hidden(&mut self, env: &mut Environment, from: &PeerId, hidden: &HiddenJobs) {
+        self.step(env, |worker, out| worker.are_hidden(from, hidden, out));
+    }
+
     /// Questions that were not answered are put again.
     pub(super) fn ask_again(&mut self, env: &mut Environment) {
         self.step(env, FrameWorker::ask_again);
@@ -228,7 +233,11 @@ impl Rendering {
             by: self.me,
             view: frame.view,
         };
-        let image = Names::of(piece, frame.plan.jobs[job as usize].rect);
+        let planned = &frame.plan.jobs[job as usize];
+        let mut image = Names::of(piece, planned.rect);
+        if env.plans().is_opaque(planned.brick) {
+            image = image.opaque();
+        }
         self.step(env, |worker, out| {
             if order.is_called_off {
                 worker.not_rendered(&key, job, None, out);

@@ -303,6 +303,7 @@ fn report(ended: &EndedFrame) -> FrameReport {
     let times = ended.measured.iter();
     let stolen = times.filter(|(j, m)| renderer(**j) != Some(m.0));
     report.stolen = stolen.count();
+    report.hidden = ended.measured.values().filter(|m| m.1 == 0).count();
     let mut spent = vec![0_u64; plan.peers.len()];
     for &(by, micros) in ended.measured.values() {
         spent[by] += micros;

@@ -85,6 +85,18 @@ fn jobs_whose_bricks_have_yet_to_come_are_not_taken_and_given_away_first() {
 }
 
 #[test]
+fn what_nobody_would_see_is_skipped_where_it_waits_and_nowhere_else() {
+    let raw: Vec<Raw> = (0..6).map(|_| both(10_000, 0)).collect();
+    let mut work = Work::new(&plan(2, &raw), 0, true);
+    work.park(|job| job < 4);
+    assert_eq!(work.next_job(), Some(0));
+    let skipped: Vec<u32> = (0..9).filter(|&job| work.skip(job)).collect();
+    assert_eq!(skipped, [1, 2, 3, 4, 5]);
+    assert!((1..6).all(|job| !work.is_to_come(job) && !work.skip(job)));
+    assert!(work.is_to_come(0) && work.is_busy() && work.waiting().next().is_none());
+}
+
+#[test]
 fn who_is_done_gets_the_rear_half_of_who_is_not() {
     let raw: Vec<Raw> = (0..8).map(|_| both(10_000, 0)).collect();
     let plan = plan(2, &raw);

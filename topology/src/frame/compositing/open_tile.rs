@@ -3,10 +3,13 @@
 use super::Part;
 use crate::{
     balance::frame_plan::FramePlan,
-    frame::image::{Image, PIXEL_BYTES_IN_MEMORY, Packed},
+    frame::{
+        image::{Image, PIXEL_BYTES_IN_MEMORY, Packed},
+        occlusion::OcclusionMap,
+    },
     picture::camera::PixelRect,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a part cannot be combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,11 +42,17 @@ pub(super) struct OpenTile<I> {
     waiting: BTreeMap<usize, (usize, I)>,
     waiting_bytes: usize,
     received_bytes: u64,
+    /// What is behind all that came, where somebody is to be told.
+    occlusion: Option<OcclusionMap>,
+    /// More may be hidden than was said.
+    hides_more: bool,
+    /// Jobs that were said to be hidden.
+    hidden: BTreeSet<u32>,
 }
 
 impl<I: Image> OpenTile<I> {
-    /// A tile of so many jobs, none of which has come.
-    pub(super) fn new(rect: PixelRect, count: usize) -> Self {
+    /// A tile of so many jobs, none of which has come, and where nothing is hidden yet; without that map nobody is told.
+    pub(super) fn new(rect: PixelRect, count: usize, occlusion: Option<OcclusionMap>) -> Self {
         Self {
             count,
             combined: 0,
@@ -52,6 +61,9 @@ impl<I: Image> OpenTile<I> {
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             received_bytes: 0,
+            occlusion,
+            hides_more: false,
+            hidden: BTreeSet::new(),
         }
     }
 
@@ -87,7 +99,7 @@ impl<I: Image> OpenTile<I> {
         let jobs = plan.tile_jobs.of_tile(part.tile as usize);
         let jobs = jobs.get(first..end).ok_or(BadPart::Jobs)?;
         let around = jobs.iter().map(|j| j.1).reduce(|a, b| a.around(&b));
-        let around = around.ok_or(BadPart::Jobs)?;
+        let (around, last) = around.zip(jobs.last()).ok_or(BadPart::Jobs)?;
         let before = self.waiting.range(..end).next_back();
         if first < self.combined || before.is_some_and(|(&f, w)| f + w.0 > first) {
             return Err(BadPart::Twice);
@@ -99,6 +111,11 @@ impl<I: Image> OpenTile<I> {
         }
         let image = part.pixels.unpack(plan.mode).ok_or(BadPart::Pixels)?;
         self.received_bytes += bytes;
+        if let (Some(map), Ok(last)) = (&mut self.occlusion, u32::try_from(last.0))
+            && end < self.count
+        {
+            self.hides_more |= map.add(last, &*image);
+        }
         if first > self.combined {
             let image = image.into_owned();
             self.waiting_bytes += image.bytes();
@@ -118,6 +135,27 @@ impl<I: Image> OpenTile<I> {
         let image = self.image.get_or_insert_with(|| I::nothing(self.rect));
         image.combine(next, plan.mode);
         self.combined += count;
+    }
+
+    /// Jobs that did not come yet and are hidden, which was not said before: who is to render each, and the job.
+    pub(super) fn take_hidden(&mut self, plan: &FramePlan, tile: u32) -> Vec<(usize, u32)> {
+        let map = self.occlusion.as_ref().filter(|_| self.hides_more);
+        let Some(map) = map else {
+            return Vec::new();
+        };
+        let order = plan.tile_jobs.of_tile(tile as usize);
+        let lacking = self
+            .lacking(plan, tile)
+            .filter(|job| !self.hidden.contains(job));
+        let hidden = lacking.filter_map(|job| {
+            let at = order.binary_search_by_key(&(job as usize), |j| j.0).ok()?;
+            let renderer = plan.jobs[job as usize].renderer?;
+            map.hides(job, &order[at].1).then_some((renderer, job))
+        });
+        let hidden: Vec<(usize, u32)> = hidden.collect();
+        self.hides_more = false;
+        self.hidden.extend(hidden.iter().map(|(_, job)| *job));
+        hidden
     }
 
     /// Jobs that did not come yet.

@@ -94,7 +94,7 @@ impl FrameRequests {
                 && let Some(run) = self.run(frame)
                 && let Some(by) = run.plan().index_of(from)
             {
-                run.measured.insert(job, (by, micros.min(most)));
+                run.measured.insert(job, (by, micros.min(most.max(1))));
             }
         }
         self.end_if_whole(frame, out);

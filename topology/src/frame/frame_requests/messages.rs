@@ -129,11 +129,11 @@ pub enum FrameMessage {
         /// The plan.
         plan: Digest,
     },
-    /// Jobs of this plan are rendered.
+    /// Jobs of this plan are rendered, or hidden.
     JobsDone {
         /// The plan.
         plan: Digest,
-        /// Jobs, and the time that each took, microseconds.
+        /// Jobs, and the time that each took, microseconds; 0: nobody would have seen it.
         jobs: Vec<(u32, u64)>,
     },
     /// A tile that is none.
@@ -350,6 +350,6 @@ pub struct EndedFrame {
     /// The last attempt's plan, if one was under way.
     pub plan: Option<Arc<FramePlan>>,
     /// By job of that plan: the index of the peer that rendered it, and the time it took there,
-    /// microseconds.
+    /// microseconds; 0: nobody would have seen it.
     pub measured: BTreeMap<u32, (usize, u64)>,
 }

@@ -296,6 +296,18 @@ fn what_all_attempts_rendered_is_told_under_the_first_roster() {
 }
 
 #[test]
+fn what_nobody_would_have_seen_was_not_rendered() {
+    let mut mesh = three();
+    mesh.ask(0);
+    mesh.done("a", frame(0, 0), 0);
+    mesh.done_in("c", frame(0, 0), (2, 0));
+    mesh.step(FramesInput::Lost(id("b")));
+    let earlier = mesh.inputs[1].1.earlier.as_ref();
+    let rendered = &earlier.expect("an attempt before").rendered;
+    assert_eq!(**rendered, BTreeMap::from([(0, id("a"))]));
+}
+
+#[test]
 fn a_time_longer_than_the_frame_is_not_believed() {
     let mut mesh = three();
     mesh.ask(0);

@@ -13,8 +13,10 @@ use crate::{
         compositing::FrameKey,
         frame_requests::FrameMessage,
         image::Image,
+        occlusion::OcclusionMap,
         outgoing::{Batch, Outgoing},
     },
+    picture::camera::PixelRect,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -33,6 +35,10 @@ pub(super) struct ActiveFrame<F, I> {
     me: usize,
     work: Work,
     outgoing: Outgoing<I>,
+    /// What is behind the jobs that were rendered here, where pixels hide what is behind them.
+    occlusion: Option<OcclusionMap>,
+    /// Jobs that compositors say are hidden, and in which tile.
+    hidden: BTreeSet<(u32, usize)>,
     /// Jobs of bricks that are not held, rendered or not.
     unheld: BTreeMap<BrickIndex, Vec<u32>>,
     /// Bricks to ask for, in that order.
@@ -49,14 +55,22 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         frame: Arc<F>,
         work: Work,
     ) -> Self {
+        let plan = (*frame).as_ref();
+        let picture = plan
+            .tiles
+            .iter()
+            .map(|t| t.rect)
+            .reduce(|a, b| a.around(&b));
         Self {
             key,
             data_set,
+            occlusion: picture.and_then(|rect| OcclusionMap::new(rect, plan.mode)),
             frame,
             since,
             me,
             work,
             outgoing: Outgoing::default(),
+            hidden: BTreeSet::new(),
             unheld: BTreeMap::new(),
             to_ask: VecDeque::new(),
             in_vain: BTreeSet::new(),
@@ -166,6 +180,93 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.work.next_job()
     }
 
+    /// Whether nobody would see a job.
+    fn is_hidden(&self, job: u32) -> bool {
+        let plan = self.plan();
+        let Some(map) = &self.occlusion else {
+            return false;
+        };
+        let is_said = || {
+            self.hidden
+                .range((job, 0)..=(job, usize::MAX))
+                .next()
+                .is_some()
+        };
+        let is_hidden_in = |(tile, _, inside): (usize, usize, &PixelRect)| {
+            self.hidden.contains(&(job, tile)) || map.hides(job, inside)
+        };
+        map.hides(job, &plan.jobs[job as usize].rect)
+            || is_said() && plan.tile_jobs.of_job(job as usize).all(is_hidden_in)
+    }
+
+    /// A peer says which jobs are hidden in tiles of its own. Returns bricks of those that are not rendered for that.
+    pub(super) fn are_hidden(
+        &mut self,
+        from: &PeerId,
+        jobs: &[(u32, u32)],
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) -> Vec<BrickIndex> {
+        let mut bricks = Vec::new();
+        let Some(compositor) = self.plan().index_of(from) else {
+            return bricks;
+        };
+        for &(tile, job) in jobs {
+            let (plan, tile) = (self.plan(), tile as usize);
+            let is_own = (plan.tiles.get(tile)).is_some_and(|t| t.compositor == compositor);
+            let order = plan.tile_jobs.of_tile(tile);
+            let is_there = order.binary_search_by_key(&(job as usize), |j| j.0).is_ok();
+            // Who repeats itself is heard once.
+            let is_news = is_own && is_there && self.work.is_to_come(job);
+            if is_news && self.hidden.insert((job, tile)) {
+                bricks.extend(self.skip_if_hidden(job, out));
+            }
+        }
+        bricks
+    }
+
+    /// Jobs whose bricks are awaited, or cannot be had, are not rendered where nobody would see them; bricks of those.
+    pub(super) fn skip_parked(&mut self, out: &mut Vec<WorkerOutput<F, I>>) -> Vec<BrickIndex> {
+        let parked: Vec<u32> = self.work.parked().collect();
+        let bricks = (parked.into_iter()).filter_map(|job| self.skip_if_hidden(job, out));
+        bricks.collect()
+    }
+
+    /// The next job is not rendered where nobody would see it; its brick.
+    pub(super) fn skip_next_hidden(
+        &mut self,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) -> Option<BrickIndex> {
+        self.skip_if_hidden(self.work.first_job()?, out)
+    }
+
+    /// Jobs of a brick that is not held are not rendered where nobody would see them. True: there were some.
+    pub(super) fn skip_hidden_of(
+        &mut self,
+        brick: BrickIndex,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) -> bool {
+        let jobs = self.unheld.get(&brick).into_iter().flatten().copied();
+        let to_come: Vec<u32> = jobs.filter(|&j| self.work.is_to_come(j)).collect();
+        let hidden = to_come
+            .into_iter()
+            .filter_map(|job| self.skip_if_hidden(job, out));
+        hidden.count() > 0
+    }
+
+    /// A job that waits is not rendered where nobody would see it; its brick.
+    fn skip_if_hidden(
+        &mut self,
+        job: u32,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) -> Option<BrickIndex> {
+        if !self.is_hidden(job) || !self.work.skip(job) {
+            return None;
+        }
+        let PlannedJob { brick, rect, .. } = self.plan().jobs[job as usize];
+        self.came_to(job, 0, &I::nothing(rect.emptied()), out);
+        Some(brick)
+    }
+
     /// A peer cannot be reached any more.
     pub(super) fn lost(&mut self, peer: &PeerId) {
         if let Some(index) = self.plan().index_of(peer) {
@@ -179,9 +280,16 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         message: &StealMessage,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
-        if let Some(index) = self.plan().index_of(from) {
-            self.step(out, |work, steals| work.heard(index, message, steals));
+        let Some(index) = self.plan().index_of(from) else {
+            return;
+        };
+        if matches!(message, StealMessage::Ask { .. }) {
+            // Nobody takes what nobody would see.
+            for job in self.work.waiting().collect::<Vec<_>>() {
+                self.skip_if_hidden(job, out);
+            }
         }
+        self.step(out, |work, steals| work.heard(index, message, steals));
     }
 
     pub(super) fn ask_again(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
@@ -192,7 +300,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.step(out, Work::idle);
     }
 
-    /// A job is rendered: what it took, and what it took in this attempt, microseconds.
+    /// A job is rendered: what it took, and what it took in this attempt, microseconds. True: more may be hidden now.
     pub(super) fn job_done(
         &mut self,
         job: u32,
@@ -200,8 +308,23 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         measured_micros: u64,
         spent_micros: u64,
         out: &mut Vec<WorkerOutput<F, I>>,
-    ) {
+    ) -> bool {
         self.step(out, |work, steals| work.job_done(job, spent_micros, steals));
+        let are_others = self.work.waiting().next().is_some();
+        let map = self.occlusion.as_mut().filter(|_| are_others);
+        let hides_more = map.is_some_and(|map| map.add(job, image));
+        self.came_to(job, measured_micros.max(1), image, out);
+        hides_more
+    }
+
+    /// What a job came to, for its compositors.
+    fn came_to(
+        &mut self,
+        job: u32,
+        measured_micros: u64,
+        image: &I,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
         let follows = |next| self.work.is_to_come(next);
         let plan = (*self.frame).as_ref();
         self.outgoing

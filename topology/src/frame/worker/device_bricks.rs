@@ -91,13 +91,19 @@ impl DeviceBricks {
         if matches!(state, Some(State::Asked(_) | State::Ready)) {
             return Ask::WasAsked;
         }
-        let is_asked = |s: &&State| matches!(s, State::Asked(_));
-        if state.is_none() && self.staged.values().filter(is_asked).count() >= ASKED_MAX {
+        if state.is_none() && self.asked().count() >= ASKED_MAX {
             return Ask::Later;
         }
         self.questions += 1;
         self.staged.insert(name, State::Asked(self.questions));
         Ask::Now(self.questions)
+    }
+
+    /// Bricks that were asked for and are not there yet.
+    pub(super) fn asked(&self) -> impl Iterator<Item = BrickName> + '_ {
+        let asked = self.staged.iter();
+        let asked = asked.filter(|(_, state)| matches!(state, State::Asked(_)));
+        asked.map(|(name, _)| *name)
     }
 
     /// A brick that was asked for by this question is there, or cannot be had. False: it was released meanwhile.

@@ -658,3 +658,202 @@ fn so_many_bricks_are_awaited_at_a_time_and_what_comes_to_be_held_is_rendered() 
     assert_eq!(renders(&out).len(), 39, "the first one before");
     assert_eq!(runs(&out).concat().len(), 40);
 }
+
+/// The device has rendered a job, behind which nothing is seen.
+fn done_opaque(worker: &mut Worker, key: &FrameKey, job: u32) -> Vec<Output> {
+    let mut out = Vec::new();
+    let image = (Names::of(job, RECT).opaque(), 1_000);
+    worker.rendered(key, [(job, image)], &mut out);
+    out
+}
+
+/// The jobs that the requester is told of, with what they took.
+fn jobs_done(out: &[Output]) -> Vec<(u32, u64)> {
+    let jobs = told(out)
+        .into_iter()
+        .filter_map(|(_, message)| match message {
+            FrameMessage::JobsDone { jobs, .. } => Some(jobs),
+            _ => None,
+        });
+    jobs.flatten().collect()
+}
+
+#[test]
+fn what_nobody_would_see_is_neither_rendered_nor_read() {
+    let mut worker = worker();
+    let mut held = BrickSet::new(40);
+    (0..3).for_each(|b| {
+        held.insert(BrickIndex(b));
+    });
+    worker.holds(data_set(), Arc::new(held), &mut Vec::new());
+    let out = begin(&mut worker, key(1, 0), &shown(&[9_000; 40]));
+    assert_eq!(renders(&out), [(1, 0)]);
+    let asked = stages(&out).0;
+    assert_eq!(renders(&done(&mut worker, &key(1, 0), 0)), [(1, 1)]);
+    // It hides those that are here, those that are being read, and all that were not asked for.
+    let out = done_opaque(&mut worker, &key(1, 0), 1);
+    assert_eq!((renders(&out), stages(&out)), (vec![], (vec![], asked)));
+    assert_eq!(runs(&out), [[0, 1]], "one run");
+    let mut times = jobs_done(&out);
+    times.sort_unstable();
+    let hidden = (2..40).map(|job| (job, 0));
+    assert!(
+        times
+            .into_iter()
+            .eq([(0, 1_000), (1, 1_000)].into_iter().chain(hidden))
+    );
+    // The next frame is another picture.
+    assert_eq!(
+        renders(&begin(&mut worker, key(2, 0), &shown(&[9_000; 3]))),
+        [(2, 0)]
+    );
+}
+
+#[test]
+fn what_a_tiles_compositor_says_is_hidden_is_not_rendered_and_no_more_awaited() {
+    let frame = shown(&[9_000; 4]);
+    let mut worker = holding(&[0, 1]);
+    let out = begin(&mut worker, key(1, 0), &frame);
+    assert_eq!((renders(&out), stages(&out).0), (vec![(1, 0)], vec![2, 3]));
+    let hidden = |jobs: &[(u32, u32)]| HiddenJobs {
+        key: key(1, 0),
+        plan: frame.0.digest,
+        jobs: jobs.to_vec(),
+    };
+    let mut hears = |from: &str, hidden: &HiddenJobs| {
+        let mut out = Vec::new();
+        worker.are_hidden(&PeerId::new(from), hidden, &mut out);
+        out
+    };
+    // Who does not composite the tile has no say, nor what is of no tile, plan or frame here.
+    let all = hidden(&[(0, 1), (0, 2), (0, 3)]);
+    assert!(hears("a", &all).is_empty() && hears("stranger", &all).is_empty());
+    assert!(hears("b", &hidden(&[(9, 1), (u32::MAX, 1)])).is_empty());
+    let (plan, other) = (data_set(), key(2, 0));
+    assert!(
+        hears(
+            "b",
+            &HiddenJobs {
+                plan,
+                ..all.clone()
+            }
+        )
+        .is_empty()
+    );
+    assert!(hears("b", &HiddenJobs { key: other, ..all }).is_empty());
+    // What is on the device is rendered, and what is no job is none.
+    let out = hears(
+        "b",
+        &hidden(&[(0, 3), (0, 0), (0, 1), (0, 1), (0, 99), (0, u32::MAX)]),
+    );
+    assert_eq!((renders(&out), stages(&out).1), (vec![], vec![3]));
+    let out = done(&mut worker, &key(1, 0), 0);
+    assert_eq!(renders(&out), []);
+    assert_eq!(renders(&staged(&mut worker, 2, true)), [(1, 2)]);
+    let out = done(&mut worker, &key(1, 0), 2);
+    assert_eq!(runs(&out), [[0, 2]]);
+    assert_eq!(jobs_done(&out).len(), 4);
+}
+
+#[test]
+fn a_job_is_hidden_where_each_of_its_tiles_is_by_whatever_is_known() {
+    let halves = [0, 4].map(|x| Tile {
+        rect: PixelRect {
+            x,
+            width: 4,
+            ..RECT
+        },
+        compositor: 1,
+    });
+    let FramePlan {
+        peers,
+        speeds,
+        jobs,
+        holders,
+        ..
+    } = &shown(&[9_000; 3]).0;
+    let (names, jobs): (Vec<&str>, _) = (peers.iter().map(|p| p.as_str()).collect(), jobs.clone());
+    let plan = scripted(
+        &names,
+        speeds.clone(),
+        jobs,
+        holders.to_vec(),
+        halves.to_vec(),
+    );
+    let frame = Arc::new(Shown(plan));
+    let mut worker = worker();
+    begin(&mut worker, key(1, 0), &frame);
+    let hidden = HiddenJobs {
+        key: key(1, 0),
+        plan: frame.0.digest,
+        jobs: vec![(1, 1), (1, 2)],
+    };
+    worker.are_hidden(&PeerId::new("b"), &hidden, &mut Vec::new());
+    // The left half is hidden by a job of this peer's.
+    let mut out = Vec::new();
+    let left = Names::of(0, halves[0].rect).opaque();
+    worker.rendered(&key(1, 0), [(0, (left, 1_000))], &mut out);
+    assert_eq!(renders(&out), []);
+    assert_eq!(jobs_done(&out), [(0, 1_000), (1, 0), (2, 0)]);
+}
+
+#[test]
+fn nobody_is_given_what_nobody_would_see() {
+    // The first hides the last ones; those between, beside it, are awaited.
+    let beside = PixelRect { x: 8, ..RECT };
+    let mut plan = in_rect(&[9_000; 40], RECT.around(&beside));
+    let Shown(all) = Arc::get_mut(&mut plan).unwrap();
+    for (job, at) in all.jobs.iter_mut().zip(0..) {
+        job.rect = if (1..30).contains(&at) { beside } else { RECT };
+    }
+    let mut a = worker();
+    let mut held = BrickSet::new(40);
+    held.insert(BrickIndex(0));
+    a.holds(data_set(), Arc::new(held), &mut Vec::new());
+    begin(&mut a, key(1, 0), &plan);
+    let first = (Names::of(0, RECT).opaque(), 9_000);
+    a.rendered(&key(1, 0), [(0, first)], &mut Vec::new());
+    let (mut out, question, pace) = (Vec::new(), 1, 1_000);
+    let ask = StealMessage::Ask { question, pace };
+    let digest = plan.0.digest;
+    a.heard(&PeerId::new("b"), &key(1, 0), digest, &ask, &mut out);
+    let granted = out.iter().find_map(|o| match o {
+        WorkerOutput::Steal {
+            message: StealMessage::Grant { jobs, .. },
+            ..
+        } => Some(jobs),
+        _ => None,
+    });
+    let granted = granted.expect("there is enough for both");
+    assert!(
+        granted.len() > 10 && granted.iter().all(|job| (1..30).contains(job)),
+        "{granted:?}"
+    );
+}
+
+#[test]
+fn a_further_attempt_reads_nothing_behind_what_is_kept() {
+    let frame = shown(&[9_000; 4]);
+    let mut worker = holding(&[0]);
+    begin(&mut worker, key(1, 0), &frame);
+    done_opaque(&mut worker, &key(1, 0), 0);
+    worker.cancel(&key(1, 0), &mut Vec::new());
+    let out = begin(&mut worker, key(1, 1), &frame);
+    assert_eq!((renders(&out), stages(&out)), (vec![], (vec![], vec![])));
+    assert_eq!(jobs_done(&out), [(0, 1_000), (1, 0), (2, 0), (3, 0)]);
+}
+
+#[test]
+fn a_brick_that_cannot_be_had_ends_no_frame_where_nobody_would_see_it() {
+    let mut worker = holding(&[0, 1]);
+    begin(&mut worker, key(1, 0), &shown(&[9_000; 3]));
+    assert!(told(&staged(&mut worker, 2, false)).is_empty());
+    done(&mut worker, &key(1, 0), 0);
+    let out = done_opaque(&mut worker, &key(1, 0), 1);
+    assert_eq!(jobs_done(&out), [(0, 1_000), (1, 1_000), (2, 0)]);
+    assert!(
+        told(&out)
+            .iter()
+            .all(|(_, m)| matches!(m, FrameMessage::JobsDone { .. }))
+    );
+}

@@ -1,0 +1,320 @@
+//! What lies behind opaque pixels of a picture: jobs that nobody would see are not rendered, and their bricks not read.
+//!
+//! Method: an opacity buffer that grows front to back, and clips what is behind it (Li, Mueller, Kaufman 2003, "Empty
+//! space skipping and occlusion clipping for texture-based volume rendering", section 4; theirs is of one plane of
+//! textures, this one of jobs in depth order). A ray ends at the same opacity within a job and between jobs.
+//!
+//! What is hidden in a frame depends on which jobs came first, so that two runs may differ by what is dropped.
+//!
+//! Space: pixel. Jobs come in any order; where one far away came early, less is known to be hidden than is. Invariant: what is said to be hidden is behind jobs that were added, in depth
+//! order, which let through no more than 1 − [`OPAQUE`] in each of its pixels.
+
+use crate::{
+    frame::image::Image,
+    picture::{camera::PixelRect, render_settings::Mode},
+};
+
+/// A ray is not followed once this opaque: what is dropped is at most 1/1000 of full scale.
+pub const OPAQUE: f32 = 0.999;
+/// Most cells; of larger pictures a cell is more than one pixel.
+const CELLS_MAX: usize = 1 << 14;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct OcclusionMap {
+    rect: PixelRect,
+    /// Of a cell, in pixels; those at the right and at the bottom may be smaller.
+    edge: u32,
+    /// Row by row; none before something was added.
+    cells: Vec<Cell>,
+}
+
+/// Some pixels.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    /// Part of the light that comes through all that was added, in the pixel where it is most.
+    through: f32,
+    /// The last job in depth order that is counted in that.
+    last: u32,
+    /// Jobs after this one are hidden.
+    hidden_after: u32,
+}
+
+impl OcclusionMap {
+    /// Nothing is hidden in a picture, or a part of it; `None`: nor will be, in this mode.
+    #[must_use]
+    pub fn new(rect: PixelRect, mode: Mode) -> Option<Self> {
+        let mut edge = 1;
+        while rect.width.div_ceil(edge) as usize * rect.height.div_ceil(edge) as usize > CELLS_MAX {
+            edge += 1;
+        }
+        let cells = Vec::new();
+        (mode == Mode::Dvr).then_some(Self { rect, edge, cells })
+    }
+
+    /// A job was rendered; or jobs were, that are combined, of which it is the last in depth order. True: more may be
+    /// hidden now.
+    pub fn add(&mut self, job: u32, image: &impl Image) -> bool {
+        let Some(inside) = self.rect.intersection(&image.rect()) else {
+            return false;
+        };
+        let mut hides_more = false;
+        if self.cells.is_empty() {
+            let count = self.columns() * self.rect.height.div_ceil(self.edge) as usize;
+            self.cells = vec![Cell::EMPTY; count];
+        }
+        let [columns, rows] = self.whole_cells(&inside);
+        for row in rows {
+            let start = row as usize * self.columns();
+            for column in columns.clone() {
+                let pixels = self.pixels_of(column, row);
+                let cell = &mut self.cells[start + column as usize];
+                if cell.hidden_after > job {
+                    hides_more |= cell.add(job, 1.0 - image.least_opacity(&pixels));
+                }
+            }
+        }
+        hides_more
+    }
+
+    /// Whether a job is hidden in all of a rectangle.
+    #[must_use]
+    pub fn hides(&self, job: u32, rect: &PixelRect) -> bool {
+        let Some(inside) = self
+            .rect
+            .intersection(rect)
+            .filter(|_| !self.cells.is_empty())
+        else {
+            return false;
+        };
+        let [columns, rows] = self.cells_of(&inside);
+        let mut rows = rows.map(|row| row as usize * self.columns());
+        rows.all(|start| {
+            let row = &self.cells[start + columns.start as usize..start + columns.end as usize];
+            row.iter().all(|cell| cell.hidden_after < job)
+        })
+    }
+
+    fn pixels_of(&self, column: u32, row: u32) -> PixelRect {
+        let (x, y) = (column * self.edge, row * self.edge);
+        PixelRect {
+            x: self.rect.x + x,
+            y: self.rect.y + y,
+            width: self.edge.min(self.rect.width - x),
+            height: self.edge.min(self.rect.height - y),
+        }
+    }
+
+    fn columns(&self) -> usize {
+        self.rect.width.div_ceil(self.edge) as usize
+    }
+
+    /// Columns and rows of the cells that a rectangle inside meets.
+    fn cells_of(&self, inside: &PixelRect) -> [std::ops::Range<u32>; 2] {
+        let of = |from: u32, to: u32| from / self.edge..to.div_ceil(self.edge);
+        let (x, y) = (inside.x - self.rect.x, inside.y - self.rect.y);
+        [of(x, x + inside.width), of(y, y + inside.height)]
+    }
+
+    /// Columns and rows of the cells that a rectangle inside holds whole.
+    fn whole_cells(&self, inside: &PixelRect) -> [std::ops::Range<u32>; 2] {
+        let of = |from: u32, to: u32, end: u32| {
+            let to = if to == end {
+                to.div_ceil(self.edge)
+            } else {
+                to / self.edge
+            };
+            let from = from.div_ceil(self.edge);
+            from..to.max(from)
+        };
+        let (x, y) = (inside.x - self.rect.x, inside.y - self.rect.y);
+        [
+            of(x, x + inside.width, self.rect.width),
+            of(y, y + inside.height, self.rect.height),
+        ]
+    }
+}
+
+impl Cell {
+    /// All is seen through it.
+    const EMPTY: Self = Self {
+        through: 1.0,
+        last: 0,
+        hidden_after: u32::MAX,
+    };
+
+    fn add(&mut self, job: u32, through: f32) -> bool {
+        if through >= 1.0 {
+            return false;
+        }
+        let hidden_after = if through <= 1.0 - OPAQUE {
+            job
+        } else {
+            self.through *= through;
+            self.last = self.last.max(job);
+            if self.through > 1.0 - OPAQUE {
+                return false;
+            }
+            self.last
+        };
+        let hides_more = hidden_after < self.hidden_after;
+        self.hidden_after = self.hidden_after.min(hidden_after);
+        hides_more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::image::named::Names;
+    use proptest::prelude::*;
+
+    fn rect(x: u32, y: u32, width: u32, height: u32) -> PixelRect {
+        PixelRect {
+            x,
+            y,
+            width,
+            height,
+        }
+    }
+
+    /// Opacities of a rectangle, row by row.
+    #[derive(Clone, Debug)]
+    struct Opacities(PixelRect, Vec<f32>);
+
+    impl Opacities {
+        fn at(&self, x: u32, y: u32) -> f32 {
+            let Self(rect, all) = self;
+            all[((y - rect.y) * rect.width + x - rect.x) as usize]
+        }
+    }
+
+    impl Image for Opacities {
+        fn nothing(rect: PixelRect) -> Self {
+            Self(rect, vec![0.0; rect.pixel_count()])
+        }
+
+        fn rect(&self) -> PixelRect {
+            self.0
+        }
+
+        fn least_opacity(&self, rect: &PixelRect) -> f32 {
+            pixels(rect).map(|(x, y)| self.at(x, y)).fold(1.0, f32::min)
+        }
+
+        fn part(&self, _: &PixelRect) -> Self {
+            unreachable!("it is not taken apart")
+        }
+
+        fn combine(&mut self, _: &Self, _: Mode) {}
+
+        fn then(self, _: &Self, _: &PixelRect, _: Mode) -> Self {
+            self
+        }
+    }
+
+    fn pixels(rect: &PixelRect) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let (columns, rows) = (rect.x..rect.right(), rect.y..rect.bottom());
+        rows.flat_map(move |y| columns.clone().map(move |x| (x, y)))
+    }
+
+    fn inside(picture: PixelRect) -> impl Strategy<Value = PixelRect> {
+        let axis = |from: u32, length: u32| {
+            (0..length).prop_flat_map(move |at| (Just(from + at), 1..=length - at))
+        };
+        let axes = (
+            axis(picture.x, picture.width),
+            axis(picture.y, picture.height),
+        );
+        axes.prop_map(|((x, width), (y, height))| rect(x, y, width, height))
+    }
+
+    fn images(picture: PixelRect) -> impl Strategy<Value = Opacities> {
+        inside(picture).prop_flat_map(|rect| {
+            let opacity = prop_oneof![3 => Just(1.0_f32), 1 => Just(0.9995), 2 => 0.0..1.0_f32, 2 => Just(0.97)];
+            prop::collection::vec(opacity, rect.pixel_count()).prop_map(move |all| Opacities(rect, all))
+        })
+    }
+
+    fn pixel(x: u32, y: u32) -> PixelRect {
+        rect(x, y, 1, 1)
+    }
+
+    /// Part of the light that comes to a job in the pixel of a rectangle where it is most.
+    fn through(images: &[(u32, Opacities)], job: u32, rect: &PixelRect) -> f32 {
+        let of_pixel = |(x, y)| {
+            let in_front = images.iter().filter(|(other, image)| {
+                *other < job && image.0.intersection(&pixel(x, y)).is_some()
+            });
+            in_front.map(|(_, image)| 1.0 - image.at(x, y)).product()
+        };
+        pixels(rect).map(of_pixel).fold(0.0, f32::max)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_hidden_gets_no_light_whatever_came_first(
+            (picture, images, part) in (0..9_u32, 0..9_u32, 1..9_u32, 1..9_u32).prop_flat_map(|(x, y, w, h)| {
+                let picture = rect(x, y, w, h);
+                (Just(picture), prop::collection::vec(images(picture), 1..9), inside(picture))
+            }),
+            order in Just((0..9).collect::<Vec<u32>>()).prop_shuffle(),
+            edge in 1..5_u32,
+        ) {
+            let mut map = OcclusionMap { edge, ..OcclusionMap::new(picture, Mode::Dvr).unwrap() };
+            let images: Vec<(u32, Opacities)> = order.into_iter().zip(images).collect();
+            for (job, image) in &images {
+                map.add(*job, image);
+            }
+            // Of pictures as small as these each cell is a pixel, and in depth order nothing is missed.
+            let mut sorted = images.clone();
+            sorted.sort_by_key(|(job, _)| *job);
+            let mut in_order = OcclusionMap::new(picture, Mode::Dvr).unwrap();
+            for (job, image) in &sorted {
+                in_order.add(*job, image);
+            }
+            let parts = pixels(&picture).map(|(x, y)| pixel(x, y)).chain([part]);
+            for (part, job) in parts.flat_map(|part| (0..10).map(move |job| (part, job))) {
+                let light = through(&images, job, &part);
+                prop_assert!(!map.hides(job, &part) || light <= (1.0 - OPAQUE) * 1.001);
+                prop_assert!(in_order.hides(job, &part) || light >= (1.0 - OPAQUE) * 0.999);
+            }
+        }
+    }
+
+    #[test]
+    fn what_lets_all_through_does_not_count() {
+        let picture = rect(0, 0, 4, 4);
+        let mut map = OcclusionMap::new(picture, Mode::Dvr).unwrap();
+        map.add(9, &Opacities::nothing(picture));
+        for job in 0..2 {
+            map.add(job, &Opacities(picture, vec![0.97; 16]));
+        }
+        assert!(map.hides(2, &picture) && !map.hides(1, &picture));
+    }
+
+    #[test]
+    fn nothing_is_hidden_where_modes_hide_nothing_and_large_pictures_have_as_many_cells() {
+        let picture = rect(0, 0, 4_001, 3_003);
+        assert!(
+            Mode::ALL
+                .iter()
+                .all(|&m| OcclusionMap::new(picture, m).is_some() == (m == Mode::Dvr))
+        );
+        let mut map = OcclusionMap::new(picture, Mode::Dvr).unwrap();
+        assert!(!map.hides(1, &picture), "nothing was added");
+        assert!(map.add(0, &Names::of(0, rect(0, 0, 4_001, 2_000)).opaque()));
+        assert!(map.cells.len() <= CELLS_MAX && map.edge == 28);
+        assert!(map.hides(1, &rect(17, 0, 3_984, 1_900)) && !map.hides(0, &rect(17, 0, 9, 9)));
+        assert!(!map.hides(1, &rect(0, 1_990, 9, 20)) && !map.hides(1, &rect(0, 0, 0, 0)));
+        assert!(
+            !map.add(0, &Names::of(0, rect(0, 0, 4_001, 2_000)).opaque()),
+            "it is known"
+        );
+        // The cells at the right and at the bottom are smaller.
+        assert!(map.add(3, &Names::of(3, rect(3_900, 2_900, 101, 103)).opaque()));
+        assert!(
+            map.hides(4, &rect(4_000, 3_002, 1, 1)) && !map.hides(3, &rect(4_000, 3_002, 1, 1))
+        );
+    }
+}
