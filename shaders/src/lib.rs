@@ -26,8 +26,6 @@ pub use device::{
 pub use scene::Scene;
 pub use sub_image::SubImage;
 
-const _: () =
-    assert!(constants::OPAQUE.to_bits() == brickmesh_topology::frame::occlusion::OPAQUE.to_bits());
 const _: () = assert!(
     constants::NO_DATA_MIN.to_bits()
         == brickmesh_topology::data::voxel_numbers::NO_DATA_MIN.to_bits()

@@ -9,7 +9,6 @@
 //!
 //! Mirrors: `device/cpu/packet_modes.rs`, eight rays at once; `wgsl/modes/`.
 
-use crate::constants::OPAQUE;
 use brickmesh_topology::{data::transfer_function::step_opacity, picture::render_settings::Mode};
 
 /// See the module.
@@ -30,9 +29,9 @@ pub trait ModeStages {
     /// Puts what lies behind into `front`.
     fn combine(front: &mut [f32; 4], behind: [f32; 4]);
 
-    /// Whether nothing behind would be seen; never, where a mode hides nothing.
+    /// Whether nothing behind would be seen, as rays end once as opaque as `opaque`; never, where a mode hides nothing.
     #[inline(always)]
-    fn is_done(_partial: &[f32; 4]) -> bool {
+    fn is_done(_partial: &[f32; 4], _opaque: f32) -> bool {
         false
     }
 
@@ -65,8 +64,8 @@ impl<const SHADED: bool, const SEGMENTS: bool> ModeStages for Dvr<SHADED, SEGMEN
     }
 
     #[inline(always)]
-    fn is_done(partial: &[f32; 4]) -> bool {
-        partial[3] >= OPAQUE
+    fn is_done(partial: &[f32; 4], opaque: f32) -> bool {
+        partial[3] >= opaque
     }
 
     fn finish(partial: [f32; 4], _: impl Fn(f32) -> [f32; 4]) -> [f32; 4] {

@@ -10,7 +10,6 @@
 
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, DeviceError, Job, RenderDevice, Scene, SubImage,
-    constants::OPAQUE,
     device::{
         cpu::CpuDevice,
         vulkan::{VulkanDevice, enumerate},
@@ -144,13 +143,14 @@ impl Data {
         let last = DVec3::from_array(self.volume.dims.map(|n| f64::from(n - 1)));
         let reach = (view.eye - self.volume.center_in_world()).length() + self.volume.diagonal();
         let floor = scene.gradient_floor();
+        let opaque = scene.settings.finish().opaque();
         let mut picture = Vec::new();
         for i in 0..view.width * view.height {
             let (x, y) = (f64::from(i % view.width), f64::from(i / view.width));
             let direction = view.direction_through(x + 0.5, y + 0.5).normalize();
             let mut acc = DVec4::ZERO;
             let mut t = 0.0;
-            while t < reach && acc.w < f64::from(OPAQUE) {
+            while t < reach && acc.w < f64::from(opaque) {
                 let p = grid_from_world.transform_point3(view.eye + direction * t);
                 t += scene.settings.step;
                 if p.cmplt(DVec3::ZERO).any() || p.cmpgt(last).any() {

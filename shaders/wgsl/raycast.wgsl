@@ -26,7 +26,6 @@ override LEAPS: bool;
 override EXTRAS: bool;
 
 // `constants.rs`
-override OPAQUE: f32;
 override CELL_EDGE: f32;
 override NO_DATA_MIN: f32;
 // `transfer_table.rs`
@@ -88,6 +87,8 @@ struct SceneParams {
     plane_count: u32,
     planes: array<vec4<f32>, 6>,
     start_right: vec3<f32>,
+    // How opaque a ray is behind which nothing is seen.
+    opaque: f32,
     start_down: vec3<f32>,
     // Half the thickness of the slab that samples are in, world units; below 0: they are not.
     slice_half: f32,
@@ -117,8 +118,9 @@ struct JobParams {
 
 // Where this ray begins.
 var<private> eye: vec3<f32>;
-// `scene.light`, read once a ray.
+// Numbers of the scene, read once a ray.
 var<private> light: vec3<f32>;
+var<private> opaque: f32;
 var<immediate> job: JobParams;
 @group(0) @binding(0) var voxels: texture_3d<f32>;
 @group(0) @binding(1) var linear: sampler;
@@ -438,6 +440,7 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let through = scene.forward_in_world + scene.right_in_world * u + scene.down_in_world * v;
     let inverse_length = 1.0 / length(through);
     light = scene.light;
+    opaque = scene.opaque;
     eye = scene.start_in_grid + scene.start_right * u + scene.start_down * v;
     let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
     let toward = through * inverse_length;

@@ -10,7 +10,9 @@ use brickmesh_actors::{
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
-use brickmesh_topology::{PeerId, RenderSettings, View, balance::plan_rules::PlanRules};
+use brickmesh_topology::{
+    PeerId, RenderSettings, View, balance::plan_rules::PlanRules, picture::finish::Finish,
+};
 use std::{
     num::NonZeroUsize,
     sync::Arc,
@@ -226,7 +228,11 @@ impl Mesh {
     pub async fn picture(&self, view: View, settings: &RenderSettings) -> Vec<u8> {
         let frame = self.frame_from(0, view, settings).await.expect("a frame");
         assert!(frame.stats.missing.is_empty(), "boxes are missing");
-        frame.image.to_rgba8([0.0; 3])
+        let finish = Finish {
+            background: [[0.0; 3]; 2],
+            ..settings.finish()
+        };
+        frame.image.finished(&finish, 0, frame.image.rect().height)
     }
 }
 

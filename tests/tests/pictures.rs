@@ -187,6 +187,56 @@ fn plain(opacity: f64) -> TransferFunction {
     }
 }
 
+#[test]
+fn what_bright_pictures_show_behind_dark_walls_does_not_depend_on_cuts() {
+    // Through the wall comes less than a thousandth of the light.
+    let mut field = constant(40, 0.0);
+    for (i, v) in field.stored.iter_mut().enumerate() {
+        *v = match i % 41 {
+            0..4 => 0.0,
+            4..14 => 1.0,
+            _ => 2.0,
+        };
+    }
+    let p = |value, grey, opacity| TransferPoint {
+        value,
+        color: [grey; 3],
+        opacity,
+    };
+    let transfer = TransferFunction {
+        unit_distance: None,
+        points: vec![
+            p(0.0, 0.0, 0.0),
+            p(0.9, 0.0, 0.5),
+            p(1.1, 0.0, 0.5),
+            p(1.5, 1.0, 1.0),
+            p(2.0, 1.0, 1.0),
+        ],
+    };
+    for (exposure, gamma) in [(50.0, 1.0), (1.0, 2.2), (0.5, 3.0)] {
+        let settings = RenderSettings {
+            shade: false,
+            exposure,
+            gamma,
+            ..RenderSettings::new(transfer.clone(), 0.5)
+        };
+        let of = |edge, peers, device| {
+            let bricks = Arc::new(Bricks::cut(&field, edge));
+            picture(bricks, peers, device, along_x(&field), &settings)
+        };
+        let whole = of(64, 1, &cpu);
+        assert!(whole[16] > 8 && whole[16] < 100, "{whole:?}");
+        for (edge, peers, device) in [
+            (8, 1, &cpu as MakeDevice<'_>),
+            (8, 1, &scalar),
+            (16, 2, &cpu),
+        ] {
+            let d = compare(&whole, &of(edge, peers, device));
+            assert!(d.max <= 1, "{exposure}, {gamma}, {edge}, {peers}: {d:?}");
+        }
+    }
+}
+
 /// Looks along x through the middle of a field from ten units before it: a ray through the
 /// picture's middle has samples at `10 + k/4`.
 fn along_x(field: &Field) -> View {

@@ -16,5 +16,5 @@ fn combine(front: vec4<f32>, behind: vec4<f32>) -> vec4<f32> {
 }
 
 fn is_done(acc: vec4<f32>) -> bool {
-    return acc.a >= OPAQUE;
+    return acc.a >= opaque;
 }

@@ -98,10 +98,12 @@ impl PlannedJob {
 }
 
 /// The plan of a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FramePlan {
     /// How partials combine.
     pub mode: Mode,
+    /// As [`RenderSettings::opaque`].
+    pub opaque: Option<f32>,
     /// Peers, in roster order.
     pub peers: Vec<PeerId>,
     /// Their speeds in millionths, in roster order.
@@ -183,6 +185,7 @@ impl FramePlan {
         let digest = digest(inputs.settings.digest(), &peers, &jobs, &tiles);
         Ok(Self {
             mode: inputs.settings.mode,
+            opaque: inputs.settings.opaque(),
             peers,
             speeds,
             jobs,
@@ -463,6 +466,7 @@ pub(crate) fn scripted(
     }
     FramePlan {
         mode: Mode::default(),
+        opaque: Some(0.999),
         tile_jobs: TileJobs::new(&rects, |j| jobs[j].renderer.is_some(), &tiles),
         schedule: Schedule {
             assignment: jobs.iter().map(|j| j.renderer).collect(),

@@ -255,7 +255,8 @@ impl<P: Packed> Frame<P> {
             let count = plan.tile_jobs.of_tile(index).len();
             let number = u32::try_from(index).unwrap_or(u32::MAX);
             // A peer that is alone knows it all.
-            let map = OcclusionMap::new(tile.rect, plan.mode).filter(|_| plan.peers.len() > 1);
+            let opaque = plan.opaque.filter(|_| plan.peers.len() > 1);
+            let map = opaque.map(|opaque| OcclusionMap::new(tile.rect, opaque));
             (number, OpenTile::new(tile.rect, count, map))
         });
         let tiles = tiles.filter(|(_, tile)| !tile.is_whole()).collect();

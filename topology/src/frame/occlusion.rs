@@ -7,15 +7,10 @@
 //! What is hidden in a frame depends on which jobs came first, so that two runs may differ by what is dropped.
 //!
 //! Space: pixel. Jobs come in any order; where one far away came early, less is known to be hidden than is. Invariant: what is said to be hidden is behind jobs that were added, in depth
-//! order, which let through no more than 1 − [`OPAQUE`] in each of its pixels.
+//! order, through which each of its pixels gets no more light than rays may lose.
 
-use crate::{
-    frame::image::Image,
-    picture::{camera::PixelRect, render_settings::Mode},
-};
+use crate::{frame::image::Image, picture::camera::PixelRect};
 
-/// A ray is not followed once this opaque: what is dropped is at most 1/1000 of full scale.
-pub const OPAQUE: f32 = 0.999;
 /// Most cells; of larger pictures a cell is more than one pixel.
 const CELLS_MAX: usize = 1 << 14;
 
@@ -23,6 +18,8 @@ const CELLS_MAX: usize = 1 << 14;
 #[derive(Clone, Debug)]
 pub struct OcclusionMap {
     rect: PixelRect,
+    /// Part of the light that rays may lose.
+    lost: f32,
     /// Of a cell, in pixels; those at the right and at the bottom may be smaller.
     edge: u32,
     /// Row by row; none before something was added.
@@ -41,15 +38,19 @@ struct Cell {
 }
 
 impl OcclusionMap {
-    /// Nothing is hidden in a picture, or a part of it; `None`: nor will be, in this mode.
+    /// Nothing is hidden in a picture, or a part of it; rays end once as opaque as that.
     #[must_use]
-    pub fn new(rect: PixelRect, mode: Mode) -> Option<Self> {
+    pub fn new(rect: PixelRect, opaque: f32) -> Self {
         let mut edge = 1;
         while rect.width.div_ceil(edge) as usize * rect.height.div_ceil(edge) as usize > CELLS_MAX {
             edge += 1;
         }
-        let cells = Vec::new();
-        (mode == Mode::Dvr).then_some(Self { rect, edge, cells })
+        Self {
+            rect,
+            lost: 1.0 - opaque,
+            edge,
+            cells: Vec::new(),
+        }
     }
 
     /// A job was rendered; or jobs were, that are combined, of which it is the last in depth order. True: more may be
@@ -70,7 +71,7 @@ impl OcclusionMap {
                 let pixels = self.pixels_of(column, row);
                 let cell = &mut self.cells[start + column as usize];
                 if cell.hidden_after > job {
-                    hides_more |= cell.add(job, 1.0 - image.least_opacity(&pixels));
+                    hides_more |= cell.add(job, 1.0 - image.least_opacity(&pixels), self.lost);
                 }
             }
         }
@@ -143,16 +144,16 @@ impl Cell {
         hidden_after: u32::MAX,
     };
 
-    fn add(&mut self, job: u32, through: f32) -> bool {
+    fn add(&mut self, job: u32, through: f32, lost: f32) -> bool {
         if through >= 1.0 {
             return false;
         }
-        let hidden_after = if through <= 1.0 - OPAQUE {
+        let hidden_after = if through <= lost {
             job
         } else {
             self.through *= through;
             self.last = self.last.max(job);
-            if self.through > 1.0 - OPAQUE {
+            if self.through > lost {
                 return false;
             }
             self.last
@@ -166,8 +167,10 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::image::named::Names;
+    use crate::{frame::image::named::Names, picture::render_settings::Mode};
     use proptest::prelude::*;
+
+    const OPAQUE: f32 = 0.999;
 
     fn rect(x: u32, y: u32, width: u32, height: u32) -> PixelRect {
         PixelRect {
@@ -261,7 +264,7 @@ mod tests {
             order in Just((0..9).collect::<Vec<u32>>()).prop_shuffle(),
             edge in 1..5_u32,
         ) {
-            let mut map = OcclusionMap { edge, ..OcclusionMap::new(picture, Mode::Dvr).unwrap() };
+            let mut map = OcclusionMap { edge, ..OcclusionMap::new(picture, OPAQUE) };
             let images: Vec<(u32, Opacities)> = order.into_iter().zip(images).collect();
             for (job, image) in &images {
                 map.add(*job, image);
@@ -269,7 +272,7 @@ mod tests {
             // Of pictures as small as these each cell is a pixel, and in depth order nothing is missed.
             let mut sorted = images.clone();
             sorted.sort_by_key(|(job, _)| *job);
-            let mut in_order = OcclusionMap::new(picture, Mode::Dvr).unwrap();
+            let mut in_order = OcclusionMap::new(picture, OPAQUE);
             for (job, image) in &sorted {
                 in_order.add(*job, image);
             }
@@ -285,23 +288,24 @@ mod tests {
     #[test]
     fn what_lets_all_through_does_not_count() {
         let picture = rect(0, 0, 4, 4);
-        let mut map = OcclusionMap::new(picture, Mode::Dvr).unwrap();
+        let mut map = OcclusionMap::new(picture, OPAQUE);
         map.add(9, &Opacities::nothing(picture));
         for job in 0..2 {
             map.add(job, &Opacities(picture, vec![0.97; 16]));
         }
         assert!(map.hides(2, &picture) && !map.hides(1, &picture));
+        // 0.03² of the light is what is left.
+        let mut strict = OcclusionMap::new(picture, 0.9995);
+        for job in 0..2 {
+            strict.add(job, &Opacities(picture, vec![0.97; 16]));
+        }
+        assert!(!strict.hides(2, &picture));
     }
 
     #[test]
-    fn nothing_is_hidden_where_modes_hide_nothing_and_large_pictures_have_as_many_cells() {
+    fn large_pictures_have_as_many_cells() {
         let picture = rect(0, 0, 4_001, 3_003);
-        assert!(
-            Mode::ALL
-                .iter()
-                .all(|&m| OcclusionMap::new(picture, m).is_some() == (m == Mode::Dvr))
-        );
-        let mut map = OcclusionMap::new(picture, Mode::Dvr).unwrap();
+        let mut map = OcclusionMap::new(picture, OPAQUE);
         assert!(!map.hides(1, &picture), "nothing was added");
         assert!(map.add(0, &Names::of(0, rect(0, 0, 4_001, 2_000)).opaque()));
         assert!(map.cells.len() <= CELLS_MAX && map.edge == 28);

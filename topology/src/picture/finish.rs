@@ -2,6 +2,11 @@
 //!
 //! Space: linear premultiplied RGBA in; out what is written, without a curve beside `gamma`.
 
+/// Most that rays lose where they end, as a part of full scale of finished colours.
+const LOST_MAX: f32 = 0.001;
+/// What is lost gets so many times smaller at a time: few thresholds, so that what was rendered serves pictures of other exposures.
+const LOST_STEP: f32 = 4.0;
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finish {
@@ -58,6 +63,23 @@ impl Finish {
         [r, g, b, 1.0]
     }
 
+    /// How opaque a ray is behind which nothing is seen: what is lost there is at most 1/1000 of full scale
+    /// of finished colours. 1: all is seen.
+    #[must_use]
+    pub fn opaque(&self) -> f32 {
+        // A root is steepest from black, other curves where they come to full scale.
+        let steepest = if self.gamma > 1.0 {
+            LOST_MAX.powf(self.gamma)
+        } else {
+            LOST_MAX * self.gamma
+        };
+        let mut lost = LOST_MAX;
+        while lost > steepest / self.exposure {
+            lost /= LOST_STEP;
+        }
+        1.0 - lost
+    }
+
     /// Whether colours are changed beside the background.
     #[must_use]
     pub fn is_toned(&self) -> bool {
@@ -107,6 +129,38 @@ mod tests {
             }
         }
         assert_eq!(transparent.pixel([0.0; 4], [1.0; 3]), [0.0; 4]);
+    }
+
+    #[test]
+    fn what_is_lost_behind_opaque_rays_is_not_seen() {
+        assert!(Finish::before([0.0; 3]).opaque() == 0.999);
+        for exposure in [0.01, 0.5, 1.0, 1.1, 2.0, 17.0, 100.0] {
+            for gamma in [0.1, 0.5, 1.0, 1.2, 2.2, 3.0] {
+                let finish = Finish {
+                    exposure,
+                    gamma,
+                    ..Finish::before([0.0; 3])
+                };
+                let opaque = finish.opaque();
+                assert!((0.999..=1.0).contains(&opaque), "{exposure} {gamma}");
+                for color in (0..=4096_u16).map(|c| f32::from(c) / 4096.0 * opaque) {
+                    let whole = finish.pixel([color + (1.0 - opaque), color, 0.0, 1.0], [0.0; 3]);
+                    let ended = finish.pixel([color, color, 0.0, opaque], [0.0; 3]);
+                    for (whole, ended) in whole.into_iter().zip(ended) {
+                        let off = (whole - ended).abs();
+                        assert!(off < 0.0011, "{color} {exposure} {gamma}: {off}");
+                    }
+                }
+            }
+        }
+        let bright = Finish {
+            gamma: 10.0,
+            ..Finish::before([0.0; 3])
+        };
+        assert!(
+            bright.opaque() == 1.0,
+            "what is left is less than a number tells"
+        );
     }
 
     #[test]

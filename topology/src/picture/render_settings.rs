@@ -502,14 +502,20 @@ impl RenderSettings {
         }
     }
 
+    /// How opaque a ray is behind which nothing is seen, where something is not.
+    #[must_use]
+    pub fn opaque(&self) -> Option<f32> {
+        (self.mode == Mode::Dvr).then(|| self.finish().opaque())
+    }
+
     /// Name of what these say of data values between two, ascending: what else is changed makes no
-    /// difference where a volume has no other values. Nothing of how a picture is finished is in them.
+    /// difference where a volume has no other values. Of how a picture is finished it says where rays end.
     #[must_use]
     pub fn digest_within(&self, [low, high]: [f64; 2]) -> Digest {
         let mut within = Self {
             background: [0.0; 3],
             background_top: None,
-            exposure: 1.0,
+            exposure: self.opaque().unwrap_or(1.0),
             gamma: 1.0,
             ..self.clone()
         };
@@ -756,6 +762,9 @@ mod tests {
             as_it_was(low)
         );
         assert_eq!(of(|s| s.background[1] = 0.5, low), as_it_was(low));
+        assert_eq!(of(|s| s.exposure = 0.7, low), as_it_was(low));
+        assert_ne!(of(|s| s.gamma = 2.0, low), as_it_was(low));
+        assert_eq!(of(|s| s.exposure = 2.0, low), of(|s| s.exposure = 3.0, low));
         assert_ne!(
             of(|s| s.transfer.points[2].opacity = 0.9, low),
             as_it_was(low)

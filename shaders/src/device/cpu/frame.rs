@@ -30,6 +30,8 @@ pub(super) struct Frame {
     pub(super) table: Arc<TransferTable>,
     pub(super) seen: SeenPlaces,
     pub(super) mode: Mode,
+    /// How opaque a ray is behind which nothing is seen, where the mode hides something.
+    pub(super) opaque: f32,
     pub(super) shading: Option<Shading>,
     /// Whether samples stand for ranges of values.
     pub(super) has_segments: bool,
@@ -58,6 +60,7 @@ impl Frame {
             table: Arc::clone(&classifier.table),
             seen: classifier.seen,
             mode: scene.settings.mode,
+            opaque: scene.settings.opaque().unwrap_or(1.0),
             shading: scene
                 .settings
                 .needs_gradients()

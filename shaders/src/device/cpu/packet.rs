@@ -129,6 +129,8 @@ struct Packet<'a> {
     end: __m256,
     /// What the samples so far came to.
     partial: [__m256; 4],
+    /// How opaque a ray is behind which nothing is seen.
+    opaque: __m256,
     /// Samples per voxel on each axis.
     inverse_advance: [__m256; 3],
     /// What rounding moves a position by, at most, voxels.
@@ -188,6 +190,7 @@ impl<'a> Packet<'a> {
             first,
             end,
             partial: [_mm256_setzero_ps(); 4],
+            opaque: _mm256_set1_ps(frame.opaque),
             inverse_advance: direction.map(|d| inverse_advance(d, step)),
             slack: 1e-3 + farthest * 4e-7,
             half: half_segment(direction, step),
@@ -216,7 +219,9 @@ impl<'a> Packet<'a> {
     unsafe fn live<M: PacketMode>(&self, k: __m256) -> __m256 {
         let before_end = _mm256_cmp_ps::<_CMP_LT_OQ>(k, self.end);
         // SAFETY: as this function's.
-        _mm256_and_ps(before_end, unsafe { M::open_lanes(&self.partial) })
+        _mm256_and_ps(before_end, unsafe {
+            M::open_lanes(&self.partial, self.opaque)
+        })
     }
 }
 

@@ -1,9 +1,6 @@
 //! The stages in which modes differ, of eight rays at once (AVX2). The same as `modes`.
 
-use crate::{
-    constants::OPAQUE,
-    modes::{Additive, Average, Dvr, Minip, Mip, ModeStages},
-};
+use crate::modes::{Additive, Average, Dvr, Minip, Mip, ModeStages};
 use std::arch::x86_64::*;
 
 /// A mode that packets know.
@@ -14,11 +11,11 @@ pub(super) trait PacketMode: ModeStages {
     /// AVX2 and FMA are there.
     unsafe fn combine_lanes(front: &mut [__m256; 4], behind: [__m256; 4], mask: __m256);
 
-    /// Lanes behind which something would be seen.
+    /// Lanes behind which something would be seen, as rays end once as opaque as `opaque`.
     ///
     /// # Safety
     /// AVX2 and FMA are there.
-    unsafe fn open_lanes(partial: &[__m256; 4]) -> __m256;
+    unsafe fn open_lanes(partial: &[__m256; 4], opaque: __m256) -> __m256;
 }
 
 impl<const SHADED: bool, const SEGMENTS: bool> PacketMode for Dvr<SHADED, SEGMENTS> {
@@ -34,8 +31,8 @@ impl<const SHADED: bool, const SEGMENTS: bool> PacketMode for Dvr<SHADED, SEGMEN
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn open_lanes(partial: &[__m256; 4]) -> __m256 {
-        _mm256_cmp_ps::<_CMP_LT_OQ>(partial[3], _mm256_set1_ps(OPAQUE))
+    unsafe fn open_lanes(partial: &[__m256; 4], opaque: __m256) -> __m256 {
+        _mm256_cmp_ps::<_CMP_LT_OQ>(partial[3], opaque)
     }
 }
 
@@ -49,7 +46,7 @@ impl PacketMode for Mip {
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+    unsafe fn open_lanes(_: &[__m256; 4], _: __m256) -> __m256 {
         all_lanes()
     }
 }
@@ -64,7 +61,7 @@ impl PacketMode for Minip {
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+    unsafe fn open_lanes(_: &[__m256; 4], _: __m256) -> __m256 {
         all_lanes()
     }
 }
@@ -80,7 +77,7 @@ impl PacketMode for Average {
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+    unsafe fn open_lanes(_: &[__m256; 4], _: __m256) -> __m256 {
         all_lanes()
     }
 }
@@ -97,7 +94,7 @@ impl PacketMode for Additive {
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn open_lanes(_: &[__m256; 4]) -> __m256 {
+    unsafe fn open_lanes(_: &[__m256; 4], _: __m256) -> __m256 {
         all_lanes()
     }
 }

@@ -80,7 +80,7 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
             color
         };
         M::combine(&mut partial, behind);
-        if M::is_done(&partial) {
+        if M::is_done(&partial, frame.opaque) {
             break;
         }
     }

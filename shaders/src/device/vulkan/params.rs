@@ -46,7 +46,7 @@ pub(super) struct SceneParams {
     plane_count: u32,
     planes: [[f32; 4]; PLANES_MAX],
     start_right: [f32; 3],
-    pad_1: f32,
+    opaque: f32,
     start_down: [f32; 3],
     slice_half: f32,
     slice_plane: [f32; 4],
@@ -71,6 +71,7 @@ const _: () = assert!(
         && offset_of!(SceneParams, plane_count) == 204
         && offset_of!(SceneParams, planes) == 208
         && offset_of!(SceneParams, start_right) == 304
+        && offset_of!(SceneParams, opaque) == 316
         && offset_of!(SceneParams, slice_half) == 332
         && offset_of!(SceneParams, slice_at) == 364
 );
@@ -170,7 +171,7 @@ impl SceneParams {
                     .map_or([0.0; 4], |plane| plane.map(|n| n as f32))
             }),
             start_right: grid(start[1]),
-            pad_1: 0.0,
+            opaque: scene.settings.opaque().unwrap_or(1.0),
             start_down: grid(start[2]),
             slice_half: slice.map_or(-1.0, |slice| slice.half as f32),
             slice_plane: slice.map_or([0.0; 4], |slice| slice.plane.map(|n| n as f32)),

@@ -64,7 +64,9 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         Self {
             key,
             data_set,
-            occlusion: picture.and_then(|rect| OcclusionMap::new(rect, plan.mode)),
+            occlusion: picture
+                .zip(plan.opaque)
+                .map(|(rect, opaque)| OcclusionMap::new(rect, opaque)),
             frame,
             since,
             me,
