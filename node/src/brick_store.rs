@@ -1,7 +1,7 @@
 //! Data sets on disk and in memory: volumes cut into bricks with ghost voxels.
 //!
-//! A `.brickmesh` folder holds `manifest.json` and `bricks/<digest>`, one file a brick, named by
-//! the BLAKE3 digest of its bytes; equal bricks are one file. `levels/1`, `levels/2` … are folders of the same kind with the
+//! A `.brickmesh` folder holds `manifest.json`, `bricks.index`, which says what each brick is, and the bricks in `bricks/0.pack`, `bricks/1.pack` … (`packs`),
+//! equal ones once. On a shelf, and before version 7, each brick is a file, named by the BLAKE3 digest of its bytes. `levels/1`, `levels/2` … are folders of the same kind with the
 //! coarser levels of the volume. `slab-projections.gz` is there where the import was told what is
 //! empty (`empty_space`).
 //! Invariants: a folder is made whole or not at all; what is read is checked against its digest, the
@@ -16,6 +16,7 @@ mod layers;
 mod level_cutter;
 mod manifest_file;
 mod memory;
+mod packs;
 mod placed;
 mod shelf;
 

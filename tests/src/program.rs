@@ -148,6 +148,24 @@ pub fn imported(volume: &str) -> (TempDir, PathBuf) {
     (folder, bricks)
 }
 
+/// Changes a byte of a brick of a `.brickmesh` folder; returns the pack that it lies in.
+///
+/// # Panics
+/// Where it cannot.
+#[must_use]
+pub fn damage_brick(folder: &Path, brick: usize) -> PathBuf {
+    let bricks = folder.join("bricks");
+    let places = std::fs::read(bricks.join("places")).expect("places");
+    let place = places[brick * 8..].first_chunk().copied();
+    let place = u64::from_le_bytes(place.expect("a place"));
+    let pack = bricks.join(format!("{}.pack", place >> 30));
+    let mut bytes = std::fs::read(&pack).expect("a pack");
+    let at = usize::try_from(place).expect("it is in memory") % (1 << 30);
+    bytes[at] ^= 1;
+    std::fs::write(&pack, bytes).expect("it can be written");
+    pack
+}
+
 /// Reads a PNG as RGBA.
 ///
 /// # Panics

@@ -5,8 +5,7 @@ use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Manifest, VolumeDescription, VoxelBox, VoxelType,
     data::{
-        manifest::{BrickRecord, ManifestParts},
-        partition_method::PartitionMethod,
+        brick_table::BrickRecord, manifest::ManifestParts, partition_method::PartitionMethod,
         value_gathering::ValueGathering,
     },
 };

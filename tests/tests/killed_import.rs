@@ -6,7 +6,7 @@
     reason = "a test may fail by a panic, also outside of its function"
 )]
 
-use brickmesh_tests::program::brickmesh;
+use brickmesh_tests::program::{brickmesh, damage_brick};
 use brickmesh_topology::base::seeded::Seeded;
 use std::{
     fs,
@@ -117,14 +117,8 @@ fn a_damaged_store_is_told_by_info_with_its_bricks() {
     let out = folder.path().join("v.brickmesh");
     assert!(import(&path, &out).output().unwrap().status.success());
     assert!(says(&verify(&out)).contains("9 bricks are what the manifest says"));
-    let damaged = [&out, &out.join("levels/1")].map(|folder| {
-        let brick = fs::read_dir(folder.join("bricks")).unwrap().next();
-        let brick = brick.unwrap().unwrap().path();
-        let mut bytes = fs::read(&brick).unwrap();
-        bytes[9] ^= 1;
-        fs::write(&brick, bytes).unwrap();
-        brick.display().to_string()
-    });
+    let damaged =
+        [&out, &out.join("levels/1")].map(|folder| damage_brick(folder, 0).display().to_string());
     let output = verify(&out);
     let text = says(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");

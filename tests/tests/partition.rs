@@ -218,9 +218,9 @@ fn an_import_that_is_told_what_is_empty_reads_the_file_once_and_leaves_empty_bri
     assert!(plain_bytes >= 4_096_000, "{plain_bytes}");
     assert!(bytes < plain_bytes + 40_960, "{bytes} {plain_bytes}");
     let bricks = |folder: &str| {
-        std::fs::read_dir(format!("{folder}/bricks"))
+        std::fs::metadata(format!("{folder}/bricks/0.pack"))
             .unwrap()
-            .count()
+            .len()
     };
     let (fewer, all) = (bricks(&told), bricks(&plain));
     assert!(fewer * 3 < all, "{fewer} of {all}");

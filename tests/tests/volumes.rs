@@ -13,7 +13,7 @@ use brickmesh_node::{
     brick_store,
     volume_file::{self, VolumeFileError},
 };
-use brickmesh_tests::skip::skip;
+use brickmesh_tests::{program::damage_brick, skip::skip};
 use brickmesh_topology::{Digest, Manifest, VoxelType, data::manifest::ManifestParts};
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -205,12 +205,7 @@ fn a_damaged_brick_is_found_out() {
     let out = dir.path().join("avf.brickmesh");
     let store = brick_store::import(&file, 32, &out, &mut |_, _| true).unwrap();
     let brick = store.manifest().grid().bricks().next().unwrap();
-    let path = out
-        .join("bricks")
-        .join(store.manifest().brick_digest(brick).to_string());
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[1000] ^= 1;
-    fs::write(&path, bytes).unwrap();
+    drop(damage_brick(&out, 0));
     let error = store.read(brick).unwrap_err().to_string();
     assert!(
         error.contains("damaged") && error.contains("digest"),

@@ -3,9 +3,9 @@
 use brickmesh_topology::{
     BrickGrid, BrickIndex, VolumeDescription, VoxelType,
     data::{
+        brick_table::BrickRecord,
         gradient_histogram::GradientGathering,
         levels::{Halving, coarser},
-        manifest::BrickRecord,
         number_rows::numbers_of,
         value_gathering::ValueGathering,
     },

@@ -13,8 +13,9 @@ use super::{
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox,
     data::{
+        brick_table::BrickRecord,
         gradient_histogram::GradientGathering,
-        manifest::{BrickRecord, ManifestError, ManifestParts},
+        manifest::{ManifestError, ManifestParts},
         value_gathering::GatheredValues,
     },
 };

@@ -2,7 +2,11 @@
 //!
 //! Not here: how it is made (`importing`).
 
-use super::{BrickStoreError, OnProgress, empty_space, manifest_file};
+use super::{
+    BrickStoreError, OnProgress, empty_space,
+    manifest_file::{self, PAGES},
+    packs::Packs,
+};
 use crate::bounded_file;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
@@ -26,7 +30,7 @@ pub(super) const BRICKS: &str = "bricks";
 const LEVELS: &str = "levels";
 /// File of the slab projections, where the import was told what is empty.
 pub(super) const PROJECTIONS: &str = "slab-projections.gz";
-/// Largest manifest, in bytes: a hundred thousand bricks and more.
+/// Largest manifest, in bytes: before version 7 of a hundred thousand bricks and more.
 pub(super) const MANIFEST_BYTES_MAX: u64 = 320 << 20;
 
 /// Bricks on disk; each is checked when it is read.
@@ -34,6 +38,8 @@ pub(super) const MANIFEST_BYTES_MAX: u64 = 320 << 20;
 pub struct DirectoryStore {
     path: PathBuf,
     manifest: Arc<Manifest>,
+    /// Where bricks lie; `None`: each is a file, as on a shelf, and before version 7.
+    packs: Option<Packs>,
 }
 
 impl DirectoryStore {
@@ -45,16 +51,35 @@ impl DirectoryStore {
         let file = path.join(MANIFEST);
         let bytes =
             bounded_file::read(&file, MANIFEST_BYTES_MAX).map_err(BrickStoreError::io(&file))?;
-        let manifest = manifest_file::decode(bytes)
+        let pages = |most| bounded_file::read(&path.join(PAGES), most);
+        let manifest = manifest_file::decode(bytes, pages)
             .map_err(|why| BrickStoreError::Manifest { path: file, why })?;
-        Ok(Self::new(path, Arc::new(manifest)))
+        Self::with_packs(path, Arc::new(manifest))
     }
 
+    /// Of a folder with this manifest, whose bricks are a file each.
     pub(super) fn new(path: &Path, manifest: Arc<Manifest>) -> Self {
         Self {
             path: path.to_owned(),
             manifest,
+            packs: None,
         }
+    }
+
+    /// Of a folder with this manifest.
+    ///
+    /// # Errors
+    /// [`BrickStoreError::Manifest`] where it cannot be told where bricks lie.
+    pub(super) fn with_packs(
+        path: &Path,
+        manifest: Arc<Manifest>,
+    ) -> Result<Self, BrickStoreError> {
+        let packs = Packs::open(&path.join(BRICKS), manifest.grid().brick_count());
+        let packs = packs.map_err(|(path, why)| BrickStoreError::Manifest { path, why })?;
+        Ok(Self {
+            packs,
+            ..Self::new(path, manifest)
+        })
     }
 
     /// The slab projections that its import made; `None`: it was not told what is empty.
@@ -132,7 +157,7 @@ impl DirectoryStore {
         progress: OnProgress<'_>,
     ) -> Result<Vec<(BrickIndex, BrickStoreError)>, BrickStoreError> {
         let mut damaged = Vec::new();
-        // Equal bricks are one file, which is read once.
+        // Equal bricks lie there once, and are read once.
         let mut whole = BTreeSet::new();
         let count = u64::from(self.manifest.grid().brick_count());
         for brick in self.manifest.grid().bricks() {
@@ -162,7 +187,10 @@ impl DirectoryStore {
     /// [`BrickStoreError`] where it is damaged or cannot be read.
     pub(crate) fn read_checked(&self, brick: BrickIndex) -> Result<Bytes, BrickStoreError> {
         let digest = self.manifest.brick_digest(brick);
-        let path = brick_path(&self.path, digest);
+        let path = match &self.packs {
+            Some(packs) => packs.path(brick),
+            None => brick_path(&self.path, digest),
+        };
         let expected = self.manifest.brick_bytes(brick);
         let damaged = |found: String, expected: String| BrickStoreError::Damaged {
             path: path.clone(),
@@ -171,7 +199,11 @@ impl DirectoryStore {
             expected,
         };
         let length = |found: &str| damaged(found.to_owned(), format!("{expected} bytes"));
-        let bytes = bounded_file::read(&path, expected).map_err(|source| match source.kind() {
+        let read = match &self.packs {
+            Some(packs) => packs.read(brick, expected),
+            None => bounded_file::read(&path, expected),
+        };
+        let bytes = read.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => length("no file"),
             io::ErrorKind::FileTooLarge => length("more bytes"),
             _ => BrickStoreError::Brick {
@@ -226,7 +258,7 @@ pub(super) fn level_path(folder: &Path, level: usize) -> PathBuf {
     folder.join(LEVELS).join(level.to_string())
 }
 
-/// File of the brick of this digest.
+/// File of the brick of this digest, where each is a file.
 pub(super) fn brick_path(folder: &Path, digest: Digest) -> PathBuf {
     folder.join(BRICKS).join(digest.to_string())
 }
@@ -242,7 +274,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn equal_bricks_are_one_file() {
+    fn equal_bricks_lie_there_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("zeros_40x40x40_uint8.raw");
         fs::write(&path, vec![0; 64_000]).unwrap();
@@ -252,8 +284,8 @@ mod tests {
         assert_eq!(store.manifest().grid().brick_count(), 125);
         // First, inner and last bricks of an axis store 10, 11 and 9 voxels: equal counts of
         // zeros are equal bytes, whatever their box.
-        let distinct = fs::read_dir(out.join(BRICKS)).unwrap().count();
-        assert!(distinct <= 10, "{distinct} files");
+        let bytes = fs::metadata(out.join(BRICKS).join("0.pack")).unwrap().len();
+        assert!(bytes <= 10 * 11 * 11 * 11, "{bytes} bytes");
         assert!(store.verify(&mut |_, _| true).unwrap().is_empty());
     }
 
@@ -262,7 +294,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (file, out) = (volume(dir.path()), dir.path().join("out"));
         let store = import(&file, 6, &out, &mut |_, _| true).unwrap();
-        let first = brick_path(&out, store.manifest().brick_digest(BrickIndex(0)));
+        let first = out.join(BRICKS).join("0.pack");
         let good = fs::read(&first).unwrap();
         let expected = format!("{} bytes", store.manifest().brick_bytes(BrickIndex(0)));
         let damaged = |found: &str, expected: &str| {
@@ -270,14 +302,11 @@ mod tests {
             let parts = [found, expected, "brick 0 ", &first.display().to_string()];
             assert!(parts.iter().all(|p| error.contains(p)), "{error}");
             let found = store.verify(&mut |_, _| true).unwrap();
-            assert_eq!((found.len(), found[0].0), (1, BrickIndex(0)));
+            assert_eq!(found[0].0, BrickIndex(0));
         };
-        fs::write(&first, [1, 2, 3]).unwrap();
-        damaged("3 bytes", &expected);
-        fs::write(&first, [good.as_slice(), &[0]].concat()).unwrap();
-        damaged("more bytes", &expected);
-        let mut changed = good.clone();
-        changed[7] ^= 4;
+        fs::write(&first, []).unwrap();
+        damaged("0 bytes", &expected);
+        let changed: Vec<u8> = good.iter().map(|byte| byte ^ 4).collect();
         fs::write(&first, changed).unwrap();
         damaged("digest", "import the volume again");
         fs::remove_file(&first).unwrap();

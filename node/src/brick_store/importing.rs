@@ -9,9 +9,10 @@
 
 use super::{
     BrickStoreError, ImportOptions, OnProgress, bricker,
-    directory::{BRICKS, DirectoryStore, MANIFEST, PROJECTIONS, brick_path, level_path},
+    directory::{BRICKS, DirectoryStore, MANIFEST, PROJECTIONS, level_path},
     layers::Gather,
-    manifest_file,
+    manifest_file::{self, PAGES},
+    packs::PackWriter,
 };
 use crate::volume_file::VolumeFile;
 use brickmesh_topology::{Digest, Manifest};
@@ -23,9 +24,6 @@ use std::{
     sync::Arc,
     sync::{Mutex, PoisonError},
 };
-
-/// Files that are waited for at a time.
-const SYNC_THREADS: usize = 8;
 
 /// Cuts a volume into a new folder.
 pub(super) fn import(
@@ -63,7 +61,7 @@ pub(super) fn import(
         .as_ref()
         .map(|empty| (empty, projections.as_path()));
     let bricks_of = |level| level_path(made.path(), level).join(BRICKS);
-    let levels = Mutex::new(0);
+    let packs: Mutex<Vec<Arc<PackWriter>>> = Mutex::default();
     let (exact, coarser) = bricker::cut(
         file,
         edge,
@@ -71,26 +69,25 @@ pub(super) fn import(
         gather,
         empty,
         progress,
-        &|level, _, digest, bytes| {
-            let mut levels = levels.lock().unwrap_or_else(PoisonError::into_inner);
-            while *levels <= level {
-                let bricks = bricks_of(*levels);
-                fs::create_dir_all(&bricks).map_err(BrickStoreError::io(&bricks))?;
-                *levels += 1;
-            }
-            drop(levels);
-            // Equal ones at a time write the same.
-            let path = brick_path(&level_path(made.path(), level), digest);
-            if path.exists() {
-                return Ok(());
-            }
-            fs::write(&path, bytes).map_err(BrickStoreError::io(&path))
+        &|level, brick, digest, bytes| {
+            let of_level = || -> io::Result<Arc<PackWriter>> {
+                let mut packs = packs.lock().unwrap_or_else(PoisonError::into_inner);
+                while packs.len() <= level {
+                    let bricks = bricks_of(packs.len());
+                    packs.push(Arc::new(PackWriter::new(&bricks)?));
+                }
+                Ok(Arc::clone(&packs[level]))
+            };
+            let added = of_level().and_then(|packs| packs.add(brick, digest, &bytes));
+            added.map_err(BrickStoreError::io(&bricks_of(level)))
         },
     )?;
     let placed = |manifest: Manifest| manifest.with_placement(how.placement);
     let exact = placed(exact);
     let coarser: Vec<Manifest> = coarser.into_iter().map(placed).collect();
-    let all: Vec<&Manifest> = iter::once(&exact).chain(&coarser).collect();
+    let packs = packs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let manifests = iter::once(&exact).chain(&coarser);
+    let all: Vec<(&Manifest, &PackWriter)> = manifests.zip(packs.iter().map(|p| &**p)).collect();
     let bytes = file.description.voxel_bytes();
     write_manifests(made.path(), &all, &mut || progress(bytes, bytes))?;
     readable_by_all(made.path());
@@ -105,24 +102,26 @@ pub(super) fn import(
     // The folder has gone to its place: there is nothing to take away any more.
     drop(made.keep());
     sync_folder(parent)?;
-    Ok(DirectoryStore::new(out, Arc::new(exact)))
+    DirectoryStore::with_packs(out, Arc::new(exact))
 }
 
 /// Waits until the bricks of all levels are on the disk, and writes the manifests, finest first here, as long as it may
 /// go on.
 fn write_manifests(
     folder: &Path,
-    all: &[&Manifest],
+    all: &[(&Manifest, &PackWriter)],
     may_go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), BrickStoreError> {
     // Level 0, whose folder holds the others, is the last.
-    for (level, manifest) in all.iter().enumerate().rev() {
+    for (level, (manifest, packs)) in all.iter().enumerate().rev() {
         if !may_go_on() {
             return Err(BrickStoreError::Stopped);
         }
         let folder = level_path(folder, level);
-        sync_files(&folder.join(BRICKS))?;
-        write_manifest(&folder.join(MANIFEST), manifest)?;
+        let bricks = folder.join(BRICKS);
+        packs.finish().map_err(BrickStoreError::io(&bricks))?;
+        sync_folder(&bricks)?;
+        write_manifest(&folder, manifest)?;
         if let Some(parent) = folder.parent().filter(|_| level > 0) {
             sync_folder(&folder)?;
             sync_folder(parent)?;
@@ -178,34 +177,6 @@ fn lock(_: &Path) -> Option<File> {
     None
 }
 
-/// Waits until the files of a folder, and their names, are on the disk. Once for all, when the
-/// system has written most of them already, and several at a time, which it can write together: far
-/// quicker than one after another.
-fn sync_files(folder: &Path) -> Result<(), BrickStoreError> {
-    let entries = fs::read_dir(folder).map_err(BrickStoreError::io(folder))?;
-    let next = Mutex::new(entries);
-    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || -> Result<(), BrickStoreError> {
-        while let Some(entry) = take() {
-            let path = entry.map_err(BrickStoreError::io(folder))?.path();
-            let synced = File::open(&path).and_then(|f| f.sync_all());
-            synced.map_err(BrickStoreError::io(&path))?;
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..SYNC_THREADS).map(|_| scope.spawn(work)).collect();
-        let ended = workers.into_iter().map(|worker| match worker.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        // All are waited for, whatever the first one says.
-        let all: Vec<Result<(), BrickStoreError>> = ended.collect();
-        all.into_iter().collect::<Result<(), _>>()
-    })?;
-    sync_folder(folder)
-}
-
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> Result<(), BrickStoreError> {
     let synced = File::open(folder).and_then(|f| f.sync_all());
@@ -221,15 +192,24 @@ fn sync_folder(_: &Path) -> Result<(), BrickStoreError> {
     Ok(())
 }
 
-fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), BrickStoreError> {
-    let io = BrickStoreError::io(path);
+fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), BrickStoreError> {
+    let path = &folder.join(MANIFEST);
     let bytes = manifest_file::encode(manifest).map_err(|e| BrickStoreError::Manifest {
         path: path.to_owned(),
         why: e.to_string(),
     })?;
-    let mut file = File::create_new(path).map_err(&io)?;
-    file.write_all(&bytes).map_err(&io)?;
-    file.sync_all().map_err(&io)
+    write_file(&folder.join(PAGES), manifest.pages())?;
+    write_file(path, &[bytes])
+}
+
+/// A new file of these parts, on the disk.
+fn write_file(path: &Path, parts: &[impl AsRef<[u8]>]) -> Result<(), BrickStoreError> {
+    let write = || {
+        let mut file = File::create_new(path)?;
+        (parts.iter()).try_for_each(|part| file.write_all(part.as_ref()))?;
+        file.sync_all()
+    };
+    write().map_err(BrickStoreError::io(path))
 }
 
 /// Temporary folders are private; a data set is not.
@@ -247,18 +227,8 @@ fn readable_by_all(_: &Path) {}
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::{
-        brick_store::{directory::MANIFEST_BYTES_MAX, load},
-        volume_file,
-    };
+    use crate::{brick_store::load, volume_file};
     use brickmesh_actors::{data_set::BrickSource as _, manifest_message::bricks_max};
-    use brickmesh_topology::{
-        BrickGrid, VolumeDescription, VoxelType, data::manifest::BrickRecord,
-    };
-
-    /// Longest record of a brick in a manifest, in bytes: two digits a level of its cells, digest,
-    /// range and names.
-    const RECORD_BYTES_MAX: u64 = 2304;
 
     /// A small volume.
     pub(in crate::brick_store) fn volume(folder: &Path) -> VolumeFile {
@@ -289,7 +259,7 @@ pub(super) mod tests {
             });
         }
         assert_eq!(names(dir.path()), ["out", "v_20x10x9_uint16.raw"]);
-        assert_eq!(names(&out), [BRICKS, MANIFEST]);
+        assert_eq!(names(&out), [BRICKS, PAGES, MANIFEST]);
     }
 
     #[test]
@@ -351,26 +321,5 @@ pub(super) mod tests {
             assert!(parts.iter().all(|p| text.contains(p)), "{text}");
         }
         assert_eq!(names(dir.path()), ["large_512x512x512_uint8.raw"]);
-    }
-
-    #[test]
-    fn the_manifest_of_as_many_bricks_as_there_may_be_can_be_opened_again() {
-        assert!(u64::from(bricks_max()) * RECORD_BYTES_MAX < MANIFEST_BYTES_MAX);
-    }
-
-    #[test]
-    fn a_brick_takes_no_more_of_a_manifest_than_was_reckoned_with() {
-        let grid = BrickGrid::new([9; 3], 9).unwrap();
-        let floats: Vec<u8> = (0..729_u32)
-            .flat_map(|i| (-1.234_567e-30_f32 * (i + 1) as f32).to_le_bytes())
-            .collect();
-        let brick = brickmesh_topology::BrickIndex(0);
-        let volume = VolumeDescription::new([9; 3], VoxelType::F32);
-        let record = BrickRecord::of(&grid, brick, &volume, &floats);
-        let bytes = serde_json::to_vec(&record).unwrap().len() as u64;
-        assert!(
-            bytes + 1 < RECORD_BYTES_MAX && bytes > RECORD_BYTES_MAX / 2,
-            "{bytes}"
-        );
     }
 }

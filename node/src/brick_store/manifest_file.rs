@@ -1,12 +1,16 @@
-//! The manifest as a file: its JSON, the last field of which is the checksum of all before it.
+//! The manifest as two files: its JSON, the last field of which is the checksum of all before it, and the pages that say what the bricks
+//! are, one behind the other, whose name stands in the JSON. Before version 7 the JSON says that, too.
 //!
 //! Invariant: a file that was cut off or changed anywhere is refused. The data set's own digest does
 //! not tell that: whatever the file says has one.
-//! The checksum stands in the same file, so that one rename makes or replaces both.
+//! The pages are written first, so that one rename makes or replaces all.
 
 use brickmesh_actors::plain_text::shortened;
-use brickmesh_topology::{Digest, Manifest};
+use brickmesh_topology::{Digest, Manifest, data::manifest::ManifestParts};
+use std::io;
 
+/// File of the pages.
+pub(super) const PAGES: &str = "bricks.index";
 /// What stands before the checksum, and after it.
 const BEFORE: &[u8] = b",\"checksum\":\"";
 const AFTER: &[u8] = b"\"}";
@@ -14,12 +18,12 @@ const AFTER: &[u8] = b"\"}";
 const DIGITS: usize = 64;
 const IMPORT_AGAIN: &str = "import the volume again";
 
-/// The bytes of the file.
+/// The bytes of the JSON.
 ///
 /// # Errors
 /// Where the manifest cannot be JSON.
 pub(super) fn encode(manifest: &Manifest) -> serde_json::Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(manifest)?;
+    let mut bytes = serde_json::to_vec(manifest.without_pages())?;
     // The brace that ends the object comes after the checksum.
     bytes.pop();
     let checksum = Digest::of(&bytes).to_string();
@@ -29,11 +33,14 @@ pub(super) fn encode(manifest: &Manifest) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The manifest in the bytes of the file.
+/// The manifest in the bytes of the JSON; `pages` gives those of the pages, so many at most.
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
-pub(super) fn decode(mut bytes: Vec<u8>) -> Result<Manifest, String> {
+pub(super) fn decode(
+    mut bytes: Vec<u8>,
+    pages: impl FnOnce(u64) -> io::Result<Vec<u8>>,
+) -> Result<Manifest, String> {
     let sealed = bytes
         .len()
         .checked_sub(BEFORE.len() + DIGITS + AFTER.len())
@@ -51,7 +58,21 @@ pub(super) fn decode(mut bytes: Vec<u8>) -> Result<Manifest, String> {
     }
     bytes.truncate(end);
     bytes.push(b'}');
-    serde_json::from_slice(&bytes).map_err(|e| shortened(&e.to_string()))
+    let parts = serde_json::from_slice(&bytes).map_err(|e| shortened(&e.to_string()))?;
+    drop(bytes);
+    with_pages(parts, pages)
+}
+
+fn with_pages(
+    mut parts: ManifestParts,
+    read: impl FnOnce(u64) -> io::Result<Vec<u8>>,
+) -> Result<Manifest, String> {
+    let most = parts.page_bytes_max();
+    if most > 0 {
+        let pages = read(most).map_err(|e| format!("{PAGES}: {e}; {IMPORT_AGAIN}"))?;
+        parts = parts.with_page_bytes(pages.into());
+    }
+    Manifest::try_from(parts).map_err(|e| format!("{}; {IMPORT_AGAIN}", shortened(&e.to_string())))
 }
 
 /// The file of a manifest whose text was changed, with a checksum that is right again.

@@ -1,14 +1,14 @@
 //! A shelf: a folder in which a peer keeps bricks that came from others, for when it is started again and for frames.
 //!
 //! The file `brickmesh-shelf` says what the folder is, and is locked by the peer that uses it. Each data set is a folder
-//! named by its digest, with `manifest.json` and `bricks/<digest>` as in a `.brickmesh` folder; not all bricks are there.
+//! named by its digest, with `manifest.json`, `bricks.index` and `bricks/<digest>` as in a `.brickmesh` folder; not all bricks are there.
 //! Invariants: what is in a folder that is no shelf stays; bricks take no more than the room that was given; a brick's file
 //! is whole or not there, but for a machine that lost its power, so what is read is checked.
 
 use super::{
     BrickStoreError,
     directory::{BRICKS, DirectoryStore, MANIFEST, MANIFEST_BYTES_MAX, brick_path},
-    manifest_file,
+    manifest_file::{self, PAGES},
 };
 use brickmesh_actors::data_set::{BrickShelf, BrickSource, ReadError, SourceError, WriteError};
 use brickmesh_topology::{BrickIndex, Digest, Manifest};
@@ -355,6 +355,7 @@ fn if_there(error: io::Error) -> io::Result<()> {
 fn make_folder(folder: &Path, manifest: &Manifest) -> io::Result<()> {
     fs::create_dir_all(folder.join(BRICKS))?;
     let encoded = manifest_file::encode(manifest)?;
+    write_file(folder, &folder.join(PAGES), &manifest.pages().concat())?;
     write_file(folder, &folder.join(MANIFEST), &encoded)
 }
 
@@ -457,7 +458,7 @@ enum Found {
 
 /// What a data set's folder holds; what is no brick in it is taken away.
 fn kept(folder: &Path, name: Digest) -> Result<Found, ShelfError> {
-    let (manifest, bricks) = (folder.join(MANIFEST), folder.join(BRICKS));
+    let [manifest, bricks, pages] = [MANIFEST, BRICKS, PAGES].map(|name| folder.join(name));
     let other = |path: &Path, what: &str| Ok(Found::Other(format!("{}: {what}", path.display())));
     // A link might lead out of the shelf, and what is no file might never end.
     for (path, is_folder) in [(folder, true), (&bricks, true), (&manifest, false)] {
@@ -480,6 +481,10 @@ fn kept(folder: &Path, name: Digest) -> Result<Found, ShelfError> {
                 }
             }
         }
+    }
+    // Older versions made none.
+    if fs::symlink_metadata(&pages).is_ok_and(|found| !found.is_file()) {
+        return other(&pages, "it is no folder or file that a peer made");
     }
     let store = match DirectoryStore::open(folder) {
         Ok(store) => store,

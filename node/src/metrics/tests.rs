@@ -3,10 +3,7 @@
 use super::*;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
-    data::{
-        brick_set::BrickSet,
-        manifest::{BrickRecord, ManifestParts},
-    },
+    data::{brick_set::BrickSet, brick_table::BrickRecord, manifest::ManifestParts},
     mesh::{
         assignment::Safety,
         keeper::{FrameTimes, Hello, Vitals},

@@ -15,6 +15,7 @@ use crate::data::{
     volume::VolumeDescription,
     voxel_box::VoxelBox,
 };
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
 
@@ -28,6 +29,9 @@ const LEVELS: f64 = 255.0;
 /// Levels of a cell in which all is no data.
 const NO_DATA_LEVELS: (u8, u8) = (255, 0);
 
+/// Bytes of the levels of a brick's cells.
+pub(crate) const CELL_LEVELS_BYTES: usize = 2 * CELLS;
+
 /// Cells of a brick, a bit each: by z, bit x + 8·y.
 pub type CellMask = [u64; PER_AXIS];
 /// No cell.
@@ -38,7 +42,7 @@ pub const ALL: CellMask = [u64::MAX; PER_AXIS];
 /// The ranges of a brick's cells: all lower levels, then all upper ones. Hex digits in JSON, bytes in
 /// MessagePack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellRanges(Box<[u8]>);
+pub struct CellRanges(Bytes);
 
 impl Serialize for CellRanges {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -49,7 +53,7 @@ impl Serialize for CellRanges {
 impl<'de> Deserialize<'de> for CellRanges {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let bytes: [u8; 2 * CELLS] = bytes_or_hex::deserialize(from)?;
-        Ok(Self(bytes.into()))
+        Ok(Self(Bytes::copy_from_slice(&bytes)))
     }
 }
 
@@ -119,10 +123,24 @@ impl CellRanges {
         })
     }
 
-    /// The levels, for digests.
+    /// The levels, as they are stored.
     #[must_use]
     pub fn levels(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Those with these levels; `None`: there are more or fewer.
+    pub(crate) fn from_levels(levels: Bytes) -> Option<Self> {
+        (levels.len() == CELL_LEVELS_BYTES).then_some(Self(levels))
+    }
+
+    /// All levels are 0, as in a brick of one value.
+    pub(crate) fn even() -> Self {
+        Self(Bytes::from_static(&[0; CELL_LEVELS_BYTES]))
+    }
+
+    pub(crate) fn is_even(&self) -> bool {
+        self.0.iter().all(|&level| level == 0)
     }
 }
 

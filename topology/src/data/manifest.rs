@@ -8,6 +8,7 @@ use crate::{
     base::digest::Digest,
     data::{
         brick_grid::{BrickGrid, BrickGridError, BrickIndex},
+        brick_table::{BrickRecord, BrickTable, BrickTableError, RECORD_BYTES_MAX},
         cell_ranges::{CellRanges, cell_box},
         gradient_histogram::GradientHistogram,
         levels,
@@ -19,51 +20,19 @@ use crate::{
         voxel_numbers::VoxelNumbers,
     },
 };
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Version of the manifest that this program writes.
-pub const MANIFEST_VERSION: u32 = 6;
+pub const MANIFEST_VERSION: u32 = 7;
 /// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients, none before
-/// 6 has levels.
+/// 6 has levels, and what is said of bricks stands in the text of the manifest before 7.
 const MANIFEST_VERSION_MIN: u32 = 2;
 /// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
 /// bricks store 7³ voxels and own 4³.
 const GHOSTS_COUNTED_MAX: u64 = 6;
 
-/// What a manifest says of one brick.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BrickRecord {
-    /// Digest of the bytes of its stored box.
-    pub digest: Digest,
-    /// Smallest and largest number in its stored box (ghosts too), as stored; `None`: all is no data.
-    pub range: Option<[f64; 2]>,
-    /// Ranges of its cells; `None`: not known, all may be visible.
-    #[serde(default)]
-    pub cells: Option<CellRanges>,
-}
-
-impl BrickRecord {
-    /// The record of a brick of a volume with these bytes, the voxels of its stored box.
-    ///
-    /// # Panics
-    /// Where `bytes` are not as many as the stored box has voxels.
-    #[must_use]
-    pub fn of(
-        grid: &BrickGrid,
-        brick: BrickIndex,
-        volume: &VolumeDescription,
-        bytes: &[u8],
-    ) -> Self {
-        let (range, cells) = CellRanges::of(grid, brick, volume, bytes);
-        Self {
-            digest: Digest::of(bytes),
-            range,
-            cells: Some(cells),
-        }
-    }
-}
-
-/// The parts of a manifest, not yet checked; the JSON of `manifest.json`.
+/// The parts of a manifest, not yet checked; but for the pages the JSON of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestParts {
@@ -101,8 +70,15 @@ pub struct ManifestParts {
     pub levels: Vec<Digest>,
     /// Name of the file that it came from, for people.
     pub source: String,
-    /// One record a brick, in index order.
+    /// One record a brick, in index order; not looked at where there are pages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bricks: Vec<BrickRecord>,
+    /// Name of what is said of its bricks; `None`: not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<Digest>,
+    /// What is said of its bricks (`brick_table`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<Bytes>,
 }
 
 impl ManifestParts {
@@ -129,6 +105,26 @@ impl ManifestParts {
         Ok(Self::new(volume, brick_edge, source, bricks))
     }
 
+    /// Most bytes of its pages; 0, where it has none, or its volume or cut are none.
+    #[must_use]
+    pub fn page_bytes_max(&self) -> u64 {
+        let is_good = self.volume.validate().is_ok() && self.bricks.is_empty();
+        let grid = BrickGrid::new(self.volume.dims, self.brick_edge);
+        let count = grid.ok().filter(|_| is_good).map(|g| g.brick_count());
+        u64::from(count.unwrap_or(0)) * RECORD_BYTES_MAX as u64
+    }
+
+    /// The same with the pages in these bytes, one behind the other; whether they are its pages is asked later.
+    #[must_use]
+    pub fn with_page_bytes(self, bytes: Bytes) -> Self {
+        let grid = BrickGrid::new(self.volume.dims, self.brick_edge);
+        let pages = grid.map(|grid| BrickTable::parted(&grid, bytes));
+        Self {
+            pages: pages.unwrap_or_default(),
+            ..self
+        }
+    }
+
     /// Of a volume that is cut into bricks of `brick_edge`, whose values nothing more is known of.
     #[must_use]
     pub fn new(
@@ -152,6 +148,8 @@ impl ManifestParts {
             levels: Vec::new(),
             source: source.to_owned(),
             bricks,
+            index: None,
+            pages: Vec::new(),
         }
     }
 }
@@ -160,7 +158,9 @@ impl ManifestParts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ManifestParts", into = "ManifestParts")]
 pub struct Manifest {
+    /// Without what is said of bricks.
     parts: ManifestParts,
+    bricks: BrickTable,
     grid: BrickGrid,
     digest: Digest,
 }
@@ -193,6 +193,17 @@ pub enum ManifestError {
     /// A bad grid.
     #[error("grid: {0}")]
     Grid(#[from] BrickGridError),
+    /// Pages that are not those of the grid.
+    #[error(transparent)]
+    Pages(#[from] BrickTableError),
+    /// Other pages than were named.
+    #[error("what is said of the bricks is {found}, expected {expected}")]
+    Index {
+        /// Name of what is there.
+        found: Digest,
+        /// Name that is given.
+        expected: Digest,
+    },
     /// Records missing or left over.
     #[error("{field} has {found} entries, expected {expected}")]
     Count {
@@ -238,7 +249,7 @@ pub enum ManifestError {
 impl TryFrom<ManifestParts> for Manifest {
     type Error = ManifestError;
 
-    fn try_from(parts: ManifestParts) -> Result<Self, ManifestError> {
+    fn try_from(mut parts: ManifestParts) -> Result<Self, ManifestError> {
         if !(MANIFEST_VERSION_MIN..=MANIFEST_VERSION).contains(&parts.version) {
             return Err(ManifestError::Version {
                 found: parts.version,
@@ -256,18 +267,11 @@ impl TryFrom<ManifestParts> for Manifest {
                 expected,
             });
         }
-        // Every voxel type is read as f32; its bounds keep what follows from a range finite.
-        let largest = f64::from(f32::MAX);
-        let good = |r: &[f64; 2]| -largest <= r[0] && r[0] <= r[1] && r[1] <= largest;
-        let wrong = |what: String, range| ManifestError::Range { what, range };
-        if let Some(range) = parts.range.filter(|r| !good(r)) {
-            return Err(wrong("the volume".to_owned(), range));
+        if let Some(range) = parts.range.filter(|r| !is_range(r)) {
+            let what = "the volume".to_owned();
+            return Err(ManifestError::Range { what, range });
         }
-        let ranges = parts.bricks.iter().map(|r| r.range).enumerate();
-        let mut bad = ranges.filter_map(|(b, r)| r.filter(|r| !good(r)).map(|r| (b, r)));
-        if let Some((b, range)) = bad.next() {
-            return Err(wrong(format!("brick {b}"), range));
-        }
+        let bricks = take_bricks(&mut parts, &grid)?;
         // What they say of the numbers that devices compute with is in the name since version 3.
         let are_known = |s: &ValueStatistics| s.is_valid() && parts.version >= 3;
         if parts.statistics.as_ref().is_some_and(|s| !are_known(s)) {
@@ -280,20 +284,70 @@ impl TryFrom<ManifestParts> for Manifest {
         if subject.is_some_and(|s| !s.is_valid(&parts.volume)) {
             return Err(ManifestError::Subject);
         }
-        let digest = digest(&parts);
+        let digest = digest(&parts, &grid, &bricks);
         Ok(Self {
             parts,
+            bricks,
             grid,
             digest,
         })
     }
 }
 
+/// Whether these are a range. Every voxel type is read as f32; its bounds keep what follows from a range finite.
+fn is_range([low, high]: &[f64; 2]) -> bool {
+    let largest = f64::from(f32::MAX);
+    -largest <= *low && low <= high && *high <= largest
+}
+
+/// Takes what is said of bricks out of the parts, where its name stays.
+fn take_bricks(parts: &mut ManifestParts, grid: &BrickGrid) -> Result<BrickTable, ManifestError> {
+    let (records, pages) = (
+        std::mem::take(&mut parts.bricks),
+        std::mem::take(&mut parts.pages),
+    );
+    let wrong = |brick: usize, range| ManifestError::Range {
+        what: format!("brick {brick}"),
+        range,
+    };
+    let bricks = if pages.is_empty() {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "whether it is one is asked"
+        )]
+        let is_f32 = |n: &f64| f64::from(*n as f32).to_bits() == n.to_bits();
+        for (brick, record) in records.iter().enumerate() {
+            if let Some(range) = record.range.filter(|r| !r.iter().all(is_f32)) {
+                return Err(wrong(brick, range));
+            }
+        }
+        BrickTable::of(grid, &records)
+    } else {
+        BrickTable::checked(grid, pages)?
+    };
+    for brick in grid.bricks() {
+        if let Some(range) = bricks.range(brick).filter(|r| !is_range(r)) {
+            return Err(wrong(brick.0 as usize, range));
+        }
+    }
+    let found = bricks.name();
+    match parts.index.replace(found) {
+        Some(expected) if expected != found => Err(ManifestError::Index { found, expected }),
+        _ => Ok(bricks),
+    }
+}
+
 /// Checks that there are as many entries of each kind as a volume cut like this has.
 fn check_counts(parts: &ManifestParts, grid: &BrickGrid) -> Result<(), ManifestError> {
     let bricks = grid.brick_count() as usize;
+    // Pages are looked at when they are taken.
+    let records = if parts.pages.is_empty() {
+        parts.bricks.len()
+    } else {
+        bricks
+    };
     let counts = [
-        ("bricks", parts.bricks.len(), bricks),
+        ("bricks", records, bricks),
         ("histogram", parts.histogram.len(), HISTOGRAM_BINS),
         (
             "kept_voxels",
@@ -331,7 +385,10 @@ fn check_counts(parts: &ManifestParts, grid: &BrickGrid) -> Result<(), ManifestE
 
 impl From<Manifest> for ManifestParts {
     fn from(manifest: Manifest) -> Self {
-        manifest.parts
+        Self {
+            pages: manifest.bricks.pages().to_vec(),
+            ..manifest.parts
+        }
     }
 }
 
@@ -400,6 +457,18 @@ impl Manifest {
                 .sum()
         };
         self.grid.bricks().map(of_brick).collect()
+    }
+
+    /// Its parts but what is said of bricks, which only has its name there.
+    #[must_use]
+    pub fn without_pages(&self) -> &ManifestParts {
+        &self.parts
+    }
+
+    /// What is said of bricks, in pages.
+    #[must_use]
+    pub fn pages(&self) -> &[Bytes] {
+        self.bricks.pages()
     }
 
     /// Name of the data set.
@@ -484,7 +553,7 @@ impl Manifest {
     /// Where the brick is not in the grid.
     #[must_use]
     pub fn brick_digest(&self, brick: BrickIndex) -> Digest {
-        self.parts.bricks[brick.0 as usize].digest
+        self.bricks.digest(brick)
     }
 
     /// Smallest and largest number in a brick's stored box, as stored; `None`: all is no data.
@@ -493,7 +562,7 @@ impl Manifest {
     /// Where the brick is not in the grid.
     #[must_use]
     pub fn brick_range(&self, brick: BrickIndex) -> Option<[f64; 2]> {
-        self.parts.bricks[brick.0 as usize].range
+        self.bricks.range(brick)
     }
 
     /// Ranges of a brick's cells, where they are known.
@@ -501,8 +570,8 @@ impl Manifest {
     /// # Panics
     /// Where the brick is not in the grid.
     #[must_use]
-    pub fn brick_cells(&self, brick: BrickIndex) -> Option<&CellRanges> {
-        self.parts.bricks[brick.0 as usize].cells.as_ref()
+    pub fn brick_cells(&self, brick: BrickIndex) -> Option<CellRanges> {
+        self.bricks.cells(brick)
     }
 
     /// Length of a brick's bytes.
@@ -538,12 +607,10 @@ impl Manifest {
     /// Memory that it takes itself, in bytes, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let cells = |b: &BrickRecord| b.cells.as_ref().map_or(0, |c| c.levels().len());
-        let records = self.parts.bricks.iter();
-        let records: usize = records.map(|b| size_of_val(b) + cells(b)).sum();
+        let bricks = self.bricks.memory_bytes();
         let gradients = self.parts.gradients.as_ref();
         let gradients = gradients.map_or(0, |g| size_of_val(g.counts.as_slice()));
-        records + gradients + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
+        bricks + gradients + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
     }
 
     /// Memory that the voxels of the largest brick take; a device may need more, see `brick_bytes`.
@@ -566,14 +633,14 @@ impl Manifest {
 
 /// The digest of what decides about voxels, their meaning and the numbers that devices compute with;
 /// the source's name does not, and what else follows from the voxels need not. What may be missing
-/// begins with a byte that says whether it is there. A manifest of version 2 keeps its name.
-fn digest(parts: &ManifestParts) -> Digest {
+/// begins with a byte that says whether it is there. Manifests of older versions keep their names.
+fn digest(parts: &ManifestParts, grid: &BrickGrid, bricks: &BrickTable) -> Digest {
     let volume = &parts.volume;
     let is_old = parts.version < 3;
-    let mut bytes = if is_old {
-        b"brickmesh manifest 2".to_vec()
-    } else {
-        b"brickmesh manifest 3".to_vec()
+    let mut bytes = match parts.version {
+        ..3 => b"brickmesh manifest 2".to_vec(),
+        3..7 => b"brickmesh manifest 3".to_vec(),
+        7.. => b"brickmesh manifest 7".to_vec(),
     };
     let presence = |bytes: &mut Vec<u8>, is_there: bool| {
         if !is_old {
@@ -607,16 +674,20 @@ fn digest(parts: &ManifestParts) -> Digest {
             .for_each(|x| bytes.extend(x.to_le_bytes()));
         bytes.push(numbers.is_checked().into());
     }
-    parts.bricks.iter().for_each(|b| {
-        bytes.extend(b.digest.as_bytes());
-        presence(&mut bytes, b.range.is_some());
-        let range = b.range.iter().flatten();
-        range.for_each(|x| bytes.extend(x.to_le_bytes()));
-        presence(&mut bytes, b.cells.is_some());
-        if let Some(cells) = &b.cells {
+    let is_in_pages = parts.version >= 7;
+    let index = parts.index.iter().filter(|_| is_in_pages);
+    index.for_each(|name| bytes.extend(name.as_bytes()));
+    for b in grid.bricks().filter(|_| !is_in_pages) {
+        bytes.extend(bricks.digest(b).as_bytes());
+        let range = bricks.range(b);
+        presence(&mut bytes, range.is_some());
+        (range.iter().flatten()).for_each(|x| bytes.extend(x.to_le_bytes()));
+        let cells = bricks.cells(b);
+        presence(&mut bytes, cells.is_some());
+        if let Some(cells) = &cells {
             bytes.extend(cells.levels());
         }
-    });
+    }
     // Of what has none the name is as it was.
     for level in &parts.levels {
         bytes.extend(level.as_bytes());
@@ -656,6 +727,58 @@ mod tests {
     }
 
     #[test]
+    fn data_sets_of_older_versions_keep_their_names() {
+        for (version, name) in [
+            (
+                2,
+                "663865db3b2f3e094178cc17afff1a20ddb1bcc88fc4578c8935eaebbebea3bd",
+            ),
+            (
+                6,
+                "4488c869a32d433902aaeadecfd93a8636a47e9fc42f5432c13314e87d5dd16c",
+            ),
+        ] {
+            let mut parts = parts();
+            parts.version = version;
+            parts.bricks[1].range = None;
+            let levels = [[255; 512], [0; 512]].concat();
+            parts.bricks[1].cells = CellRanges::from_levels(levels.into());
+            let manifest = Manifest::try_from(parts).unwrap();
+            assert_eq!(manifest.digest().to_string(), name, "{version}");
+            let again = Manifest::try_from(ManifestParts::from(manifest.clone()));
+            assert_eq!(again, Ok(manifest), "from its pages");
+        }
+    }
+
+    #[test]
+    fn pages_are_those_that_were_named() {
+        let manifest = Manifest::try_from(parts()).unwrap();
+        let root = manifest.without_pages().clone();
+        assert!(root.index.is_some() && root.pages.is_empty() && root.bricks.is_empty());
+        let bytes = manifest.pages().concat();
+        assert!(root.page_bytes_max() >= bytes.len() as u64);
+        let whole = root.clone().with_page_bytes(bytes.clone().into());
+        assert_eq!(Manifest::try_from(whole), Ok(manifest));
+        let mut other = bytes.clone();
+        other[9] ^= 1;
+        let error = Manifest::try_from(root.clone().with_page_bytes(other.into()));
+        assert!(
+            matches!(error, Err(ManifestError::Index { .. })),
+            "{error:?}"
+        );
+        for wrong in [&bytes[1..], &[&bytes[..], &[0]].concat(), &[]] {
+            let wrong = root.clone().with_page_bytes(wrong.to_vec().into());
+            let error = Manifest::try_from(wrong);
+            assert!(matches!(error, Err(ManifestError::Pages(_))), "{error:?}");
+        }
+        assert!(Manifest::try_from(root.clone()).is_err(), "without pages");
+        let mut both = root.with_page_bytes(bytes.into());
+        both.bricks = parts().bricks[..1].to_vec();
+        let both = Manifest::try_from(both).unwrap();
+        assert_eq!(both.brick_range(BrickIndex(1)), Some([0.0, 9.0]));
+    }
+
+    #[test]
     fn what_decides_about_the_numbers_of_devices_is_in_the_name() {
         let of = |values: &[(f32, u64)], no_data: NoDataCounts| {
             let mut parts = parts();
@@ -692,6 +815,7 @@ mod tests {
         assert!(refused(|p| p.bricks.truncate(1)).contains("bricks has 1 entries, expected 2"));
         assert!(refused(|p| p.bricks[1].range = Some([f64::NAN, 1.0])).contains("brick 1"));
         assert!(refused(|p| p.range = Some([-1e308, 1e308])).contains("the volume"));
+        assert!(refused(|p| p.bricks[0].range = Some([0.0, 0.1])).contains("brick 0"));
         let statistics = ValueStatistics::of(Default::default(), &[(1.0, 5), (2.0, 5)], &[]);
         let mut wrong = parts();
         wrong.statistics = Some(statistics);

@@ -204,7 +204,8 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::data::{
-        manifest::{BrickRecord, ManifestParts},
+        brick_table::BrickRecord,
+        manifest::ManifestParts,
         volume::{PatientAxes, VoxelType},
     };
 

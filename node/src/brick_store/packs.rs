@@ -1,0 +1,272 @@
+//! Bricks in pack files, one behind the other, equal ones once.
+//!
+//! Shapes: the folder of the bricks holds `0.pack`, `1.pack` …, and `places`: of each brick in index order where it begins, 8 bytes,
+//! little-endian, in units of bytes, as if each pack were [`PACK_BYTES`] long; then the BLAKE3 digest of all before it. No brick lies in two
+//! packs. In which order bricks lie in them is not said.
+//! Invariant: what is read is as long as was asked for; what it is, its reader checks.
+
+use crate::bounded_file;
+use brickmesh_topology::{BrickIndex, Digest};
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Most bytes of a pack, more than any brick has: what is damaged or copied again is no more than that.
+const PACK_BYTES: u64 = 1 << 30;
+/// File of the places.
+const PLACES: &str = "places";
+const PLACE_BYTES: usize = size_of::<u64>();
+const DIGEST_BYTES: usize = 32;
+
+/// Where bricks lie.
+#[derive(Debug)]
+pub(super) struct Packs {
+    folder: PathBuf,
+    /// Of each brick, in index order.
+    places: Vec<u64>,
+}
+
+impl Packs {
+    /// Those in a folder, of so many bricks; `None`: each brick is a file there.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub(super) fn open(folder: &Path, bricks: u32) -> Result<Option<Self>, (PathBuf, String)> {
+        let path = folder.join(PLACES);
+        let expected = bricks as usize * PLACE_BYTES + DIGEST_BYTES;
+        let bytes = match bounded_file::read(&path, expected as u64) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|error| error.to_string()),
+        };
+        let places = bytes.and_then(|bytes| {
+            let found = bytes.len();
+            let (places, digest) = bytes
+                .split_last_chunk::<DIGEST_BYTES>()
+                .filter(|_| found == expected)
+                .ok_or_else(|| format!("it has {found} bytes, expected {expected}"))?;
+            if Digest::of(places).as_bytes() != digest {
+                return Err("it is damaged: it has another digest than it says".to_owned());
+            }
+            let places = places.as_chunks::<PLACE_BYTES>().0.iter();
+            Ok(places.map(|place| u64::from_le_bytes(*place)).collect())
+        });
+        let places = places.map_err(|why| (path, format!("{why}; import the volume again")))?;
+        let folder = folder.to_owned();
+        Ok(Some(Self { folder, places }))
+    }
+
+    /// The pack that a brick lies in.
+    pub(super) fn path(&self, brick: BrickIndex) -> PathBuf {
+        let place = self.places.get(brick.0 as usize).copied();
+        pack_path(&self.folder, place.unwrap_or(u64::MAX) / PACK_BYTES)
+    }
+
+    /// So many bytes from where a brick begins, or as many as there are.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn read(&self, brick: BrickIndex, length: u64) -> io::Result<Vec<u8>> {
+        let mut pack = File::open(self.path(brick))?;
+        let place = self.places.get(brick.0 as usize).copied();
+        pack.seek(SeekFrom::Start(place.unwrap_or(u64::MAX) % PACK_BYTES))?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+        pack.take(length).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+fn pack_path(folder: &Path, pack: u64) -> PathBuf {
+    folder.join(format!("{pack}.pack"))
+}
+
+/// Writes packs, and their places at last.
+#[derive(Debug)]
+pub(super) struct PackWriter {
+    folder: PathBuf,
+    writing: Mutex<Writing>,
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    /// Where the next brick begins.
+    end: u64,
+    /// Of each different brick.
+    known: HashMap<Digest, u64>,
+    places: Vec<u64>,
+    packs: Vec<Arc<File>>,
+}
+
+impl PackWriter {
+    /// Makes the folder.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn new(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            writing: Mutex::default(),
+        })
+    }
+
+    /// Adds a brick with these bytes, on any thread, in any order.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn add(&self, brick: BrickIndex, digest: Digest, bytes: &[u8]) -> io::Result<()> {
+        let (pack, at) = {
+            let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let index = brick.0 as usize;
+            if writing.places.len() <= index {
+                writing.places.resize(index + 1, u64::MAX);
+            }
+            if let Some(&place) = writing.known.get(&digest) {
+                writing.places[index] = place;
+                return Ok(());
+            }
+            let length = bytes.len() as u64;
+            let mut place = writing.end;
+            if place % PACK_BYTES + length > PACK_BYTES {
+                place = place.next_multiple_of(PACK_BYTES);
+            }
+            let pack = place / PACK_BYTES;
+            if writing.packs.len() as u64 <= pack {
+                let file = File::create_new(pack_path(&self.folder, pack))?;
+                writing.packs.push(Arc::new(file));
+            }
+            writing.end = place + length;
+            writing.known.insert(digest, place);
+            writing.places[index] = place;
+            let pack = writing.packs.last().map(Arc::clone);
+            (pack, place % PACK_BYTES)
+        };
+        pack.map_or(Ok(()), |pack| write_at(&pack, bytes, at))
+    }
+
+    /// Waits until all is on the disk; then the places are there, too.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        writing.packs.iter().try_for_each(|pack| pack.sync_all())?;
+        let mut bytes: Vec<u8> = writing
+            .places
+            .iter()
+            .flat_map(|p| p.to_le_bytes())
+            .collect();
+        let digest = Digest::of(&bytes);
+        bytes.extend(digest.as_bytes());
+        let mut file = File::create_new(self.folder.join(PLACES))?;
+        file.write_all(&bytes)?;
+        file.sync_all()
+    }
+}
+
+/// Several threads write at a time.
+#[cfg(unix)]
+fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt as _;
+    file.write_all_at(bytes, at)
+}
+
+#[cfg(not(unix))]
+fn write_at(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt as _;
+    while !bytes.is_empty() {
+        let written = file.seek_write(bytes, at)?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        (bytes, at) = (&bytes[written..], at + written as u64);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_by_several_threads_is_read_again_and_equal_bricks_lie_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |brick: u32| vec![u8::try_from(brick % 7).unwrap(); 1000 + brick as usize % 7];
+        let writer = PackWriter::new(folder.path()).unwrap();
+        std::thread::scope(|scope| {
+            for first in 0..4 {
+                let writer = &writer;
+                scope.spawn(move || {
+                    for brick in (first..100).step_by(4) {
+                        let bytes = of(brick);
+                        let added = writer.add(BrickIndex(brick), Digest::of(&bytes), &bytes);
+                        added.unwrap();
+                    }
+                });
+            }
+        });
+        writer.finish().unwrap();
+        let packs = Packs::open(folder.path(), 100).unwrap().unwrap();
+        for brick in 0..100 {
+            let length = 1000 + u64::from(brick) % 7;
+            assert_eq!(packs.read(BrickIndex(brick), length).unwrap(), of(brick));
+        }
+        let length = fs::metadata(folder.path().join("0.pack")).unwrap().len();
+        assert_eq!(length, (0..7).map(|n| 1000 + n).sum::<u64>());
+        let beyond = packs.read(BrickIndex(100), 9);
+        assert!(beyond.is_err());
+    }
+
+    #[test]
+    fn a_brick_that_does_not_fit_lies_in_the_next_pack() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = PackWriter::new(folder.path()).unwrap();
+        writer.writing.lock().unwrap().end = PACK_BYTES - 9;
+        let pack = File::create_new(pack_path(folder.path(), 0)).unwrap();
+        writer.writing.lock().unwrap().packs.push(Arc::new(pack));
+        for (brick, length) in [(0, 9), (1, 9), (2, 5)] {
+            let bytes = vec![brick; length];
+            let brick = BrickIndex(brick.into());
+            writer.add(brick, Digest::of(&bytes), &bytes).unwrap();
+        }
+        writer.finish().unwrap();
+        let packs = Packs::open(folder.path(), 3).unwrap().unwrap();
+        let read = |brick, length| {
+            (
+                packs.path(BrickIndex(brick)),
+                packs.read(BrickIndex(brick), length).unwrap(),
+            )
+        };
+        let in_pack = |pack| pack_path(folder.path(), pack);
+        assert_eq!(read(0, 9), (in_pack(0), vec![0; 9]));
+        assert_eq!(read(1, 9), (in_pack(1), vec![1; 9]));
+        assert_eq!(read(2, 9), (in_pack(1), vec![2; 5]), "as many as there are");
+    }
+
+    #[test]
+    fn places_that_were_cut_or_changed_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Packs::open(folder.path(), 1).unwrap().is_none());
+        let writer = PackWriter::new(folder.path()).unwrap();
+        writer.add(BrickIndex(0), Digest::of(b"a"), b"a").unwrap();
+        writer.finish().unwrap();
+        let path = folder.path().join(PLACES);
+        let good = fs::read(&path).unwrap();
+        let mut changed = good.clone();
+        changed[3] ^= 1;
+        for (bytes, bricks, why) in [
+            (&good[..], 2, "has 40 bytes, expected 48"),
+            (&good[..39], 1, "has 39 bytes"),
+            (&changed, 1, "digest"),
+            (&[&good[..], &[0]].concat(), 1, "more than 40 bytes"),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            let (file, error) = Packs::open(folder.path(), bricks).unwrap_err();
+            assert!(file == path && error.contains(why), "{error}");
+        }
+    }
+}
