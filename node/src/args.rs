@@ -277,9 +277,12 @@ pub struct MeshArgs {
     /// Copies of each brick in the mesh [default: 2, or 1 with one peer]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub redundancy: Option<u32>,
-    /// Edge of a brick in voxels [default: 256 with one peer, else 64]
+    /// Edge of a brick in voxels [default: 256 with one peer that has all in memory, else 64]
     #[arg(long)]
     pub brick: Option<u32>,
+    /// Read bricks out of the volume's file when they are needed, and keep no copy: for uncompressed raw, NRRD, MetaImage and NIfTI files, also larger than all memory
+    #[arg(long)]
+    pub in_place: bool,
     /// Which peers hold which bricks at first: redundant, scattered; or parted by grid, slabs-equal, slabs-min-max, slabs-least-squares or kd-tree, where there is memory for few copies; auto: whichever frames are expected to take least by [default: what the .brickmesh folder says, else redundant]
     #[arg(long, value_name = "METHOD", value_parser = placement_or_auto())]
     pub placement: Option<PlacementArg>,

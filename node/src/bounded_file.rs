@@ -15,7 +15,31 @@ use std::{
 /// # Errors
 /// What the system says; `FileTooLarge` where there are more bytes.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
+    read_from(File::open(path)?, bytes_max)
+}
+
+/// The same of what is no pipe, which would be waited for, and no device.
+///
+/// # Errors
+/// As [`read()`]; `InvalidInput` where it is one.
+pub(crate) fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_from(open_regular(path)?, bytes_max)
+}
+
+/// Opens what is no pipe and no device.
+///
+/// # Errors
+/// What the system says; `InvalidInput` where it is one.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let kind = path.metadata()?.file_type();
+    if kind.is_file() || kind.is_dir() {
+        return File::open(path);
+    }
+    let why = "it is a pipe or a device, and no file";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
+fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     // What the file says of itself saves growing: a device says 0.
     let said = file.metadata()?.len().min(bytes_max);
     let mut bytes = Vec::new();

@@ -12,6 +12,7 @@ mod cutter;
 mod directory;
 mod empty_space;
 mod importing;
+mod in_place;
 mod layers;
 mod level_cutter;
 mod manifest_file;
@@ -22,6 +23,7 @@ mod shelf;
 
 pub use directory::DirectoryStore;
 pub(crate) use empty_space::EmptySpace;
+pub use in_place::InPlaceStore;
 pub use memory::MemoryStore;
 pub(crate) use placed::Placed;
 pub(crate) use shelf::{DiskShelf, ShelfError};
@@ -88,7 +90,7 @@ pub enum BrickStoreError {
         larger: Option<u32>,
     },
     /// The volume's bricks would take too much memory of this machine.
-    #[error("{}: its bricks would take {} MiB of memory, {} may be taken; run `brickmesh import` on it first, then give the folder that this makes", path.display(), bytes >> 20, bytes_max >> 20)]
+    #[error("{}: its bricks would take {} MiB of memory, {} may be taken; run `brickmesh import` on it first, then give the folder that this makes{}", path.display(), bytes >> 20, bytes_max >> 20, if *is_plain { ", or give --in-place" } else { "" })]
     TooLargeForMemory {
         /// The volume.
         path: PathBuf,
@@ -96,12 +98,24 @@ pub enum BrickStoreError {
         bytes: u64,
         /// Most bytes.
         bytes_max: u64,
+        /// Its bricks can be cut out of it when they are asked for.
+        is_plain: bool,
     },
-    /// A folder's bricks say already what is no data.
-    #[error("{}: --fill belongs to a file; import the volume again with it", path.display())]
-    Fill {
+    /// No part of a file can be read alone.
+    #[error("{}: --in-place is for uncompressed .raw, NRRD, MetaImage and NIfTI files, of which parts can be read; run `brickmesh import` on it", path.display())]
+    NotInPlace {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What cannot be said of a folder.
+    #[error("{}: {option} belongs to a file, this is a .brickmesh folder: {advice}", path.display())]
+    OfFile {
         /// The folder.
         path: PathBuf,
+        /// What was given.
+        option: &'static str,
+        /// What to do.
+        advice: &'static str,
     },
     /// What is empty cannot be worked out.
     #[error("--keep, --mask, --slab: {why}; import without them")]
@@ -248,27 +262,45 @@ pub fn load(
     memory::load(file, edge, bytes_max, progress)
 }
 
-/// Opens a `.brickmesh` folder, or cuts any other volume into bricks of `edge` in memory, of which
-/// they may take `bytes_max`. `fill`: a data value that stands for no data.
+/// How a volume that is no `.brickmesh` folder is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileOptions {
+    /// A data value that stands for no data.
+    pub fill: Option<f64>,
+    /// Its bricks are cut out of the file when they are asked for.
+    pub is_in_place: bool,
+}
+
+/// Opens a `.brickmesh` folder, or cuts any other volume into bricks of `edge`, in memory, of which
+/// they may take `bytes_max`, or in place.
 ///
 /// # Errors
 /// [`BrickStoreError`].
 pub fn open_source(
     path: &Path,
-    fill: Option<f64>,
+    how: FileOptions,
     edge: u32,
     bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<Arc<dyn BrickSource>, BrickStoreError> {
     if path.join(directory::MANIFEST).is_file() {
-        if fill.is_some() {
-            return Err(BrickStoreError::Fill {
-                path: path.to_owned(),
-            });
+        let of_file = |option, advice| BrickStoreError::OfFile {
+            path: path.to_owned(),
+            option,
+            advice,
+        };
+        if how.fill.is_some() {
+            return Err(of_file("--fill", "import the volume again with it"));
+        }
+        if how.is_in_place {
+            return Err(of_file("--in-place", "leave it out"));
         }
         return Ok(Arc::new(open_shared(path)?));
     }
-    let file = volume_file::open_with_fill(path, fill)?;
+    let file = volume_file::open_with_fill(path, how.fill)?;
+    if how.is_in_place {
+        return Ok(Arc::new(in_place::open(&file, edge, progress)?));
+    }
     Ok(Arc::new(load(&file, edge, bytes_max, progress)?))
 }
 

@@ -1,6 +1,6 @@
 //! The demo's volume: MR angiography of an arteriovenous fistula (FNNDSC data, Apache-2.0).
 
-use crate::brick_store;
+use crate::brick_store::{self, FileOptions};
 use brickmesh_actors::data_set::BrickSource;
 use std::{error::Error, fs, sync::Arc};
 
@@ -16,6 +16,12 @@ pub(crate) fn demo_source() -> Result<Arc<dyn BrickSource>, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join(FILE.0);
     fs::write(&file, FILE.1)?;
-    let source = brick_store::open_source(&file, None, BRICK, u64::MAX, &mut |_, _| true)?;
+    let source = brick_store::open_source(
+        &file,
+        FileOptions::default(),
+        BRICK,
+        u64::MAX,
+        &mut |_, _| true,
+    )?;
     Ok(source)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{MeshArgs, PlacementArg, VolumeArgs},
-    brick_store::{self, Placed},
+    brick_store::{self, FileOptions, Placed},
     free_memory::free_memory_bytes,
     network::MeshKey,
     progress::Progress,
@@ -32,6 +32,9 @@ pub(crate) fn open_source(
                 "--placement belongs to a volume that is opened here: who opened the data set has placed it".into(),
             );
         }
+        if mesh.in_place {
+            return Err("--in-place belongs to a file: others have this data set".into());
+        }
         if args.fill.is_some() {
             return Err(
                 "--fill belongs to a file: who opened the data set has said what is no data".into(),
@@ -42,7 +45,8 @@ pub(crate) fn open_source(
     }
     // Before the volume is read, which may take a while: it is for nothing without the key.
     check_network(mesh)?;
-    let alone = mesh.peers == 1 && !mesh.mesh;
+    // Small ones can be read alone.
+    let alone = mesh.peers == 1 && !mesh.mesh && !mesh.in_place;
     let edge = mesh
         .brick
         .unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
@@ -51,11 +55,14 @@ pub(crate) fn open_source(
     // has them, and the source's stay where others may ask for them.
     let memory = mesh.memory.unwrap_or(0).saturating_mul(mesh.peers.into());
     let bytes_max = memory.max(free_memory_bytes() / 2);
-    let source =
-        brick_store::open_source(volume, args.fill, edge, bytes_max, &mut |done, total| {
-            progress.show(done, total);
-            goes_on()
-        })?;
+    let how = FileOptions {
+        fill: args.fill,
+        is_in_place: mesh.in_place,
+    };
+    let source = brick_store::open_source(volume, how, edge, bytes_max, &mut |done, total| {
+        progress.show(done, total);
+        goes_on()
+    })?;
     Ok(DataSource::Own(match mesh.placement {
         Some(PlacementArg::Method(placement)) => Arc::new(Placed::new(source, placement)),
         // It is chosen when the peers are known.

@@ -29,6 +29,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use stream::DataPlan;
+pub(crate) use stream::PlainVoxels;
 
 /// Largest header, in bytes.
 pub(crate) const HEADER_BYTES_MAX: u64 = 1 << 20;
@@ -285,6 +286,11 @@ impl VolumeFile {
     /// [`VolumeFileError`] where the data cannot be opened.
     pub fn voxels(&self) -> Result<VoxelStream, VolumeFileError> {
         VoxelStream::open(self)
+    }
+
+    /// Its voxels, where any part of them can be read.
+    pub(crate) fn plain_voxels(&self) -> io::Result<Option<PlainVoxels>> {
+        PlainVoxels::of(&self.data, self.description.voxel_bytes())
     }
 
     /// Size of a voxel, in bytes.

@@ -158,6 +158,7 @@ pub fn damage_brick(folder: &Path, brick: usize) -> PathBuf {
     let places = std::fs::read(bricks.join("places")).expect("places");
     let place = places[brick * 8..].first_chunk().copied();
     let place = u64::from_le_bytes(place.expect("a place"));
+    // As `brick_store/packs.rs` has them: packs count as 2^30 bytes.
     let pack = bricks.join(format!("{}.pack", place >> 30));
     let mut bytes = std::fs::read(&pack).expect("a pack");
     let at = usize::try_from(place).expect("it is in memory") % (1 << 30);

@@ -224,6 +224,41 @@ fn what_is_read_is_foretold() {
 }
 
 #[test]
+fn a_file_is_rendered_in_place_as_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (
+        folder.path().join("n_64x64x64_uint8.raw"),
+        folder.path().join("p.png"),
+    );
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data")
+        .join(VOLUMES[0].0);
+    let mut voxels = Vec::new();
+    let mut reader = GzDecoder::new(fs::File::open(&packed).unwrap());
+    reader.read_to_end(&mut voxels).unwrap();
+    fs::write(&file, &voxels).unwrap();
+    let bricks = ["--device", "cpu", "--brick", "16"];
+    run(&mut render(&file, &out, &bricks));
+    let whole = pictures(&out);
+    for peers in ["1", "3"] {
+        let more = ["--in-place", "--memory", "48K", "--peers", peers];
+        let said = run(&mut render(&file, &out, &[&bricks[..], &more].concat()));
+        assert!(said.contains("read for each frame"), "{said}");
+        assert_alike(&whole, &pictures(&out), &format!("{peers} peers: {said}"));
+    }
+    let (_store, store) = imported(VOLUMES[0].0);
+    for (source, words) in [(&packed, "brickmesh import"), (&store, "leave it out")] {
+        let refused = render(source, &out, &["--in-place"]).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(
+            !refused.status.success() && said.contains("--in-place"),
+            "{said}"
+        );
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
 fn a_damaged_brick_is_named_and_all_else_is_shown() {
     let (folder, bricks) = imported(VOLUMES[0].0);
     let out = folder.path().join("p.png");

@@ -16,17 +16,20 @@ use std::path::Path;
 const BATCH_BYTES: usize = 2 << 20;
 
 /// Rows of a slice that are taken together.
-struct Batch {
-    z: u32,
+pub(super) struct Batch {
+    pub(super) z: u32,
     /// The first one.
-    y: u32,
-    rows: usize,
+    pub(super) y: u32,
+    pub(super) rows: usize,
     /// Of its slice.
     is_last: bool,
 }
 
 /// All rows of a volume, in their order.
-fn batches([_, height, depth]: [u32; 3], row_bytes: usize) -> impl Iterator<Item = Batch> {
+pub(super) fn batches(
+    [_, height, depth]: [u32; 3],
+    row_bytes: usize,
+) -> impl Iterator<Item = Batch> {
     let rows = u32::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(u32::MAX);
     let rows = rows.clamp(1, height);
     let of_slice = move |z| (0..height).step_by(rows as usize).map(move |y| (z, y));
@@ -39,7 +42,7 @@ fn batches([_, height, depth]: [u32; 3], row_bytes: usize) -> impl Iterator<Item
 }
 
 /// The grid of a volume cut into bricks of `edge`, if peers can share it.
-fn grid(file: &VolumeFile, edge: u32) -> Result<BrickGrid, BrickStoreError> {
+pub(super) fn grid(file: &VolumeFile, edge: u32) -> Result<BrickGrid, BrickStoreError> {
     let volume = &file.description;
     let grid = BrickGrid::new(volume.dims, edge).map_err(|source| BrickStoreError::Grid {
         path: file.path.clone(),
@@ -56,6 +59,12 @@ fn grid(file: &VolumeFile, edge: u32) -> Result<BrickGrid, BrickStoreError> {
         });
     }
     Ok(grid)
+}
+
+/// The name of a file, for people.
+pub(super) fn source_name(file: &VolumeFile) -> String {
+    let name = file.path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// Bytes of all bricks of a volume, ghosts included.
@@ -130,12 +139,7 @@ pub(super) fn cut(
         std::mem::swap(&mut bytes, &mut next_bytes);
     }
     stream.finish()?;
-    let source = file
-        .path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let source = source_name(file);
     let kept_voxels = empty.map(EmptySpaceGathering::finish).transpose()?;
     let wrong = BrickStoreError::manifest(&file.path);
     let coarser = levels.manifests(&source).map_err(&wrong)?;

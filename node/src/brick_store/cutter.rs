@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, io};
 
 /// Bytes of the bricks that are finished together, on all cores, if that is more than one brick: they are in memory
 /// meanwhile, also of a layer that is in a scratch file, and five times as much while they are looked at.
-const FINISHED_BYTES: usize = 16 << 20;
+pub(super) const FINISHED_BYTES: usize = 16 << 20;
 
 /// Takes a finished brick of a level, on any thread and several at a time; of one level bricks come layer by layer.
 pub(super) type OnBrick<'a> =
@@ -173,8 +173,8 @@ impl<'a> Cutter<'a> {
         Ok(())
     }
 
-    /// Finishes bricks that have all their voxels.
-    fn finish(
+    /// Finishes bricks that have all their voxels, in index order.
+    pub(super) fn finish(
         &mut self,
         bricks: Vec<(BrickIndex, Vec<u8>)>,
         on_brick: OnBrick<'_>,

@@ -4,15 +4,18 @@
 
 use super::{
     BrickStoreError, OnProgress, empty_space,
-    manifest_file::{self, PAGES},
+    manifest_file::{self, IMPORT_AGAIN, PAGES},
     packs::Packs,
 };
 use crate::bounded_file;
-use brickmesh_actors::data_set::{BrickSource, SourceError};
+use brickmesh_actors::{
+    data_set::{BrickSource, SourceError},
+    plain_text::shortened,
+};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest,
     balance::partition::volume_partition::GATHERED_BYTES_MAX,
-    data::{levels, slab_projections::SlabProjections},
+    data::{levels, manifest::ManifestError, slab_projections::SlabProjections},
 };
 use bytes::Bytes;
 use std::{
@@ -33,6 +36,40 @@ pub(super) const PROJECTIONS: &str = "slab-projections.gz";
 /// Largest manifest, in bytes: before version 7 of a hundred thousand bricks and more.
 pub(super) const MANIFEST_BYTES_MAX: u64 = 320 << 20;
 
+/// Since this version of the manifest bricks lie in packs, and what is said of them in a file of its own.
+const PACKED_VERSION: u32 = 7;
+
+/// The manifest in a folder.
+fn read_manifest(folder: &Path) -> Result<Manifest, BrickStoreError> {
+    let file = folder.join(MANIFEST);
+    let wrong = |path: &Path, why: String| BrickStoreError::Manifest {
+        path: path.to_owned(),
+        why,
+    };
+    let bytes =
+        bounded_file::read(&file, MANIFEST_BYTES_MAX).map_err(BrickStoreError::io(&file))?;
+    let mut parts = manifest_file::decode(bytes).map_err(|why| wrong(&file, why))?;
+    let (pages, most) = (folder.join(PAGES), parts.page_bytes_max());
+    if most > 0 {
+        let bytes =
+            bounded_file::read_regular(&pages, most).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge => {
+                    wrong(&pages, format!("{error}; {IMPORT_AGAIN}"))
+                }
+                _ => BrickStoreError::io(&pages)(error),
+            })?;
+        parts.pages = bytes.into();
+    }
+    Manifest::try_from(parts).map_err(|error| {
+        let is_of_pages = matches!(error, ManifestError::Pages(_) | ManifestError::Index { .. });
+        let path = if is_of_pages { &pages } else { &file };
+        wrong(
+            path,
+            format!("{}; {IMPORT_AGAIN}", shortened(&error.to_string())),
+        )
+    })
+}
+
 /// Bricks on disk; each is checked when it is read.
 #[derive(Debug)]
 pub struct DirectoryStore {
@@ -48,17 +85,19 @@ impl DirectoryStore {
     /// # Errors
     /// [`BrickStoreError`] where there is none, or it cannot be used.
     pub fn open(path: &Path) -> Result<Self, BrickStoreError> {
-        let file = path.join(MANIFEST);
-        let bytes =
-            bounded_file::read(&file, MANIFEST_BYTES_MAX).map_err(BrickStoreError::io(&file))?;
-        let pages = |most| bounded_file::read(&path.join(PAGES), most);
-        let manifest = manifest_file::decode(bytes, pages)
-            .map_err(|why| BrickStoreError::Manifest { path: file, why })?;
-        Self::with_packs(path, Arc::new(manifest))
+        Self::with_packs(path, Arc::new(read_manifest(path)?))
     }
 
-    /// Of a folder with this manifest, whose bricks are a file each.
-    pub(super) fn new(path: &Path, manifest: Arc<Manifest>) -> Self {
+    /// Opens a folder in which each brick is a file, as on a shelf, and checks its manifest.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(super) fn open_files(path: &Path) -> Result<Self, BrickStoreError> {
+        Ok(Self::of_files(path, Arc::new(read_manifest(path)?)))
+    }
+
+    /// Of a folder with this manifest in which each brick is a file.
+    pub(super) fn of_files(path: &Path, manifest: Arc<Manifest>) -> Self {
         Self {
             path: path.to_owned(),
             manifest,
@@ -69,16 +108,17 @@ impl DirectoryStore {
     /// Of a folder with this manifest.
     ///
     /// # Errors
-    /// [`BrickStoreError::Manifest`] where it cannot be told where bricks lie.
+    /// [`BrickStoreError`] where it cannot be told where bricks lie.
     pub(super) fn with_packs(
         path: &Path,
         manifest: Arc<Manifest>,
     ) -> Result<Self, BrickStoreError> {
-        let packs = Packs::open(&path.join(BRICKS), manifest.grid().brick_count());
-        let packs = packs.map_err(|(path, why)| BrickStoreError::Manifest { path, why })?;
+        let bricks = manifest.grid().brick_count();
+        let is_packed = manifest.root().version >= PACKED_VERSION;
+        let packs = is_packed.then(|| Packs::open(&path.join(BRICKS), bricks));
         Ok(Self {
-            packs,
-            ..Self::new(path, manifest)
+            packs: packs.transpose()?,
+            ..Self::of_files(path, manifest)
         })
     }
 
@@ -166,6 +206,7 @@ impl DirectoryStore {
             }
             let key = (
                 self.manifest.brick_digest(brick),
+                self.packs.as_ref().map(|packs| packs.place(brick)),
                 self.manifest.brick_bytes(brick),
             );
             if whole.contains(&key) {
@@ -201,7 +242,7 @@ impl DirectoryStore {
         let length = |found: &str| damaged(found.to_owned(), format!("{expected} bytes"));
         let read = match &self.packs {
             Some(packs) => packs.read(brick, expected),
-            None => bounded_file::read(&path, expected),
+            None => bounded_file::read_regular(&path, expected),
         };
         let bytes = read.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => length("no file"),
@@ -311,6 +352,12 @@ mod tests {
         damaged("digest", "import the volume again");
         fs::remove_file(&first).unwrap();
         damaged("no file", &expected);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/dev/zero", &first).unwrap();
+            damaged("cannot be read", "device");
+            fs::remove_file(&first).unwrap();
+        }
         fs::create_dir(&first).unwrap();
         damaged("cannot be read", "directory");
         let outside = store.read(BrickIndex(999)).unwrap_err().what;
@@ -347,6 +394,25 @@ mod tests {
         let absent = DirectoryStore::open(dir.path()).unwrap_err().to_string();
         assert!(absent.contains(MANIFEST), "{absent}");
         fs::write(&manifest, &good).unwrap();
+        assert!(DirectoryStore::open(&out).is_ok());
+        for name in [PAGES, "bricks/places"] {
+            let path = out.join(name);
+            let good = fs::read(&path).unwrap();
+            let refused = |why: &str| {
+                let error = DirectoryStore::open(&out).unwrap_err().to_string();
+                let parts = [&*path.display().to_string(), why, IMPORT_AGAIN];
+                assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+            };
+            let mut changed = good.clone();
+            changed[good.len() - 1] ^= 1;
+            fs::write(&path, &changed).unwrap();
+            refused("digest");
+            fs::write(&path, &good[1..]).unwrap();
+            refused("");
+            fs::remove_file(&path).unwrap();
+            refused("No such file");
+            fs::write(&path, &good).unwrap();
+        }
         assert!(DirectoryStore::open(&out).is_ok());
     }
 }

@@ -12,14 +12,13 @@ use super::{
     directory::{BRICKS, DirectoryStore, MANIFEST, PROJECTIONS, level_path},
     layers::Gather,
     manifest_file::{self, PAGES},
-    packs::PackWriter,
+    packs::{PackWriter, write_file},
 };
 use crate::volume_file::VolumeFile;
 use brickmesh_topology::{Digest, Manifest};
 use std::{
     fs::{self, File},
-    io::{self, Write as _},
-    iter,
+    io, iter,
     path::Path,
     sync::Arc,
     sync::{Mutex, PoisonError},
@@ -70,22 +69,22 @@ pub(super) fn import(
         empty,
         progress,
         &|level, brick, digest, bytes| {
-            let of_level = || -> io::Result<Arc<PackWriter>> {
+            let of_level = {
                 let mut packs = packs.lock().unwrap_or_else(PoisonError::into_inner);
                 while packs.len() <= level {
                     let bricks = bricks_of(packs.len());
                     packs.push(Arc::new(PackWriter::new(&bricks)?));
                 }
-                Ok(Arc::clone(&packs[level]))
+                Arc::clone(&packs[level])
             };
-            let added = of_level().and_then(|packs| packs.add(brick, digest, &bytes));
-            added.map_err(BrickStoreError::io(&bricks_of(level)))
+            of_level.add(brick, digest, &bytes)
         },
     )?;
     let placed = |manifest: Manifest| manifest.with_placement(how.placement);
     let exact = placed(exact);
     let coarser: Vec<Manifest> = coarser.into_iter().map(placed).collect();
     let packs = packs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    debug_assert_eq!(packs.len(), 1 + coarser.len(), "each level has bricks");
     let manifests = iter::once(&exact).chain(&coarser);
     let all: Vec<(&Manifest, &PackWriter)> = manifests.zip(packs.iter().map(|p| &**p)).collect();
     let bytes = file.description.voxel_bytes();
@@ -119,7 +118,7 @@ fn write_manifests(
         }
         let folder = level_path(folder, level);
         let bricks = folder.join(BRICKS);
-        packs.finish().map_err(BrickStoreError::io(&bricks))?;
+        packs.finish(may_go_on)?;
         sync_folder(&bricks)?;
         write_manifest(&folder, manifest)?;
         if let Some(parent) = folder.parent().filter(|_| level > 0) {
@@ -199,17 +198,7 @@ fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), BrickStoreEr
         why: e.to_string(),
     })?;
     write_file(&folder.join(PAGES), manifest.pages())?;
-    write_file(path, &[bytes])
-}
-
-/// A new file of these parts, on the disk.
-fn write_file(path: &Path, parts: &[impl AsRef<[u8]>]) -> Result<(), BrickStoreError> {
-    let write = || {
-        let mut file = File::create_new(path)?;
-        (parts.iter()).try_for_each(|part| file.write_all(part.as_ref()))?;
-        file.sync_all()
-    };
-    write().map_err(BrickStoreError::io(path))
+    write_file(path, &bytes)
 }
 
 /// Temporary folders are private; a data set is not.

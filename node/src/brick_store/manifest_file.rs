@@ -7,7 +7,7 @@
 
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{Digest, Manifest, data::manifest::ManifestParts};
-use std::io;
+use bytes::Bytes;
 
 /// File of the pages.
 pub(super) const PAGES: &str = "bricks.index";
@@ -16,14 +16,14 @@ const BEFORE: &[u8] = b",\"checksum\":\"";
 const AFTER: &[u8] = b"\"}";
 /// Hex digits of a checksum.
 const DIGITS: usize = 64;
-const IMPORT_AGAIN: &str = "import the volume again";
+pub(super) const IMPORT_AGAIN: &str = "import the volume again";
 
 /// The bytes of the JSON.
 ///
 /// # Errors
 /// Where the manifest cannot be JSON.
 pub(super) fn encode(manifest: &Manifest) -> serde_json::Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(manifest.without_pages())?;
+    let mut bytes = serde_json::to_vec(manifest.root())?;
     // The brace that ends the object comes after the checksum.
     bytes.pop();
     let checksum = Digest::of(&bytes).to_string();
@@ -33,14 +33,11 @@ pub(super) fn encode(manifest: &Manifest) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The manifest in the bytes of the JSON; `pages` gives those of the pages, so many at most.
+/// What the bytes of the JSON say, not yet checked, and without the pages.
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
-pub(super) fn decode(
-    mut bytes: Vec<u8>,
-    pages: impl FnOnce(u64) -> io::Result<Vec<u8>>,
-) -> Result<Manifest, String> {
+pub(super) fn decode(mut bytes: Vec<u8>) -> Result<ManifestParts, String> {
     let sealed = bytes
         .len()
         .checked_sub(BEFORE.len() + DIGITS + AFTER.len())
@@ -59,20 +56,10 @@ pub(super) fn decode(
     bytes.truncate(end);
     bytes.push(b'}');
     let parts = serde_json::from_slice(&bytes).map_err(|e| shortened(&e.to_string()))?;
-    drop(bytes);
-    with_pages(parts, pages)
-}
-
-fn with_pages(
-    mut parts: ManifestParts,
-    read: impl FnOnce(u64) -> io::Result<Vec<u8>>,
-) -> Result<Manifest, String> {
-    let most = parts.page_bytes_max();
-    if most > 0 {
-        let pages = read(most).map_err(|e| format!("{PAGES}: {e}; {IMPORT_AGAIN}"))?;
-        parts = parts.with_page_bytes(pages.into());
-    }
-    Manifest::try_from(parts).map_err(|e| format!("{}; {IMPORT_AGAIN}", shortened(&e.to_string())))
+    Ok(ManifestParts {
+        pages: Bytes::new(),
+        ..parts
+    })
 }
 
 /// The file of a manifest whose text was changed, with a checksum that is right again.

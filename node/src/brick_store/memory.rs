@@ -29,6 +29,7 @@ pub(super) fn load(
             path: file.path.clone(),
             bytes,
             bytes_max,
+            is_plain: file.plain_voxels().is_ok_and(|plain| plain.is_some()),
         });
     }
     let (manifest, bricks) = cut(file, edge, progress)?;

@@ -5,10 +5,12 @@
 //! packs. In which order bricks lie in them is not said.
 //! Invariant: what is read is as long as was asked for; what it is, its reader checks.
 
+use super::{BrickStoreError, manifest_file::IMPORT_AGAIN};
 use crate::bounded_file;
 use brickmesh_topology::{BrickIndex, Digest};
 use std::{
     collections::HashMap,
+    fmt::Display,
     fs::{self, File},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
@@ -31,38 +33,48 @@ pub(super) struct Packs {
 }
 
 impl Packs {
-    /// Those in a folder, of so many bricks; `None`: each brick is a file there.
+    /// Those in a folder, of so many bricks.
     ///
     /// # Errors
-    /// What is wrong with which file.
-    pub(super) fn open(folder: &Path, bricks: u32) -> Result<Option<Self>, (PathBuf, String)> {
+    /// [`BrickStoreError`] where the places cannot be read or are damaged.
+    pub(super) fn open(folder: &Path, bricks: u32) -> Result<Self, BrickStoreError> {
         let path = folder.join(PLACES);
-        let expected = bricks as usize * PLACE_BYTES + DIGEST_BYTES;
-        let bytes = match bounded_file::read(&path, expected as u64) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|error| error.to_string()),
+        let wrong = |why: &dyn Display| BrickStoreError::Manifest {
+            path: path.clone(),
+            why: format!("{why}; {IMPORT_AGAIN}"),
         };
-        let places = bytes.and_then(|bytes| {
-            let found = bytes.len();
-            let (places, digest) = bytes
-                .split_last_chunk::<DIGEST_BYTES>()
-                .filter(|_| found == expected)
-                .ok_or_else(|| format!("it has {found} bytes, expected {expected}"))?;
-            if Digest::of(places).as_bytes() != digest {
-                return Err("it is damaged: it has another digest than it says".to_owned());
-            }
-            let places = places.as_chunks::<PLACE_BYTES>().0.iter();
-            Ok(places.map(|place| u64::from_le_bytes(*place)).collect())
-        });
-        let places = places.map_err(|why| (path, format!("{why}; import the volume again")))?;
-        let folder = folder.to_owned();
-        Ok(Some(Self { folder, places }))
+        let expected = bricks as usize * PLACE_BYTES + DIGEST_BYTES;
+        let bytes = bounded_file::read_regular(&path, expected as u64);
+        let bytes = bytes.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge => wrong(&error),
+            _ => BrickStoreError::io(&path)(error),
+        })?;
+        let found = bytes.len();
+        let (places, digest) = bytes
+            .split_last_chunk::<DIGEST_BYTES>()
+            .filter(|_| found == expected)
+            .ok_or_else(|| wrong(&format_args!("it has {found} bytes, expected {expected}")))?;
+        if Digest::of(places).as_bytes() != digest {
+            return Err(wrong(&"it is damaged: it has another digest than it says"));
+        }
+        let places = places.as_chunks::<PLACE_BYTES>().0.iter();
+        Ok(Self {
+            folder: folder.to_owned(),
+            places: places.map(|place| u64::from_le_bytes(*place)).collect(),
+        })
+    }
+
+    /// Where a brick begins, beyond all packs if it is not in the grid.
+    pub(super) fn place(&self, brick: BrickIndex) -> u64 {
+        self.places
+            .get(brick.0 as usize)
+            .copied()
+            .unwrap_or(u64::MAX)
     }
 
     /// The pack that a brick lies in.
     pub(super) fn path(&self, brick: BrickIndex) -> PathBuf {
-        let place = self.places.get(brick.0 as usize).copied();
-        pack_path(&self.folder, place.unwrap_or(u64::MAX) / PACK_BYTES)
+        pack_path(&self.folder, self.place(brick) / PACK_BYTES)
     }
 
     /// So many bytes from where a brick begins, or as many as there are.
@@ -70,11 +82,12 @@ impl Packs {
     /// # Errors
     /// What the system says.
     pub(super) fn read(&self, brick: BrickIndex, length: u64) -> io::Result<Vec<u8>> {
-        let mut pack = File::open(self.path(brick))?;
-        let place = self.places.get(brick.0 as usize).copied();
-        pack.seek(SeekFrom::Start(place.unwrap_or(u64::MAX) % PACK_BYTES))?;
+        let mut pack = bounded_file::open_regular(&self.path(brick))?;
+        let start = self.place(brick) % PACK_BYTES;
+        let there = pack.metadata()?.len().saturating_sub(start).min(length);
+        pack.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+        bytes.try_reserve_exact(usize::try_from(there).unwrap_or(usize::MAX))?;
         pack.take(length).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
@@ -98,16 +111,18 @@ struct Writing {
     /// Of each different brick.
     known: HashMap<Digest, u64>,
     places: Vec<u64>,
-    packs: Vec<Arc<File>>,
+    /// How many packs there are, and the last one.
+    count: u64,
+    last: Option<Arc<File>>,
 }
 
 impl PackWriter {
     /// Makes the folder.
     ///
     /// # Errors
-    /// What the system says.
-    pub(super) fn new(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+    /// [`BrickStoreError::Io`].
+    pub(super) fn new(folder: &Path) -> Result<Self, BrickStoreError> {
+        fs::create_dir_all(folder).map_err(BrickStoreError::io(folder))?;
         Ok(Self {
             folder: folder.to_owned(),
             writing: Mutex::default(),
@@ -117,55 +132,92 @@ impl PackWriter {
     /// Adds a brick with these bytes, on any thread, in any order.
     ///
     /// # Errors
-    /// What the system says.
-    pub(super) fn add(&self, brick: BrickIndex, digest: Digest, bytes: &[u8]) -> io::Result<()> {
-        let (pack, at) = {
-            let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let index = brick.0 as usize;
-            if writing.places.len() <= index {
-                writing.places.resize(index + 1, u64::MAX);
-            }
-            if let Some(&place) = writing.known.get(&digest) {
-                writing.places[index] = place;
-                return Ok(());
-            }
-            let length = bytes.len() as u64;
-            let mut place = writing.end;
-            if place % PACK_BYTES + length > PACK_BYTES {
-                place = place.next_multiple_of(PACK_BYTES);
-            }
-            let pack = place / PACK_BYTES;
-            if writing.packs.len() as u64 <= pack {
-                let file = File::create_new(pack_path(&self.folder, pack))?;
-                writing.packs.push(Arc::new(file));
-            }
-            writing.end = place + length;
-            writing.known.insert(digest, place);
-            writing.places[index] = place;
-            let pack = writing.packs.last().map(Arc::clone);
-            (pack, place % PACK_BYTES)
+    /// [`BrickStoreError::Io`].
+    pub(super) fn add(
+        &self,
+        brick: BrickIndex,
+        digest: Digest,
+        bytes: &[u8],
+    ) -> Result<(), BrickStoreError> {
+        let Some((pack, place)) = self.reserve(brick, digest, bytes.len() as u64)? else {
+            return Ok(());
         };
-        pack.map_or(Ok(()), |pack| write_at(&pack, bytes, at))
+        let path = pack_path(&self.folder, place / PACK_BYTES);
+        write_at(&pack, bytes, place % PACK_BYTES).map_err(BrickStoreError::io(&path))
     }
 
-    /// Waits until all is on the disk; then the places are there, too.
+    /// Where so many bytes of a brick go; `None`: they are there.
+    fn reserve(
+        &self,
+        brick: BrickIndex,
+        digest: Digest,
+        length: u64,
+    ) -> Result<Option<(Arc<File>, u64)>, BrickStoreError> {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = brick.0 as usize;
+        if writing.places.len() <= index {
+            writing.places.resize(index + 1, u64::MAX);
+        }
+        if let Some(&place) = writing.known.get(&digest) {
+            writing.places[index] = place;
+            return Ok(None);
+        }
+        let mut place = writing.end;
+        if place % PACK_BYTES + length > PACK_BYTES {
+            place = place.next_multiple_of(PACK_BYTES);
+        }
+        let pack = match &writing.last {
+            Some(pack) if writing.count > place / PACK_BYTES => Arc::clone(pack),
+            _ => {
+                let path = pack_path(&self.folder, writing.count);
+                let pack = File::create_new(&path).map_err(BrickStoreError::io(&path))?;
+                let pack = Arc::new(pack);
+                writing.count += 1;
+                // Threads that still write to the one before have it, too.
+                writing.last = Some(Arc::clone(&pack));
+                pack
+            }
+        };
+        writing.end = place + length;
+        writing.known.insert(digest, place);
+        writing.places[index] = place;
+        Ok(Some((pack, place)))
+    }
+
+    /// Waits until all is on the disk, as long as it may go on; then the places are there, too.
     ///
     /// # Errors
-    /// What the system says.
-    pub(super) fn finish(&self) -> io::Result<()> {
+    /// [`BrickStoreError::Io`], or [`BrickStoreError::Stopped`].
+    pub(super) fn finish(
+        &self,
+        may_go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), BrickStoreError> {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        writing.packs.iter().try_for_each(|pack| pack.sync_all())?;
-        let mut bytes: Vec<u8> = writing
-            .places
-            .iter()
+        for pack in 0..writing.count {
+            if !may_go_on() {
+                return Err(BrickStoreError::Stopped);
+            }
+            let path = pack_path(&self.folder, pack);
+            let synced = File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(BrickStoreError::io(&path))?;
+        }
+        let mut bytes: Vec<u8> = (writing.places.iter())
             .flat_map(|p| p.to_le_bytes())
             .collect();
         let digest = Digest::of(&bytes);
         bytes.extend(digest.as_bytes());
-        let mut file = File::create_new(self.folder.join(PLACES))?;
-        file.write_all(&bytes)?;
-        file.sync_all()
+        write_file(&self.folder.join(PLACES), &bytes)
     }
+}
+
+/// A new file, on the disk.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), BrickStoreError> {
+    let write = || {
+        let mut file = File::create_new(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(BrickStoreError::io(path))
 }
 
 /// Several threads write at a time.
@@ -209,8 +261,8 @@ mod tests {
                 });
             }
         });
-        writer.finish().unwrap();
-        let packs = Packs::open(folder.path(), 100).unwrap().unwrap();
+        writer.finish(&mut || true).unwrap();
+        let packs = Packs::open(folder.path(), 100).unwrap();
         for brick in 0..100 {
             let length = 1000 + u64::from(brick) % 7;
             assert_eq!(packs.read(BrickIndex(brick), length).unwrap(), of(brick));
@@ -225,16 +277,15 @@ mod tests {
     fn a_brick_that_does_not_fit_lies_in_the_next_pack() {
         let folder = tempfile::tempdir().unwrap();
         let writer = PackWriter::new(folder.path()).unwrap();
+        writer.add(BrickIndex(9), Digest::of(b"a"), b"a").unwrap();
         writer.writing.lock().unwrap().end = PACK_BYTES - 9;
-        let pack = File::create_new(pack_path(folder.path(), 0)).unwrap();
-        writer.writing.lock().unwrap().packs.push(Arc::new(pack));
         for (brick, length) in [(0, 9), (1, 9), (2, 5)] {
             let bytes = vec![brick; length];
             let brick = BrickIndex(brick.into());
             writer.add(brick, Digest::of(&bytes), &bytes).unwrap();
         }
-        writer.finish().unwrap();
-        let packs = Packs::open(folder.path(), 3).unwrap().unwrap();
+        writer.finish(&mut || true).unwrap();
+        let packs = Packs::open(folder.path(), 10).unwrap();
         let read = |brick, length| {
             (
                 packs.path(BrickIndex(brick)),
@@ -250,10 +301,16 @@ mod tests {
     #[test]
     fn places_that_were_cut_or_changed_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Packs::open(folder.path(), 1).unwrap().is_none());
+        let absent = Packs::open(folder.path(), 1).unwrap_err().to_string();
+        assert!(
+            absent.contains(PLACES) && absent.contains(IMPORT_AGAIN),
+            "{absent}"
+        );
         let writer = PackWriter::new(folder.path()).unwrap();
         writer.add(BrickIndex(0), Digest::of(b"a"), b"a").unwrap();
-        writer.finish().unwrap();
+        let stopped = writer.finish(&mut || false);
+        assert!(matches!(stopped, Err(BrickStoreError::Stopped)));
+        writer.finish(&mut || true).unwrap();
         let path = folder.path().join(PLACES);
         let good = fs::read(&path).unwrap();
         let mut changed = good.clone();
@@ -265,8 +322,9 @@ mod tests {
             (&[&good[..], &[0]].concat(), 1, "more than 40 bytes"),
         ] {
             fs::write(&path, bytes).unwrap();
-            let (file, error) = Packs::open(folder.path(), bricks).unwrap_err();
-            assert!(file == path && error.contains(why), "{error}");
+            let error = Packs::open(folder.path(), bricks).unwrap_err().to_string();
+            let parts = [why, IMPORT_AGAIN, &path.display().to_string()];
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         }
     }
 }

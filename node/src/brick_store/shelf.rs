@@ -224,7 +224,7 @@ impl BrickShelf for DiskShelf {
             return Ok(known.bricks());
         }
         let mut of_set = Kept {
-            store: Arc::new(DirectoryStore::new(&folder, Arc::clone(manifest))),
+            store: Arc::new(DirectoryStore::of_files(&folder, Arc::clone(manifest))),
             files: BTreeMap::new(),
             is_open: true,
             used: now,
@@ -355,7 +355,7 @@ fn if_there(error: io::Error) -> io::Result<()> {
 fn make_folder(folder: &Path, manifest: &Manifest) -> io::Result<()> {
     fs::create_dir_all(folder.join(BRICKS))?;
     let encoded = manifest_file::encode(manifest)?;
-    write_file(folder, &folder.join(PAGES), &manifest.pages().concat())?;
+    write_file(folder, &folder.join(PAGES), manifest.pages())?;
     write_file(folder, &folder.join(MANIFEST), &encoded)
 }
 
@@ -486,7 +486,7 @@ fn kept(folder: &Path, name: Digest) -> Result<Found, ShelfError> {
     if fs::symlink_metadata(&pages).is_ok_and(|found| !found.is_file()) {
         return other(&pages, "it is no folder or file that a peer made");
     }
-    let store = match DirectoryStore::open(folder) {
+    let store = match DirectoryStore::open_files(folder) {
         Ok(store) => store,
         Err(BrickStoreError::Io { path, source }) => return Err(ShelfError::Io { path, source }),
         Err(BrickStoreError::Manifest { path, why }) => return other(&path, &why),

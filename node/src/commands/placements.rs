@@ -3,7 +3,7 @@
 use super::CommandResult;
 use crate::{
     args::{PlacementsArgs, placement_name},
-    brick_store,
+    brick_store::{self, FileOptions},
     free_memory::free_memory_bytes,
     placement_choice::{Comparison, room},
     progress::Progress,
@@ -27,7 +27,10 @@ pub(super) fn run(args: &PlacementsArgs, stop: &Stop) -> CommandResult {
     let mut progress = Progress::new("reading the volume");
     let source = brick_store::open_source(
         &args.source.volume,
-        args.source.fill,
+        FileOptions {
+            fill: args.source.fill,
+            ..FileOptions::default()
+        },
         args.brick,
         free_memory_bytes() / 2,
         &mut |done, total| {

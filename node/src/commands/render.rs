@@ -71,6 +71,7 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         wait_peers: 0,
         redundancy: None,
         brick: None,
+        in_place: false,
         placement: None,
         memory: None,
         whole: true,

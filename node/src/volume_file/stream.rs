@@ -6,7 +6,7 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// Bytes that are read from disk at a time.
@@ -47,6 +47,54 @@ pub(crate) enum Packing {
     },
     /// An array of a VTK XML file.
     Vti(vti::ArrayPlan),
+}
+
+/// Voxels that lie in a file as they are, so that any part of them can be read.
+#[derive(Clone, Debug)]
+pub(crate) struct PlainVoxels {
+    path: PathBuf,
+    offset: u64,
+    big_endian: bool,
+}
+
+impl PlainVoxels {
+    /// `None`: they are compressed, or packed in another way.
+    pub(super) fn of(data: &DataPlan, total: u64) -> io::Result<Option<Self>> {
+        let offset = match data.packing {
+            Packing::Raw { offset } => offset,
+            // What is too short is told when it is read.
+            Packing::RawAtEnd => File::open(&data.path)?
+                .metadata()?
+                .len()
+                .saturating_sub(total),
+            Packing::Gzip { .. } | Packing::Zlib { .. } | Packing::Vti(_) => return Ok(None),
+        };
+        Ok(Some(Self {
+            path: data.path.clone(),
+            offset,
+            big_endian: data.big_endian,
+        }))
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Byte of the first voxel.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Some of its voxels, of so many bytes each, in little-endian order.
+    pub(crate) fn little_endian(&self, mut voxels: Vec<u8>, voxel_bytes: usize) -> Vec<u8> {
+        if self.big_endian {
+            voxels
+                .chunks_exact_mut(voxel_bytes)
+                .for_each(<[u8]>::reverse);
+        }
+        voxels
+    }
 }
 
 /// Voxels, from the first on. Little-endian, exactly as many as the header says.

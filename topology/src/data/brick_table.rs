@@ -1,9 +1,10 @@
 //! What a manifest says of its bricks, in pages of 8³ neighbours, which are read, sent and named as bytes.
 //!
 //! Shapes: a page has, of its bricks, x fastest, at the borders of the grid fewer than 8 on an axis: a byte each that says what there is
-//! (1: a range, 2: levels of cells, 4: those of which all are 0), the digests, the ranges (smallest and largest number as stored, f32, little-endian; zeros where there is none), then
+//! (1: a range, 2: levels of cells, 4: those of which all are 0), the digests, the ranges (smallest and largest number as stored, f32, little-endian; zeros are written where there is none), then
 //! the levels of the cells of those that have some. Pages go x fastest, too.
-//! Invariant: pages of a table are as long as they say, and their numbers are numbers.
+//! Pages stand one behind the other.
+//! Invariant: pages of a table are as long as they say.
 
 use crate::{
     base::digest::Digest,
@@ -22,7 +23,7 @@ const PAGE_EDGE: u32 = 8;
 const NODE_EDGE: u32 = 8;
 /// There are voxels that are data, and their range.
 const HAS_RANGE: u8 = 1;
-/// The levels of its cells are known, and not all 0.
+/// The levels of its cells are known; those that are all 0 are written as [`HAS_EVEN_CELLS`].
 const HAS_CELLS: u8 = 2;
 /// The levels of its cells are all 0, as in a brick of one value.
 const HAS_EVEN_CELLS: u8 = 4;
@@ -70,21 +71,16 @@ impl BrickRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BrickTable {
     grid: BrickGrid,
-    pages: Vec<Bytes>,
+    /// All pages, one behind the other.
+    bytes: Bytes,
+    /// Where each begins, and the last one ends.
+    starts: Vec<usize>,
 }
 
-/// Pages that are not those of a grid.
+/// Bytes that are not the pages of a grid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrickTableError {
-    /// More or fewer pages.
-    #[error("there are {found} pages of bricks, expected {expected}")]
-    Pages {
-        /// Pages found.
-        found: usize,
-        /// Pages of the grid.
-        expected: usize,
-    },
-    /// A page that is shorter or longer than it says.
+    /// They end within a page.
     #[error("page {page} of the bricks has {found} bytes, expected {expected}")]
     Length {
         /// The page.
@@ -94,8 +90,14 @@ pub enum BrickTableError {
         /// What it has by its first bytes.
         expected: usize,
     },
+    /// They do not end with the last page.
+    #[error("{found} bytes stand behind the last page of the bricks")]
+    Rest {
+        /// Bytes behind it.
+        found: usize,
+    },
     /// A byte that says what no brick has.
-    #[error("page {page} of the bricks says {found} of its brick {place}, expected 0 to 3, 4 or 5")]
+    #[error("page {page} of the bricks says {found} of its brick {place}, expected 0 to 5")]
     Flags {
         /// The page.
         page: usize,
@@ -109,34 +111,33 @@ pub enum BrickTableError {
 impl BrickTable {
     /// Of all bricks of a grid, in index order; ranges are such as f32 can be.
     pub(crate) fn of(grid: &BrickGrid, records: &[BrickRecord]) -> Self {
-        let page = |page: [u32; 3]| {
+        let (mut bytes, mut starts) = (Vec::new(), vec![0]);
+        for page in places(page_counts(grid)) {
             let record = |within: [u32; 3]| {
                 let place = std::array::from_fn(|a| page[a] * PAGE_EDGE + within[a]);
                 records.get(grid.index(place)?.0 as usize)
             };
-            let records: Vec<&BrickRecord> =
-                places(page_size(grid, page)).filter_map(record).collect();
-            page_of(&records)
-        };
+            let records = places(page_size(grid, page)).filter_map(record);
+            append_page(&records.collect::<Vec<_>>(), &mut bytes);
+            starts.push(bytes.len());
+        }
         Self {
             grid: *grid,
-            pages: places(page_counts(grid)).map(page).collect(),
+            bytes: bytes.into(),
+            starts,
         }
     }
 
-    /// Checks pages that come from a file or a peer.
-    pub(crate) fn checked(grid: &BrickGrid, pages: Vec<Bytes>) -> Result<Self, BrickTableError> {
-        let expected = places(page_counts(grid)).count();
-        if pages.len() != expected {
-            let found = pages.len();
-            return Err(BrickTableError::Pages { found, expected });
-        }
-        for ((page, bytes), place) in pages.iter().enumerate().zip(places(page_counts(grid))) {
+    /// Checks pages that come from a file or a peer; not the numbers of the ranges.
+    pub(crate) fn checked(grid: &BrickGrid, bytes: Bytes) -> Result<Self, BrickTableError> {
+        let (mut end, mut starts) = (0, vec![0]);
+        for (page, place) in places(page_counts(grid)).enumerate() {
             let bricks = bricks_of(grid, place);
-            let flags = bytes.get(..bricks).unwrap_or_default();
+            let rest = &bytes[end..];
+            let flags = rest.get(..bricks).unwrap_or_default();
             let expected = bytes_of(flags).max(bricks * FIXED_BYTES);
-            if bytes.len() != expected {
-                let found = bytes.len();
+            if rest.len() < expected {
+                let found = rest.len();
                 return Err(BrickTableError::Length {
                     page,
                     found,
@@ -148,31 +149,32 @@ impl BrickTable {
             if let Some((place, &found)) = flags.iter().enumerate().find(|(_, f)| !is_known(**f)) {
                 return Err(BrickTableError::Flags { page, place, found });
             }
+            end += expected;
+            starts.push(end);
         }
-        Ok(Self { grid: *grid, pages })
+        match bytes.len() - end {
+            0 => Ok(Self {
+                grid: *grid,
+                bytes,
+                starts,
+            }),
+            found => Err(BrickTableError::Rest { found }),
+        }
     }
 
-    /// Takes the pages of a grid from bytes in which one stands behind the other; those of the last one may be too few or
-    /// too many.
-    pub(crate) fn parted(grid: &BrickGrid, mut bytes: Bytes) -> Vec<Bytes> {
-        let mut pages = Vec::new();
-        let mut of_pages = places(page_counts(grid)).peekable();
-        while let Some(page) = of_pages.next() {
-            let flags = bytes.get(..bricks_of(grid, page)).unwrap_or_default();
-            let length = bytes_of(flags).min(bytes.len());
-            let is_last = of_pages.peek().is_none();
-            let page = bytes.split_to(if is_last { bytes.len() } else { length });
-            pages.push(page);
-        }
-        pages
-    }
-
-    pub(crate) fn pages(&self) -> &[Bytes] {
-        &self.pages
+    /// All pages, one behind the other.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.pages.iter().map(|p| size_of_val(p) + p.len()).sum()
+        self.bytes.len() + size_of_val(self.starts.as_slice())
+    }
+
+    fn pages(&self) -> impl Iterator<Item = &[u8]> {
+        self.starts
+            .windows(2)
+            .map(|ends| &self.bytes[ends[0]..ends[1]])
     }
 
     pub(crate) fn digest(&self, brick: BrickIndex) -> Digest {
@@ -190,14 +192,16 @@ impl BrickTable {
 
     pub(crate) fn cells(&self, brick: BrickIndex) -> Option<CellRanges> {
         let (page, place, bricks) = self.at(brick);
-        if page[place] & HAS_EVEN_CELLS != 0 {
+        let flags = page[place];
+        if flags & HAS_EVEN_CELLS != 0 {
             return Some(CellRanges::even());
         }
-        if page[place] & HAS_CELLS == 0 {
+        if flags & HAS_CELLS == 0 {
             return None;
         }
         let start = bricks * FIXED_BYTES + cells_in(&page[..place]) * CELL_LEVELS_BYTES;
-        CellRanges::from_levels(page.slice(start..start + CELL_LEVELS_BYTES))
+        let levels = &page[start..start + CELL_LEVELS_BYTES];
+        CellRanges::from_levels(self.bytes.slice_ref(levels))
     }
 
     /// Name of all that it says: of the uppermost node of a tree whose leaves are the pages. A node has, of those below it, x
@@ -205,7 +209,7 @@ impl BrickTable {
     pub(crate) fn name(&self) -> Digest {
         let mut counts = page_counts(&self.grid);
         let mut nodes: Vec<Node> = places(counts)
-            .zip(&self.pages)
+            .zip(self.pages())
             .map(|(page, bytes)| Node::of_page(bytes, bricks_of(&self.grid, page)))
             .collect();
         loop {
@@ -223,13 +227,14 @@ impl BrickTable {
     }
 
     /// The page of a brick, which of its bricks it is, and how many there are.
-    fn at(&self, brick: BrickIndex) -> (&Bytes, usize, usize) {
+    fn at(&self, brick: BrickIndex) -> (&[u8], usize, usize) {
         let place = self.grid.coordinates(brick);
         let page = place.map(|p| p / PAGE_EDGE);
         let number = number_in(page_counts(&self.grid), page);
         let size = page_size(&self.grid, page);
         let within = number_in(size, place.map(|p| p % PAGE_EDGE));
-        (&self.pages[number], within, bricks_of(&self.grid, page))
+        let bytes = &self.bytes[self.starts[number]..self.starts[number + 1]];
+        (bytes, within, bricks_of(&self.grid, page))
     }
 }
 
@@ -275,34 +280,27 @@ fn around(a: [f32; 2], b: [f32; 2]) -> [f32; 2] {
     [a[0].min(b[0]), a[1].max(b[1])]
 }
 
-/// The bytes of a page.
-fn page_of(records: &[&BrickRecord]) -> Bytes {
-    let flags = records.iter().map(|r| {
-        let cells = r.cells.as_ref().map(|cells| {
-            if cells.is_even() {
-                HAS_EVEN_CELLS
-            } else {
-                HAS_CELLS
-            }
-        });
-        let range = if r.range.is_some() { HAS_RANGE } else { 0 };
-        range | cells.unwrap_or(0)
-    });
-    let mut bytes: Vec<u8> = flags.collect();
-    let length = bytes_of(&bytes);
-    bytes.reserve_exact(length - bytes.len());
+/// Writes a page of these bricks.
+fn append_page(records: &[&BrickRecord], bytes: &mut Vec<u8>) {
+    for record in records {
+        let range = if record.range.is_some() { HAS_RANGE } else { 0 };
+        let cells = match &record.cells {
+            None => 0,
+            Some(cells) if cells.is_even() => HAS_EVEN_CELLS,
+            Some(_) => HAS_CELLS,
+        };
+        bytes.push(range | cells);
+    }
     (records.iter()).for_each(|r| bytes.extend(r.digest.as_bytes()));
     for record in records {
         let range = record.range.unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, reason = "checked: an f32 can be it")]
-        range
-            .iter()
-            .for_each(|&n| bytes.extend((n as f32).to_le_bytes()));
+        let numbers = range.map(|n| (n as f32).to_le_bytes());
+        bytes.extend(numbers.as_flattened());
     }
     let cells = records.iter().filter_map(|r| r.cells.as_ref());
     let uneven = cells.filter(|cells| !cells.is_even());
     uneven.for_each(|cells| bytes.extend(cells.levels()));
-    bytes.into()
 }
 
 fn range_at(page: &[u8], bricks: usize, place: usize) -> [f32; 2] {
@@ -393,10 +391,9 @@ mod tests {
                 prop_assert_eq!(table.range(brick), record.range);
                 prop_assert_eq!(table.cells(brick), record.cells.clone());
             }
-            let bytes = table.pages().concat();
+            let bytes = table.bytes().clone();
             prop_assert!(bytes.len() <= records.len() * RECORD_BYTES_MAX);
-            let pages = BrickTable::parted(&grid, bytes.into());
-            let back = BrickTable::checked(&grid, pages);
+            let back = BrickTable::checked(&grid, bytes);
             prop_assert_eq!(back.as_ref().map(BrickTable::name), Ok(table.name()));
             prop_assert_eq!(back, Ok(table));
         }
@@ -406,13 +403,13 @@ mod tests {
             (grid, records) in tables(), at in any::<prop::sample::Index>(), byte in any::<u8>(), is_cut in any::<bool>(),
         ) {
             let table = BrickTable::of(&grid, &records);
-            let mut bytes = table.pages().concat();
+            let mut bytes = table.bytes().to_vec();
             let at = at.index(bytes.len());
             bytes[at] ^= byte;
             if is_cut {
                 bytes.truncate(at);
             }
-            let other = BrickTable::checked(&grid, BrickTable::parted(&grid, bytes.into()));
+            let other = BrickTable::checked(&grid, bytes.into());
             prop_assert!(!(is_cut && other.is_ok()));
             if let Ok(other) = other {
                 grid.bricks().for_each(|b| {
@@ -436,24 +433,25 @@ mod tests {
             BrickRecord::of(&grid, brick, &volume, &bytes)
         };
         let records: Vec<_> = grid.bricks().map(record).collect();
-        let good = BrickTable::of(&grid, &records).pages().to_vec();
-        let refused = |change: fn(&mut Vec<Bytes>)| {
-            let mut pages = good.clone();
-            change(&mut pages);
-            BrickTable::checked(&grid, pages).unwrap_err().to_string()
+        let good = BrickTable::of(&grid, &records).bytes().to_vec();
+        let page = 8 * RECORD_BYTES_MAX;
+        assert_eq!(good.len(), 10 * RECORD_BYTES_MAX);
+        let refused = |bytes: &[u8]| {
+            let bytes = Bytes::copy_from_slice(bytes);
+            BrickTable::checked(&grid, bytes).unwrap_err().to_string()
         };
-        assert!(refused(|p| p.truncate(1)).contains("1 pages of bricks, expected 2"));
-        assert!(refused(|p| p[1] = p[1].slice(1..)).contains("page 1"));
-        assert!(refused(|p| p[0] = Bytes::new()).contains("has 0 bytes"));
-        let flags = |flags: u8| [&[flags; 2], &[0; 80][..]].concat();
+        assert!(refused(&[]).contains("page 0 of the bricks has 0 bytes"));
+        assert!(refused(&good[..page]).contains("page 1 of the bricks has 0 bytes"));
+        assert!(refused(&good[..page + 99]).contains("has 99 bytes"));
+        assert!(refused(&[&good[..], &[0; 7]].concat()).contains("7 bytes stand behind"));
         for wrong in [6, 7, 8, 255] {
-            let mut pages = good.clone();
-            pages[1] = flags(wrong).into();
-            let cells = cells_in(&[wrong; 2]) * CELL_LEVELS_BYTES;
-            pages[1] = [&pages[1][..], &vec![0; cells]].concat().into();
-            let error = BrickTable::checked(&grid, pages).unwrap_err().to_string();
+            let mut changed = good.clone();
+            changed[page + 1] = wrong;
+            changed.resize(page + 2 * RECORD_BYTES_MAX, 0);
+            let error = refused(&changed);
+            let parts = ["page 1", &format!("says {wrong} of its brick 1")];
             assert!(
-                error.contains(&format!("says {wrong} of its brick 0")),
+                parts.iter().all(|part| error.contains(part)) || error.contains("bytes"),
                 "{error}"
             );
         }

@@ -77,8 +77,8 @@ pub struct ManifestParts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<Digest>,
     /// What is said of its bricks (`brick_table`).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pages: Vec<Bytes>,
+    #[serde(default, skip_serializing_if = "Bytes::is_empty")]
+    pub pages: Bytes,
 }
 
 impl ManifestParts {
@@ -105,24 +105,13 @@ impl ManifestParts {
         Ok(Self::new(volume, brick_edge, source, bricks))
     }
 
-    /// Most bytes of its pages; 0, where it has none, or its volume or cut are none.
+    /// Most bytes of its pages; 0, where it has records, or a volume or an edge that cannot be.
     #[must_use]
     pub fn page_bytes_max(&self) -> u64 {
         let is_good = self.volume.validate().is_ok() && self.bricks.is_empty();
         let grid = BrickGrid::new(self.volume.dims, self.brick_edge);
         let count = grid.ok().filter(|_| is_good).map(|g| g.brick_count());
         u64::from(count.unwrap_or(0)) * RECORD_BYTES_MAX as u64
-    }
-
-    /// The same with the pages in these bytes, one behind the other; whether they are its pages is asked later.
-    #[must_use]
-    pub fn with_page_bytes(self, bytes: Bytes) -> Self {
-        let grid = BrickGrid::new(self.volume.dims, self.brick_edge);
-        let pages = grid.map(|grid| BrickTable::parted(&grid, bytes));
-        Self {
-            pages: pages.unwrap_or_default(),
-            ..self
-        }
     }
 
     /// Of a volume that is cut into bricks of `brick_edge`, whose values nothing more is known of.
@@ -149,7 +138,7 @@ impl ManifestParts {
             source: source.to_owned(),
             bricks,
             index: None,
-            pages: Vec::new(),
+            pages: Bytes::new(),
         }
     }
 }
@@ -197,7 +186,7 @@ pub enum ManifestError {
     #[error(transparent)]
     Pages(#[from] BrickTableError),
     /// Other pages than were named.
-    #[error("what is said of the bricks is {found}, expected {expected}")]
+    #[error("the digest of what is said of the bricks is {found}, expected {expected}")]
     Index {
         /// Name of what is there.
         found: Digest,
@@ -325,16 +314,16 @@ fn take_bricks(parts: &mut ManifestParts, grid: &BrickGrid) -> Result<BrickTable
     } else {
         BrickTable::checked(grid, pages)?
     };
+    let found = bricks.name();
+    if let Some(expected) = parts.index.replace(found).filter(|named| *named != found) {
+        return Err(ManifestError::Index { found, expected });
+    }
     for brick in grid.bricks() {
         if let Some(range) = bricks.range(brick).filter(|r| !is_range(r)) {
             return Err(wrong(brick.0 as usize, range));
         }
     }
-    let found = bricks.name();
-    match parts.index.replace(found) {
-        Some(expected) if expected != found => Err(ManifestError::Index { found, expected }),
-        _ => Ok(bricks),
-    }
+    Ok(bricks)
 }
 
 /// Checks that there are as many entries of each kind as a volume cut like this has.
@@ -386,7 +375,7 @@ fn check_counts(parts: &ManifestParts, grid: &BrickGrid) -> Result<(), ManifestE
 impl From<Manifest> for ManifestParts {
     fn from(manifest: Manifest) -> Self {
         Self {
-            pages: manifest.bricks.pages().to_vec(),
+            pages: manifest.bricks.bytes().clone(),
             ..manifest.parts
         }
     }
@@ -459,16 +448,16 @@ impl Manifest {
         self.grid.bricks().map(of_brick).collect()
     }
 
-    /// Its parts but what is said of bricks, which only has its name there.
+    /// Its parts without what is said of bricks, of which only the name is there.
     #[must_use]
-    pub fn without_pages(&self) -> &ManifestParts {
+    pub fn root(&self) -> &ManifestParts {
         &self.parts
     }
 
-    /// What is said of bricks, in pages.
+    /// What is said of bricks, as bytes (`brick_table`).
     #[must_use]
-    pub fn pages(&self) -> &[Bytes] {
-        self.bricks.pages()
+    pub fn pages(&self) -> &Bytes {
+        self.bricks.bytes()
     }
 
     /// Name of the data set.
@@ -753,26 +742,28 @@ mod tests {
     #[test]
     fn pages_are_those_that_were_named() {
         let manifest = Manifest::try_from(parts()).unwrap();
-        let root = manifest.without_pages().clone();
+        let root = manifest.root().clone();
         assert!(root.index.is_some() && root.pages.is_empty() && root.bricks.is_empty());
-        let bytes = manifest.pages().concat();
+        let bytes = manifest.pages().to_vec();
         assert!(root.page_bytes_max() >= bytes.len() as u64);
-        let whole = root.clone().with_page_bytes(bytes.clone().into());
-        assert_eq!(Manifest::try_from(whole), Ok(manifest));
+        let with = |pages: &[u8]| ManifestParts {
+            pages: Bytes::copy_from_slice(pages),
+            ..root.clone()
+        };
+        assert_eq!(Manifest::try_from(with(&bytes)), Ok(manifest));
         let mut other = bytes.clone();
         other[9] ^= 1;
-        let error = Manifest::try_from(root.clone().with_page_bytes(other.into()));
+        let error = Manifest::try_from(with(&other));
         assert!(
             matches!(error, Err(ManifestError::Index { .. })),
             "{error:?}"
         );
-        for wrong in [&bytes[1..], &[&bytes[..], &[0]].concat(), &[]] {
-            let wrong = root.clone().with_page_bytes(wrong.to_vec().into());
-            let error = Manifest::try_from(wrong);
+        for wrong in [&bytes[1..], &[&bytes[..], &[0]].concat()] {
+            let error = Manifest::try_from(with(wrong));
             assert!(matches!(error, Err(ManifestError::Pages(_))), "{error:?}");
         }
         assert!(Manifest::try_from(root.clone()).is_err(), "without pages");
-        let mut both = root.with_page_bytes(bytes.into());
+        let mut both = with(&bytes);
         both.bricks = parts().bricks[..1].to_vec();
         let both = Manifest::try_from(both).unwrap();
         assert_eq!(both.brick_range(BrickIndex(1)), Some([0.0, 9.0]));

@@ -64,7 +64,7 @@ impl Finish {
     }
 
     /// How opaque a ray is behind which nothing is seen: what is lost there is at most 1/1000 of full scale
-    /// of finished colours. 1: all is seen.
+    /// of finished colours, or what an opacity that is rounded to 1 hides, where that is more (with gamma above 2.4).
     #[must_use]
     pub fn opaque(&self) -> f32 {
         // A root is steepest from black, other curves where they come to full scale.

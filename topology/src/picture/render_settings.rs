@@ -515,7 +515,7 @@ impl RenderSettings {
         let mut within = Self {
             background: [0.0; 3],
             background_top: None,
-            exposure: self.opaque().unwrap_or(1.0),
+            exposure: 1.0,
             gamma: 1.0,
             ..self.clone()
         };
@@ -532,11 +532,10 @@ impl RenderSettings {
             color: [0.0; 3],
             opacity: 0.0,
         };
-        if self.is_preintegrated() {
-            return within.digest();
-        }
         let points = &mut within.transfer.points;
-        if self.mode.combines_values() {
+        if self.is_preintegrated() {
+            // What is seen of a sample may follow from values outside.
+        } else if self.mode.combines_values() {
             // Partials are places in a table that is laid over the values of its points, whatever is there.
             points.iter_mut().for_each(|p| *p = no_color(p.value));
         } else {
@@ -544,7 +543,8 @@ impl RenderSettings {
             points.insert(0, at(low));
             points.push(at(high));
         }
-        within.digest()
+        let opaque = self.opaque().unwrap_or(1.0);
+        Digest::of(&[&within.digest().as_bytes()[..], &opaque.to_le_bytes()].concat())
     }
 
     /// Name of all that these say.

@@ -21,7 +21,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 /// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
 /// manifest would be larger than a message can be.
-const EARLY_WORDS_MAX: usize = 1024;
+const EARLY_WORDS_MAX: usize = 2048;
 /// Most data sets that are not known yet whose announcements by a peer are kept.
 const EARLY_MAX: usize = 64;
 
