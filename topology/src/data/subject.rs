@@ -7,7 +7,9 @@
 //! Invariants: follows from voxels, spacing and statistics alone, not from the cut into bricks;
 //! memory is bounded.
 
-use crate::data::{transfer_function::TransferFunction, volume::VolumeDescription};
+use crate::data::{
+    number_rows::widen, transfer_function::TransferFunction, volume::VolumeDescription,
+};
 use glam::DVec3;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +70,19 @@ pub struct Overview {
     edge: u32,
     counts: [usize; 3],
     cells: Vec<Cell>,
+    /// Of the row of cells that the last row of voxels was in.
+    columns: Columns,
+}
+
+/// What came of each column of voxels of one row of cells, side by side, as vector instructions take them.
+#[derive(Clone, Debug)]
+struct Columns {
+    /// Its first cell.
+    first: usize,
+    low: Vec<f32>,
+    high: Vec<f32>,
+    sum: Vec<f64>,
+    count: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +112,13 @@ impl Overview {
             edge,
             counts,
             cells: vec![EMPTY; counts.iter().product()],
+            columns: Columns {
+                first: 0,
+                low: vec![EMPTY.low; dims[0] as usize],
+                high: vec![EMPTY.high; dims[0] as usize],
+                sum: vec![EMPTY.sum; dims[0] as usize],
+                count: vec![EMPTY.count; dims[0] as usize],
+            },
         }
     }
 
@@ -105,31 +127,55 @@ impl Overview {
     /// # Panics
     /// Where there is no such row.
     pub fn row(&mut self, y: u32, z: u32, stored: &[f32]) {
-        let row =
+        let first =
             self.counts[0] * ((y / self.edge) as usize + self.counts[1] * (z / self.edge) as usize);
-        let cells = &mut self.cells[row..row + self.counts[0]];
-        for (cell, numbers) in cells.iter_mut().zip(stored.chunks(self.edge as usize)) {
-            for &number in numbers {
-                let is_data = !number.is_nan();
-                cell.low = if number < cell.low { number } else { cell.low };
-                cell.high = if number > cell.high {
-                    number
-                } else {
-                    cell.high
-                };
-                cell.sum += f64::from(if is_data { number } else { 0.0 });
-                cell.count += u32::from(is_data);
-            }
+        if self.columns.first != first {
+            self.close_columns();
+            self.columns.first = first;
         }
+        let columns = &mut self.columns;
+        widen(&mut columns.low, &mut columns.high, stored);
+        let sums = columns.sum.iter_mut().zip(&mut columns.count);
+        for ((sum, count), &number) in sums.zip(stored) {
+            let is_data = !number.is_nan();
+            *sum += f64::from(if is_data { number } else { 0.0 });
+            *count += u32::from(is_data);
+        }
+    }
+
+    /// Gives the cells what came of their columns.
+    fn close_columns(&mut self) {
+        let Columns {
+            first,
+            low,
+            high,
+            sum,
+            count,
+        } = &mut self.columns;
+        let edge = self.edge as usize;
+        let bounds = low.chunks(edge).zip(high.chunks(edge));
+        let sums = sum.chunks(edge).zip(count.chunks(edge));
+        let cells = &mut self.cells[*first..*first + self.counts[0]];
+        for (cell, ((low, high), (sum, count))) in cells.iter_mut().zip(bounds.zip(sums)) {
+            cell.low = low.iter().copied().fold(cell.low, f32::min);
+            cell.high = high.iter().copied().fold(cell.high, f32::max);
+            cell.sum += sum.iter().sum::<f64>();
+            cell.count += count.iter().sum::<u32>();
+        }
+        low.fill(EMPTY.low);
+        high.fill(EMPTY.high);
+        sum.fill(EMPTY.sum);
+        count.fill(EMPTY.count);
     }
 
     /// What a function shows of the volume; `None`: nothing.
     #[must_use]
     pub fn subject(
-        &self,
+        mut self,
         volume: &VolumeDescription,
         function: &TransferFunction,
     ) -> Option<Subject> {
+        self.close_columns();
         let opacity = |stored: f64| function.classify(volume.value(stored)).1;
         let of_cell = |cell: &Cell| {
             if cell.count == 0 {
