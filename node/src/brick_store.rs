@@ -19,6 +19,7 @@ mod manifest_file;
 mod memory;
 mod packs;
 mod placed;
+mod plain_cutter;
 mod shelf;
 
 pub use directory::DirectoryStore;

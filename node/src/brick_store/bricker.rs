@@ -22,7 +22,7 @@ pub(super) struct Batch {
     pub(super) y: u32,
     pub(super) rows: usize,
     /// Of its slice.
-    is_last: bool,
+    pub(super) is_last: bool,
 }
 
 /// All rows of a volume, in their order.

@@ -9,10 +9,12 @@
 
 use super::{
     BrickStoreError, ImportOptions, OnProgress, bricker,
+    cutter::OnBrick,
     directory::{BRICKS, DirectoryStore, MANIFEST, PROJECTIONS, level_path},
     layers::Gather,
     manifest_file::{self, PAGES},
     packs::{PackWriter, write_file},
+    plain_cutter::{self, Voxels},
 };
 use crate::volume_file::VolumeFile;
 use brickmesh_topology::{Digest, Manifest};
@@ -59,31 +61,36 @@ pub(super) fn import(
         .empty
         .as_ref()
         .map(|empty| (empty, projections.as_path()));
-    let bricks_of = |level| level_path(made.path(), level).join(BRICKS);
-    let packs: Mutex<Vec<Arc<PackWriter>>> = Mutex::default();
-    let (exact, coarser) = bricker::cut(
-        file,
-        edge,
-        how.levels_max,
-        gather,
-        empty,
-        progress,
-        &|level, brick, digest, bytes| {
-            let of_level = {
-                let mut packs = packs.lock().unwrap_or_else(PoisonError::into_inner);
-                while packs.len() <= level {
-                    let bricks = bricks_of(packs.len());
-                    packs.push(Arc::new(PackWriter::new(&bricks)?));
-                }
-                Arc::clone(&packs[level])
-            };
-            of_level.add(brick, digest, &bytes)
-        },
-    )?;
+    let packs = LevelPacks {
+        folder: made.path(),
+        of_levels: Mutex::default(),
+    };
+    let on_brick: OnBrick<'_> =
+        &|level, brick, digest, bytes| packs.of_level(level)?.add(brick, digest, &bytes);
+    // Of what is empty, slices are asked in their order.
+    let plain = match empty {
+        None => Voxels::of(file, edge)?,
+        Some(_) => None,
+    };
+    let (exact, coarser) = match plain {
+        Some(voxels) => {
+            plain_cutter::cut(file, &voxels, how.levels_max, gather, progress, on_brick)?
+        }
+        None => bricker::cut(
+            file,
+            edge,
+            how.levels_max,
+            gather,
+            empty,
+            progress,
+            on_brick,
+        )?,
+    };
     let placed = |manifest: Manifest| manifest.with_placement(how.placement);
     let exact = placed(exact);
     let coarser: Vec<Manifest> = coarser.into_iter().map(placed).collect();
-    let packs = packs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let packs = packs.of_levels.into_inner();
+    let packs = packs.unwrap_or_else(PoisonError::into_inner);
     debug_assert_eq!(packs.len(), 1 + coarser.len(), "each level has bricks");
     let manifests = iter::once(&exact).chain(&coarser);
     let all: Vec<(&Manifest, &PackWriter)> = manifests.zip(packs.iter().map(|p| &**p)).collect();
@@ -102,6 +109,23 @@ pub(super) fn import(
     drop(made.keep());
     sync_folder(parent)?;
     DirectoryStore::with_packs(out, Arc::new(exact))
+}
+
+/// The packs of each level, made when its first brick comes.
+struct LevelPacks<'a> {
+    folder: &'a Path,
+    of_levels: Mutex<Vec<Arc<PackWriter>>>,
+}
+
+impl LevelPacks<'_> {
+    fn of_level(&self, level: usize) -> Result<Arc<PackWriter>, BrickStoreError> {
+        let mut packs = (self.of_levels.lock()).unwrap_or_else(PoisonError::into_inner);
+        while packs.len() <= level {
+            let bricks = level_path(self.folder, packs.len()).join(BRICKS);
+            packs.push(Arc::new(PackWriter::new(&bricks)?));
+        }
+        Ok(Arc::clone(&packs[level]))
+    }
 }
 
 /// Waits until the bricks of all levels are on the disk, and writes the manifests, finest first here, as long as it may

@@ -1,29 +1,17 @@
 //! A volume file whose bricks are cut out of it when they are asked for: it is read once, for the manifest, and copied nowhere.
 //!
-//! Invariants: a row of bricks for each thread is in memory while it is read, whatever the volume's size; what is read later is checked
-//! against what was read then, as files can change.
+//! Invariant: what is read later is checked against what was read then, as files can change.
 
 use super::{
-    BrickStoreError, OnProgress, bricker,
-    cutter::{Cutter, FINISHED_BYTES},
+    BrickStoreError, OnProgress,
     layers::Gather,
+    plain_cutter::{self, Voxels},
 };
-use crate::volume_file::{PlainVoxels, Problem, VolumeFile, VolumeFileError, VoxelStream};
+use crate::volume_file::VolumeFile;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
-use brickmesh_topology::{
-    BrickGrid, BrickIndex, Digest, Manifest, VoxelBox, data::value_gathering::ValueGathering,
-};
+use brickmesh_topology::{BrickIndex, Digest, Manifest};
 use bytes::Bytes;
-use rayon::prelude::*;
-use std::{
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    ops::Range,
-    sync::Arc,
-};
-
-/// Rows of a volume up to so many bytes are read whole for a brick's part of them: disks give no less than some KiB.
-const ROW_BYTES_WHOLE: usize = 16 << 10;
+use std::sync::Arc;
 
 /// See the module.
 #[derive(Debug)]
@@ -32,180 +20,21 @@ pub struct InPlaceStore {
     manifest: Arc<Manifest>,
 }
 
-/// Boxes of a volume in its file.
-#[derive(Debug)]
-struct Voxels {
-    file: PlainVoxels,
-    grid: BrickGrid,
-    voxel_bytes: usize,
-}
-
 /// Reads a file once.
 pub(super) fn open(
     file: &VolumeFile,
     edge: u32,
     progress: OnProgress<'_>,
 ) -> Result<InPlaceStore, BrickStoreError> {
-    let plain = file
-        .plain_voxels()
-        .map_err(BrickStoreError::io(&file.path))?;
-    let plain = plain.ok_or_else(|| BrickStoreError::NotInPlace {
+    let voxels = Voxels::of(file, edge)?.ok_or_else(|| BrickStoreError::NotInPlace {
         path: file.path.clone(),
     })?;
-    let volume = &file.description;
-    let grid = bricker::grid(file, edge)?;
-    let voxels = Voxels {
-        file: plain,
-        grid,
-        voxel_bytes: volume.voxel.bytes(),
-    };
-    let mut cutter = Cutter::new(0, grid, volume, Gather::Memory);
-    let mut values = ValueGathering::new(volume);
-    check_length(file, &voxels.file)?;
-    let mut stream = file.voxels()?;
-    let (total, mut done) = (volume.voxel_bytes(), 0);
-    let [cx, cy, cz] = grid.counts();
-    for layer in 0..cz {
-        let owned = grid.owned_box(BrickIndex(layer * cx * cy));
-        let slices = owned.lo[2]..owned.hi[2];
-        let cut = || cut(&mut cutter, &voxels, layer);
-        let look_at = || look_at(&mut values, &mut stream, &voxels, slices.clone());
-        let (cut, looked_at) = rayon::join(cut, look_at);
-        looked_at?;
-        cut?;
-        done += total / u64::from(volume.dims[2]) * slices.len() as u64;
-        if !progress(done, total) {
-            return Err(BrickStoreError::Stopped);
-        }
-    }
-    stream.finish()?;
-    let name = bricker::source_name(file);
-    let manifest = cutter.manifest(&name, values.finish(), None, Vec::new());
-    let manifest = manifest.map_err(BrickStoreError::manifest(&file.path))?;
+    let nothing = |_, _, _, _| Ok(());
+    let (manifest, _) = plain_cutter::cut(file, &voxels, 0, Gather::Memory, progress, &nothing)?;
     Ok(InPlaceStore {
         voxels,
         manifest: Arc::new(manifest),
     })
-}
-
-/// Bricks are read before the stream comes to the end of a file that was cut off.
-fn check_length(file: &VolumeFile, voxels: &PlainVoxels) -> Result<(), BrickStoreError> {
-    let io = BrickStoreError::io(voxels.path());
-    let length = File::open(voxels.path()).and_then(|f| f.metadata());
-    let found = length.map_err(io)?.len().saturating_sub(voxels.offset());
-    let expected = file.description.voxel_bytes();
-    if found < expected {
-        return Err(BrickStoreError::Volume(VolumeFileError {
-            path: file.path.clone(),
-            problem: Problem::Length { found, expected },
-        }));
-    }
-    Ok(())
-}
-
-/// Gathers what the values of some slices are like.
-fn look_at(
-    values: &mut ValueGathering,
-    stream: &mut VoxelStream,
-    voxels: &Voxels,
-    slices: Range<u32>,
-) -> Result<(), VolumeFileError> {
-    let mut bytes = Vec::new();
-    let [nx, ny, _] = voxels.grid.dims();
-    let row_bytes = nx as usize * voxels.voxel_bytes;
-    for batch in bricker::batches([nx, ny, slices.end - slices.start], row_bytes) {
-        bytes.resize(batch.rows * row_bytes, 0);
-        stream.read(&mut bytes)?;
-        let rows = (batch.y..).zip(bytes.chunks_exact(row_bytes));
-        rows.for_each(|(y, row)| values.row(y, slices.start + batch.z, row));
-    }
-    Ok(())
-}
-
-/// Works out what is said of the bricks of a layer.
-fn cut(cutter: &mut Cutter<'_>, voxels: &Voxels, layer: u32) -> Result<(), BrickStoreError> {
-    let [cx, cy, _] = voxels.grid.counts();
-    let row = |by: u32| (0..cx).map(move |bx| BrickIndex(bx + cx * (by + cy * layer)));
-    let boxes = row(0).map(|b| voxels.grid.stored_box(b).voxel_count());
-    let bytes = boxes.sum::<u64>() * voxels.voxel_bytes as u64;
-    let rows = u32::try_from(FINISHED_BYTES as u64 / bytes.max(1)).unwrap_or(u32::MAX);
-    let rows = rows.max(u32::try_from(rayon::current_num_threads()).unwrap_or(1));
-    for first in (0..cy).step_by(rows as usize) {
-        let rows = (first..cy.min(first.saturating_add(rows))).into_par_iter();
-        let read = rows.map(|by| voxels.row_of_bricks(row(by).collect()));
-        let read: io::Result<Vec<_>> = read.collect();
-        let read = read.map_err(BrickStoreError::io(voxels.file.path()))?;
-        cutter.finish(read.into_iter().flatten().collect(), &|_, _, _, _| Ok(()))?;
-    }
-    Ok(())
-}
-
-impl Voxels {
-    /// The bricks of a row along x, all of it read together.
-    fn row_of_bricks(&self, bricks: Vec<BrickIndex>) -> io::Result<Vec<(BrickIndex, Vec<u8>)>> {
-        let mut file = File::open(self.file.path())?;
-        let mut row: Vec<(BrickIndex, VoxelBox, Vec<u8>)> = Vec::new();
-        for brick in bricks {
-            row.push((brick, self.grid.stored_box(brick), Vec::new()));
-        }
-        let Some((_, first, _)) = row.first() else {
-            return Ok(Vec::new());
-        };
-        let (ys, zs) = (first.lo[1]..first.hi[1], first.lo[2]..first.hi[2]);
-        let row_bytes = self.grid.dims()[0] as usize * self.voxel_bytes;
-        let mut slice = vec![0; ys.len() * row_bytes];
-        for z in zs {
-            self.seek(&mut file, [0, ys.start, z])?;
-            file.read_exact(&mut slice)?;
-            for (_, stored, bytes) in &mut row {
-                let [low, high] =
-                    [stored.lo[0], stored.hi[0]].map(|x| x as usize * self.voxel_bytes);
-                let rows = slice.chunks_exact(row_bytes);
-                rows.for_each(|row| bytes.extend_from_slice(&row[low..high]));
-            }
-        }
-        let in_order = |bytes| self.file.little_endian(bytes, self.voxel_bytes);
-        Ok(row
-            .into_iter()
-            .map(|(brick, _, bytes)| (brick, in_order(bytes)))
-            .collect())
-    }
-
-    /// The voxels of a box.
-    fn read(&self, stored: &VoxelBox) -> io::Result<Vec<u8>> {
-        let mut file = File::open(self.file.path())?;
-        let [width, height, _] = stored.size().map(|n| n as usize);
-        let width = width * self.voxel_bytes;
-        let row_bytes = self.grid.dims()[0] as usize * self.voxel_bytes;
-        let [x, y, _] = stored.lo;
-        let mut bytes = Vec::new();
-        // From the first voxel of a slice to its last one, or row by row.
-        let is_whole = row_bytes <= ROW_BYTES_WHOLE;
-        let (rows, length) = if is_whole {
-            (1, (height - 1) * row_bytes + width)
-        } else {
-            (height, width)
-        };
-        let mut part = vec![0; length];
-        for (z, row) in
-            (stored.lo[2]..stored.hi[2]).flat_map(|z| (y..).take(rows).map(move |y| (z, y)))
-        {
-            self.seek(&mut file, [x, row, z])?;
-            file.read_exact(&mut part)?;
-            let rows = part.chunks(row_bytes);
-            rows.for_each(|row| bytes.extend_from_slice(&row[..width]));
-        }
-        Ok(self.file.little_endian(bytes, self.voxel_bytes))
-    }
-
-    /// Goes to a voxel.
-    fn seek(&self, file: &mut File, voxel: [u32; 3]) -> io::Result<()> {
-        let [nx, ny, _] = self.grid.dims().map(u64::from);
-        let [x, y, z] = voxel.map(u64::from);
-        let at = (x + nx * (y + ny * z)) * self.voxel_bytes as u64;
-        file.seek(SeekFrom::Start(self.file.offset() + at))
-            .map(drop)
-    }
 }
 
 impl BrickSource for InPlaceStore {
@@ -220,7 +49,7 @@ impl BrickSource for InPlaceStore {
                 what: format!("brick {} is not in the grid", brick.0),
             });
         }
-        let path = self.voxels.file.path().display();
+        let path = self.voxels.path().display();
         let bytes = self.voxels.read(&grid.stored_box(brick));
         let bytes = bytes.map_err(|error| SourceError {
             what: format!("{path}: brick {} cannot be read: {error}", brick.0),
@@ -240,7 +69,10 @@ impl BrickSource for InPlaceStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{brick_store::load, volume_file};
+    use crate::{
+        brick_store::{bricker, load},
+        volume_file,
+    };
     use std::{fs, path::Path};
 
     /// A volume of this size and type, in a header's byte order.
@@ -294,6 +126,14 @@ mod tests {
                     );
                 }
                 assert!(store.read(BrickIndex(u32::MAX)).is_err());
+                let nothing = |_, _, _, _| Ok(());
+                let (go_on, gather) = (&mut |_, _| true, Gather::Memory);
+                let by_rows = plain_cutter::cut(&file, &store.voxels, 9, gather, go_on, &nothing);
+                let gathered = bricker::cut(&file, edge, 9, gather, None, go_on, &nothing);
+                assert!(
+                    by_rows.unwrap() == gathered.unwrap(),
+                    "{dims:?} {voxel}: levels"
+                );
             }
         }
     }
