@@ -70,6 +70,8 @@ pub struct CpuDevice {
     skipping: bool,
     preparation: Preparation,
     bricks: BTreeMap<BrickKey, Resident>,
+    /// Bytes of their voxels.
+    held_bytes: u64,
     scene: Option<Current>,
 }
 
@@ -78,6 +80,12 @@ pub struct CpuDevice {
 struct Resident {
     voxels: BrickVoxels,
     cells: BrickCells,
+}
+
+impl Resident {
+    fn bytes(&self) -> u64 {
+        self.voxels.bytes().len() as u64
+    }
 }
 
 /// The scene that was set.
@@ -145,6 +153,7 @@ impl CpuDevice {
             skipping: true,
             preparation: Preparation::new(CELL_EDGE),
             bricks: BTreeMap::new(),
+            held_bytes: 0,
             scene: None,
         })
     }
@@ -339,12 +348,8 @@ impl RenderDevice for CpuDevice {
     }
 
     fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
-        let held: u64 = self
-            .bricks
-            .iter()
-            .filter(|(other, _)| **other != key)
-            .map(|(_, brick)| brick.voxels.bytes().len() as u64)
-            .sum();
+        let before = self.bricks.get(&key).map_or(0, Resident::bytes);
+        let held = self.held_bytes - before;
         let needed = brick.voxels().bytes().len() as u64;
         if held + needed > self.info.memory_bytes {
             return Err(DeviceError::OutOfMemory {
@@ -355,12 +360,14 @@ impl RenderDevice for CpuDevice {
             });
         }
         let (voxels, cells) = self.pool.install(|| self.preparation.complete(brick));
+        self.held_bytes = held + needed;
         self.bricks.insert(key, Resident { voxels, cells });
         Ok(())
     }
 
     fn unload_brick(&mut self, key: BrickKey) {
-        self.bricks.remove(&key);
+        let freed = self.bricks.remove(&key);
+        self.held_bytes -= freed.as_ref().map_or(0, Resident::bytes);
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {

@@ -103,6 +103,8 @@ pub struct Work {
     parked: VecDeque<u32>,
     /// By job: whether it waits or is rendered here.
     to_come: Vec<bool>,
+    /// What these cost here, microseconds: jobs may be many, and this is asked for after each.
+    to_come_micros: u128,
     /// Jobs that the device has on hand, in its order.
     running: VecDeque<u32>,
     done: Done,
@@ -125,9 +127,14 @@ impl Work {
     #[must_use]
     pub fn new(plan: &FramePlan, me: usize, steal: bool) -> Self {
         let mine = plan.jobs.iter().zip(0_u32..);
-        let to_come = plan.jobs.iter().map(|j| j.renderer == Some(me)).collect();
-        Self {
-            to_come,
+        let none = vec![false; plan.jobs.len()];
+        let queue: VecDeque<u32> = mine
+            .filter(|(j, _)| j.renderer == Some(me))
+            .map(|(_, i)| i)
+            .collect();
+        let mut work = Self {
+            to_come: none,
+            to_come_micros: 0,
             me,
             steal: steal && plan.peers.len() > 1,
             costs: plan.jobs.iter().map(PlannedJob::cost_micros).collect(),
@@ -135,10 +142,7 @@ impl Work {
             renderers: plan.jobs.iter().map(|j| j.renderer).collect(),
             speeds: plan.speeds.clone(),
             loads: plan.schedule.loads_micros.clone(),
-            queue: mine
-                .filter(|(j, _)| j.renderer == Some(me))
-                .map(|(_, i)| i)
-                .collect(),
+            queue,
             parked: VecDeque::new(),
             running: VecDeque::new(),
             done: Done::default(),
@@ -149,7 +153,10 @@ impl Work {
             answers: BTreeMap::new(),
             lost: BTreeSet::new(),
             offered: false,
-        }
+        };
+        let mine: Vec<u32> = work.queue.iter().copied().collect();
+        work.set_to_come(&mine, true);
+        work
     }
 
     /// Takes the next job to render, front to back; `None`: nothing is left here.
@@ -330,11 +337,9 @@ impl Work {
 
     /// What is still to be done here, at the pace so far; the job that is being rendered counts half.
     fn left(&self) -> u64 {
-        let cost = |job: u32| self.cost(job, self.me);
-        let waiting = self.running.iter().skip(1).copied().chain(self.waiting());
-        let waiting = waiting.map(cost);
-        let first = self.running.front().map_or(0, |&job| cost(job)) / 2;
-        let left = waiting.fold(first, u64::saturating_add);
+        let first = (self.running.front()).map_or(0, |&job| self.cost(job, self.me));
+        let left = self.to_come_micros - u128::from(first - first / 2);
+        let left = u64::try_from(left).unwrap_or(u64::MAX);
         left.saturating_mul(self.pace()) / 1000
     }
 
@@ -440,8 +445,17 @@ impl Work {
 
     fn set_to_come(&mut self, jobs: &[u32], is_to_come: bool) {
         for &job in jobs {
-            if let Some(of_job) = self.to_come.get_mut(job as usize) {
-                *of_job = is_to_come;
+            let cost = u128::from(self.cost(job, self.me));
+            match self.to_come.get_mut(job as usize) {
+                Some(of_job) if *of_job != is_to_come => {
+                    *of_job = is_to_come;
+                    if is_to_come {
+                        self.to_come_micros += cost;
+                    } else {
+                        self.to_come_micros -= cost;
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -483,7 +497,7 @@ impl Work {
         // brings those jobs back.
         let held = |j: &u32| self.holds(self.me, *j);
         let mut jobs: Vec<u32> = jobs.iter().copied().filter(held).collect();
-        jobs.retain(|j| !self.parked.contains(j));
+        jobs.retain(|j| self.parked.binary_search(j).is_err());
         if jobs.is_empty() {
             self.refused.insert(victim);
             self.idle(out);

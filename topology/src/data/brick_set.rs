@@ -8,9 +8,34 @@ use serde::{Deserialize, Serialize};
 
 /// A set of bricks of a grid; iterates in index order. A brick beyond the size is never in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Told")]
 pub struct BrickSet {
     brick_count: u32,
     words: Vec<u64>,
+    /// Bits in the words: they are counted often.
+    #[serde(skip_serializing)]
+    len: u32,
+}
+
+/// As it travels.
+#[derive(Deserialize)]
+struct Told {
+    brick_count: u32,
+    words: Vec<u64>,
+}
+
+impl From<Told> for BrickSet {
+    fn from(Told { brick_count, words }: Told) -> Self {
+        Self {
+            len: count_ones(words.iter().copied()),
+            brick_count,
+            words,
+        }
+    }
+}
+
+fn count_ones(words: impl Iterator<Item = u64>) -> u32 {
+    words.map(u64::count_ones).sum()
 }
 
 impl BrickSet {
@@ -20,6 +45,7 @@ impl BrickSet {
         Self {
             brick_count,
             words: vec![0; brick_count.div_ceil(64) as usize],
+            len: 0,
         }
     }
 
@@ -50,6 +76,7 @@ impl BrickSet {
         let new = brick.0 < self.brick_count && !self.contains(brick);
         if new {
             self.words[(brick.0 / 64) as usize] |= 1 << (brick.0 % 64);
+            self.len += 1;
         }
         new
     }
@@ -59,6 +86,7 @@ impl BrickSet {
         let there = self.contains(brick);
         if there {
             self.words[(brick.0 / 64) as usize] &= !(1 << (brick.0 % 64));
+            self.len -= 1;
         }
         there
     }
@@ -76,13 +104,13 @@ impl BrickSet {
     /// Number of bricks in the set.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.words.iter().map(|w| w.count_ones()).sum()
+        self.len
     }
 
     /// Whether no brick is in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.words.iter().all(|&w| w == 0)
+        self.len == 0
     }
 
     /// Adds all bricks of another set of the same grid, or of any where this one is of none.
@@ -92,14 +120,14 @@ impl BrickSet {
         self.words.resize(words, 0);
         let both = self.words.iter_mut().zip(&other.words);
         both.for_each(|(word, more)| *word |= more);
+        self.len = count_ones(self.words.iter().copied());
     }
 
     /// Number of bricks that are not in another set of the same grid.
     #[must_use]
     pub fn len_without(&self, other: &Self) -> u32 {
         let others = other.words.iter().chain(std::iter::repeat(&0));
-        let only_here = self.words.iter().zip(others).map(|(w, o)| w & !o);
-        only_here.map(u64::count_ones).sum()
+        count_ones(self.words.iter().zip(others).map(|(w, o)| w & !o))
     }
 
     /// The bricks, in index order.

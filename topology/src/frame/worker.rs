@@ -730,7 +730,7 @@ impl<F> OnDevice<F> {
     /// Whether it is a job of a frame, in whichever attempt, and will be kept.
     fn is_of(&self, key: &FrameKey, job: &PlannedJob) -> bool {
         let is_same_frame = self.key.0 == key.0 && self.key.1.number == key.1.number;
-        is_same_frame && !self.is_over && cache::is_same_part(&self.job, job)
+        is_same_frame && !self.is_over && cache::part_of(&self.job) == cache::part_of(job)
     }
 }
 

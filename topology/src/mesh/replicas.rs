@@ -561,7 +561,7 @@ impl Replicas {
     }
 
     /// Whether anybody could give a brick.
-    fn can_be_had(&self, brick: BrickIndex) -> bool {
+    pub(super) fn can_be_had(&self, brick: BrickIndex) -> bool {
         self.is_here(brick) || self.of_others().any(|a| a.gives(brick))
     }
 
@@ -620,6 +620,11 @@ impl Replicas {
     ) -> impl Iterator<Item = BrickIndex> {
         let missing = move |b: &BrickIndex| !self.own.held.contains(*b) && is_open(*b);
         self.own.assigned.iter().filter(missing)
+    }
+
+    /// How many assigned bricks are not here.
+    pub(super) fn missing_count(&self) -> u32 {
+        self.own.assigned.len_without(&self.own.held)
     }
 
     /// Whether a brick is to be held and is not.

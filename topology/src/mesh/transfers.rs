@@ -56,20 +56,36 @@ impl Transfers {
         if !self.may_begin(now, is_rendering) {
             return begun;
         }
+        while self.begin_queued(now, is_rendering, sets, &mut begun) {}
+        begun
+    }
+
+    /// Begins those in the queue, as long as there are such and more may be under way. Returns whether more might be, but the
+    /// queue was an old one.
+    fn begin_queued(
+        &mut self,
+        now: u64,
+        is_rendering: bool,
+        sets: &[(Digest, &Replicas, usize, bool)],
+        begun: &mut Vec<(BrickName, Origin)>,
+    ) -> bool {
         let has_room = |&&(data_set, replicas, besides, _): &&(Digest, &Replicas, usize, bool)| {
             replicas.has_room(self.downloads.count_of(data_set) + besides)
         };
         let all = sets.iter().filter(has_room);
         let all = all.map(|&(data_set, replicas, _, is_level)| (data_set, replicas, is_level));
-        for name in self.downloads.queue(all) {
-            if !self.may_begin(now, is_rendering) {
-                break;
-            }
+        let all: Vec<_> = all.collect();
+        let is_old = !self.downloads.line_up(&all);
+        while self.may_begin(now, is_rendering) {
+            let Some(name) = self.downloads.next() else {
+                return is_old;
+            };
             let set = sets.iter().find(|s| s.0 == name.0);
             let Some(&(data_set, replicas, besides, _)) = set else {
                 continue;
             };
-            if !replicas.has_room(self.downloads.count_of(data_set) + besides) {
+            let is_wanted = replicas.is_wanted(name.1) && self.downloads.is_open(name);
+            if !is_wanted || !replicas.has_room(self.downloads.count_of(data_set) + besides) {
                 continue;
             }
             // What is on its way to the shelf is not asked for twice.
@@ -81,7 +97,7 @@ impl Transfers {
                 begun.push((name, origin));
             }
         }
-        begun
+        false
     }
 
     /// Whether one more brick may be had, for memory or for the shelf.
@@ -161,5 +177,59 @@ impl Transfers {
     pub(super) fn unreachable(&mut self, peer: &PeerId) {
         self.suspect(peer);
         self.uploads.forget(peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::brick_grid::{BrickGrid, BrickIndex};
+    use std::collections::BTreeSet;
+
+    /// What a peer that is alone should hold of a volume of its own, of so many bricks on an edge.
+    fn replicas(name: Digest, bricks_on_an_edge: u32) -> Replicas {
+        let grid = BrickGrid::new([8 * bricks_on_an_edge; 3], 8).unwrap();
+        let local = PeerId::new("peer");
+        let mut replicas = Replicas::new(local, grid, 1, grid.brick_count(), name, None);
+        replicas.has_source();
+        replicas.set_in_use(true);
+        replicas.keep_up(0, |_| true);
+        replicas
+    }
+
+    #[test]
+    fn of_many_bricks_each_comes_once_coarser_levels_and_what_did_not_fail_first() {
+        let (volume, level) = (Digest::of(b"volume"), Digest::of(b"level"));
+        // 3375 and 8: more than are queued at a time.
+        let mut of = [(volume, replicas(volume, 15)), (level, replicas(level, 2))];
+        let mut transfers = Transfers::new(&PeerId::new("peer"));
+        let (mut came, mut now, mut queues) = (Vec::new(), 0, 0);
+        let failing: BTreeSet<BrickIndex> = [7, 700, 1700].map(BrickIndex).into();
+        let mut failed = BTreeSet::new();
+        while came.len() < 3375 + 8 {
+            now += 1_000_000;
+            assert!(now < 3_600_000_000, "{} came", came.len());
+            transfers.expire(now);
+            let sets = of.each_ref();
+            let sets = sets.map(|(name, replicas)| (*name, replicas, 0, *name == level));
+            let known = transfers.downloads.queued_count();
+            let begun = transfers.begin(now, false, &sets);
+            queues += usize::from(transfers.downloads.queued_count() > known);
+            for (name, _) in begun {
+                if name.0 == volume && failing.contains(&name.1) && failed.insert(name.1) {
+                    transfers.downloads.failed(name, now);
+                    continue;
+                }
+                transfers.loaded(name, now);
+                let at = usize::from(name.0 == level);
+                of[at].1.loaded(name.1);
+                came.push(name);
+            }
+        }
+        assert_eq!(came.iter().collect::<BTreeSet<_>>().len(), came.len());
+        let is_of_level = |name: &BrickName| name.0 == level;
+        assert_eq!(came.iter().position(|n| !is_of_level(n)), Some(8));
+        assert_eq!(failed, failing);
+        assert!((3..20).contains(&queues), "{queues} queues");
     }
 }

@@ -23,6 +23,8 @@ use glam::{DAffine3, DVec3};
 
 /// Pieces that a job's box is cut into on each axis, at most.
 const PIECES: u32 = 4;
+/// Voxels along their edges, at least: of many small boxes no finer count is needed, and none would be quick.
+const PIECE_EDGE_MIN: u32 = 4;
 
 /// What a sample counts that is skipped because nothing can be seen there: the ray still walks
 /// through the empty cells.
@@ -89,7 +91,7 @@ impl<'a> SampleCounter<'a> {
     )]
     pub fn count(&self, brick: BrickIndex, owned: &VoxelBox) -> u64 {
         let mut sum = RAY * pixels_covered(self.view, self.volume, owned);
-        let piece = owned.size().map(|n| n.div_ceil(PIECES).max(1));
+        let piece = owned.size().map(|n| n.div_ceil(PIECES).max(PIECE_EDGE_MIN));
         let steps = std::array::from_fn::<u32, 3, _>(|a| owned.size()[a].div_ceil(piece[a]));
         for z in 0..steps[2] {
             for y in 0..steps[1] {

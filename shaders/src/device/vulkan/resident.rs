@@ -33,6 +33,9 @@ const LEAPS_FORMAT: Format = Format::R32_UINT;
 pub(super) struct ResidentSet {
     memory: Arc<StandardMemoryAllocator>,
     bricks: BTreeMap<BrickIndex, ResidentBrick>,
+    /// Bytes of their images, and how many of these lie outside of the allocator's blocks.
+    image_bytes: u64,
+    dedicated_bytes: u64,
 }
 
 /// A brick in device memory.
@@ -70,6 +73,8 @@ impl ResidentSet {
         Self {
             memory: gpu.allocator(brick_block_bytes(memory_bytes)),
             bricks: BTreeMap::new(),
+            image_bytes: 0,
+            dedicated_bytes: 0,
         }
     }
 
@@ -90,18 +95,20 @@ impl ResidentSet {
 
     /// Frees a brick.
     pub(super) fn remove(&mut self, brick: BrickIndex) {
-        self.bricks.remove(&brick);
+        if let Some(freed) = self.bricks.remove(&brick) {
+            self.image_bytes -= freed.image_bytes;
+            self.dedicated_bytes -= freed.dedicated_bytes;
+        }
     }
 
     /// Bytes that its bricks take.
     pub(super) fn image_bytes(&self) -> u64 {
-        self.bricks.values().map(|b| b.image_bytes).sum()
+        self.image_bytes
     }
 
     /// Bytes that the device does not have for others.
     pub(super) fn taken_bytes(&self) -> u64 {
-        let dedicated: u64 = self.bricks.values().map(|b| b.dedicated_bytes).sum();
-        block_bytes_taken(&self.memory) + dedicated
+        block_bytes_taken(&self.memory) + self.dedicated_bytes
     }
 
     /// Takes a brick into device memory if that takes at most `room` bytes; else gives, as the
@@ -115,7 +122,12 @@ impl ResidentSet {
         room: u64,
     ) -> Result<Result<(), u64>, DeviceError> {
         let loaded = ResidentBrick::load(gpu, &self.memory, kind, prepared, room)?;
-        Ok(loaded.map(|loaded| drop(self.bricks.insert(brick, loaded))))
+        Ok(loaded.map(|loaded| {
+            self.remove(brick);
+            self.image_bytes += loaded.image_bytes;
+            self.dedicated_bytes += loaded.dedicated_bytes;
+            self.bricks.insert(brick, loaded);
+        }))
     }
 }
 

@@ -9,7 +9,10 @@ use crate::{
     },
     picture::camera::PixelRect,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 /// Why a part cannot be combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,13 +163,14 @@ impl<I: Image> OpenTile<I> {
 
     /// Jobs that did not come yet.
     pub(super) fn lacking(&self, plan: &FramePlan, tile: u32) -> impl Iterator<Item = u32> {
-        let jobs = plan.tile_jobs.of_tile(tile as usize).iter().enumerate();
-        let waits = move |at: usize| {
-            let before = self.waiting.range(..=at).next_back();
-            before.is_some_and(|(&first, run)| at < first + run.0)
-        };
-        let lacking = jobs.skip(self.combined).filter(move |(at, _)| !waits(*at));
-        lacking.filter_map(|(_, &(job, _))| u32::try_from(job).ok())
+        let jobs = plan.tile_jobs.of_tile(tile as usize);
+        // What lies between the runs that wait.
+        let ends = self.waiting.iter().map(|(first, run)| first + run.0);
+        let starts = iter::once(self.combined).chain(ends);
+        let ends = self.waiting.keys().copied().chain([jobs.len()]);
+        let gaps = starts.zip(ends);
+        let lacking = gaps.flat_map(|(start, end)| jobs.get(start..end).unwrap_or_default());
+        lacking.filter_map(|&(job, _)| u32::try_from(job).ok())
     }
 
     /// What its jobs came to.

@@ -11,21 +11,29 @@
 
 use crate::{
     balance::frame_plan::PlannedJob,
-    base::peer::PeerId,
+    base::{digest::Digest, peer::PeerId},
+    data::{brick_grid::BrickIndex, voxel_box::VoxelBox},
     frame::{compositing::FrameKey, image::Image},
+    picture::camera::PixelRect,
 };
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// Bytes of images that are kept.
 const BYTES_MAX: usize = 64 << 20;
 /// Memory of an image besides its pixels, about.
 const IMAGE_BYTES: usize = 256;
 
+/// Which part of a picture a job is.
+type Part = (BrickIndex, VoxelBox, PixelRect);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct RenderCache<I> {
-    /// Oldest first.
-    frames: VecDeque<KeptFrame<I>>,
+    /// By a number that grows.
+    frames: BTreeMap<u64, KeptFrame<I>>,
+    next: u64,
+    /// Jobs with a name of what decides their pixels: that name, and the frame's number.
+    contents: BTreeMap<(Digest, u64), Part>,
     bytes: usize,
 }
 
@@ -34,12 +42,12 @@ pub(super) struct RenderCache<I> {
 struct KeptFrame<I> {
     requester: PeerId,
     number: u64,
-    jobs: Vec<KeptJob<I>>,
+    jobs: BTreeMap<Part, KeptJob<I>>,
 }
 
 #[derive(Debug)]
 struct KeptJob<I> {
-    job: PlannedJob,
+    content: Option<Digest>,
     image: I,
     /// Time that it took, microseconds.
     micros: u64,
@@ -48,7 +56,9 @@ struct KeptJob<I> {
 impl<I> Default for RenderCache<I> {
     fn default() -> Self {
         Self {
-            frames: VecDeque::new(),
+            frames: BTreeMap::new(),
+            next: 0,
+            contents: BTreeMap::new(),
             bytes: 0,
         }
     }
@@ -62,38 +72,48 @@ impl<I: Image> RenderCache<I> {
             return;
         }
         while self.bytes + bytes > BYTES_MAX {
-            let Some(oldest) = self.frames.pop_front() else {
+            let Some((name, oldest)) = self.frames.pop_first() else {
                 break;
             };
             self.bytes -= oldest.bytes();
+            for content in oldest.jobs.values().filter_map(|kept| kept.content) {
+                self.contents.remove(&(content, name));
+            }
         }
+        let name = self.name_of(key).unwrap_or(self.next);
+        self.next = self.next.max(name + 1);
+        let frame = self.frames.entry(name).or_insert_with(|| KeptFrame {
+            requester: key.0.clone(),
+            number: key.1.number,
+            jobs: BTreeMap::new(),
+        });
+        let (part, content) = (part_of(&job), job.content);
+        let kept = KeptJob {
+            content,
+            image,
+            micros,
+        };
+        let before = frame.jobs.insert(part, kept);
         self.bytes += bytes;
-        let kept = KeptJob { job, image, micros };
-        match self.frames.iter_mut().find(|f| f.is(key)) {
-            Some(frame) => frame.jobs.push(kept),
-            None => self.frames.push_back(KeptFrame {
-                requester: key.0.clone(),
-                number: key.1.number,
-                jobs: vec![kept],
-            }),
+        if let Some(before) = before {
+            self.went(name, &before);
+        }
+        if let Some(content) = content {
+            self.contents.insert((content, name), part);
         }
     }
 
     /// Whether [`Self::take`] gives something for a job.
     pub(super) fn has(&self, key: &FrameKey, job: &PlannedJob) -> bool {
-        let mut frames = self.frames.iter();
-        frames.any(|frame| frame.jobs.iter().any(|k| frame.gives(key, k, job)))
+        self.find(key, job).is_some()
     }
 
     /// Gives what was rendered of a job, in this attempt at the frame or an earlier one, or in another
     /// frame where that is said to be the same, and the microseconds that it took.
     pub(super) fn take(&mut self, key: &FrameKey, job: &PlannedJob) -> Option<(I, u64)> {
-        let newest_first = self.frames.iter_mut().rev();
-        let kept = newest_first.into_iter().find_map(|frame| {
-            let at = frame.jobs.iter().position(|k| frame.gives(key, k, job))?;
-            Some(frame.jobs.swap_remove(at))
-        })?;
-        self.bytes -= bytes_of(&kept.image);
+        let (name, part) = self.find(key, job)?;
+        let kept = self.frames.get_mut(&name)?.jobs.remove(&part)?;
+        self.went(name, &kept);
         Some((kept.image, kept.micros))
     }
 
@@ -101,34 +121,51 @@ impl<I: Image> RenderCache<I> {
     pub(super) fn forget(&mut self, requester: &PeerId, number: Option<u64>) {
         let over =
             |f: &KeptFrame<I>| f.requester == *requester && number.is_none_or(|n| n == f.number);
-        for frame in self.frames.iter_mut().filter(|f| over(f)) {
-            frame.jobs.retain(|kept| kept.job.content.is_some());
+        for frame in self.frames.values_mut().filter(|f| over(f)) {
+            frame.jobs.retain(|_, kept| kept.content.is_some());
         }
-        self.frames.retain(|f| !f.jobs.is_empty() || !over(f));
-        self.bytes = self.frames.iter().map(KeptFrame::bytes).sum();
+        self.frames.retain(|_, f| !f.jobs.is_empty() || !over(f));
+        self.bytes = self.frames.values().map(KeptFrame::bytes).sum();
+    }
+
+    /// The number of a frame.
+    fn name_of(&self, (requester, frame): &FrameKey) -> Option<u64> {
+        let is_it = |f: &KeptFrame<I>| f.number == frame.number && f.requester == *requester;
+        let mut newest_first = self.frames.iter().rev();
+        newest_first.find(|(_, f)| is_it(f)).map(|(&name, _)| name)
+    }
+
+    /// What was rendered that is what a job of a frame is to be: of its own frame, or else of the newest.
+    fn find(&self, key: &FrameKey, job: &PlannedJob) -> Option<(u64, Part)> {
+        let part = part_of(job);
+        let has = |name: &u64| (self.frames.get(name)).is_some_and(|f| f.jobs.contains_key(&part));
+        if let Some(own) = self.name_of(key).filter(has) {
+            return Some((own, part));
+        }
+        let content = job.content?;
+        let mut of_content = self.contents.range((content, 0)..=(content, u64::MAX));
+        let newest = of_content.next_back();
+        newest.map(|(&(_, name), &part)| (name, part))
+    }
+
+    /// A job of a frame was taken out.
+    fn went(&mut self, name: u64, kept: &KeptJob<I>) {
+        self.bytes -= bytes_of(&kept.image);
+        if let Some(content) = kept.content {
+            self.contents.remove(&(content, name));
+        }
     }
 }
 
 impl<I: Image> KeptFrame<I> {
-    fn is(&self, (requester, frame): &FrameKey) -> bool {
-        self.number == frame.number && self.requester == *requester
-    }
-
-    /// Whether what was rendered of one of its jobs is what a job of a frame is to be.
-    fn gives(&self, key: &FrameKey, kept: &KeptJob<I>, job: &PlannedJob) -> bool {
-        let is_same = kept.job.content.is_some() && kept.job.content == job.content;
-        is_same || is_same_part(&kept.job, job) && self.is(key)
-    }
-
     fn bytes(&self) -> usize {
-        self.jobs.iter().map(|k| bytes_of(&k.image)).sum()
+        self.jobs.values().map(|k| bytes_of(&k.image)).sum()
     }
 }
 
-/// Whether two jobs of one picture are the same part of it.
-pub(super) fn is_same_part(one: &PlannedJob, other: &PlannedJob) -> bool {
-    let part = |j: &PlannedJob| (j.brick, j.owned, j.rect);
-    part(one) == part(other)
+/// Which part of a picture a job is.
+pub(super) fn part_of(job: &PlannedJob) -> Part {
+    (job.brick, job.owned, job.rect)
 }
 
 fn bytes_of<I: Image>(image: &I) -> usize {
@@ -138,12 +175,7 @@ fn bytes_of<I: Image>(image: &I) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        base::digest::Digest,
-        data::{brick_grid::BrickIndex, voxel_box::VoxelBox},
-        frame::{frame_requests::FrameId, image::named::Names},
-        picture::camera::PixelRect,
-    };
+    use crate::frame::{frame_requests::FrameId, image::named::Names};
 
     fn key(requester: &str, number: u64, attempt: u32) -> FrameKey {
         (PeerId::new(requester), FrameId { number, attempt })
@@ -236,7 +268,7 @@ mod tests {
             cache.put(&key("a", number, 0), job, image, 1);
             assert!(cache.bytes <= BYTES_MAX);
         }
-        let numbers: Vec<u64> = cache.frames.iter().map(|f| f.number).collect();
+        let numbers: Vec<u64> = cache.frames.values().map(|f| f.number).collect();
         assert_eq!(numbers, [6, 7, 8]);
         let (large, image) = job(0, 4096);
         cache.put(&key("a", 9, 0), large, image, 1);

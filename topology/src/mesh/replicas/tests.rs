@@ -60,7 +60,7 @@ impl Peer {
 
     fn queue(&self) -> Vec<BrickName> {
         let all = [(Digest::of(b"data"), &self.replicas, false)];
-        self.downloads.queue(all.into_iter())
+        self.downloads.queue(&all)
     }
 
     fn most_urgent(&self) -> Option<Urgency> {

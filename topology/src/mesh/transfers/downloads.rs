@@ -25,6 +25,9 @@ pub(in crate::mesh) const DOWNLOAD_MICROS: u64 = 20_000_000;
 const TIMES: Backoff = Backoff::new(DOWNLOAD_MICROS, 4 * DOWNLOAD_MICROS);
 /// Where reading here fails, one brick in so many is read yet before others are asked for it.
 const RETRIED_ONE_IN: u32 = 8;
+/// Bricks whose order is worked out at a time, where more are to be had: what is worked out for each brick that comes
+/// would else take time that grows with the square of their number.
+const QUEUE_MAX: usize = 1024;
 /// How long a refused brick waits before it is asked for elsewhere.
 pub(in crate::mesh) const REFUSED_MICROS: u64 = 200_000;
 
@@ -52,6 +55,9 @@ pub(in crate::mesh) struct Downloads {
     failed_reads: BTreeMap<Digest, u32>,
     /// What was asked of whom and did not come in its time: it may come yet.
     overdue: BTreeSet<(BrickName, PeerId)>,
+    /// The first of more than [`QUEUE_MAX`], the most urgent last, and the data sets that they were taken of.
+    queued: Vec<BrickName>,
+    queued_of: Vec<(Digest, bool)>,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +88,8 @@ impl Downloads {
             failures: BTreeMap::new(),
             failed_reads: BTreeMap::new(),
             overdue: BTreeSet::new(),
+            queued: Vec::new(),
+            queued_of: Vec::new(),
         }
     }
 
@@ -122,24 +130,51 @@ impl Downloads {
         !self.downloads.contains_key(&brick)
     }
 
-    /// The bricks of these data sets that are to be had, the most urgent first; of equals in an order of
+    /// The most urgent of the bricks of these data sets that are to be had, first the most urgent one; of equals in an order of
     /// its own, so that peers that lack the same begin with others. Those of data sets that are coarser levels of another one, as the
-    /// last part of each says, come first: a picture is made of few of them. O(bricks · log bricks).
-    pub(in crate::mesh) fn queue<'a>(
-        &self,
-        sets: impl Iterator<Item = (Digest, &'a Replicas, bool)>,
-    ) -> Vec<BrickName> {
+    /// last part of each says, come first: a picture is made of few of them. Bricks that nobody could give are not among them. O(bricks).
+    pub(in crate::mesh) fn queue(&self, sets: &[(Digest, &Replicas, bool)]) -> Vec<BrickName> {
         let mut queue: Vec<(u32, bool, Urgency, u64, BrickName)> = Vec::new();
-        for (data_set, replicas, is_level) in sets {
+        for &(data_set, replicas, is_level) in sets {
             let missing = replicas.missing(|b| self.is_open((data_set, b)));
+            let missing = missing.filter(|&b| replicas.can_be_had(b));
             queue.extend(missing.map(|b| {
                 let turn = mixed(self.local_hash ^ u64::from(b.0));
                 let urgency = self.urgency((data_set, b), replicas);
                 (urgency.in_vain, !is_level, urgency, turn, (data_set, b))
             }));
         }
+        if queue.len() > QUEUE_MAX {
+            queue.select_nth_unstable(QUEUE_MAX - 1);
+            queue.truncate(QUEUE_MAX);
+        }
         queue.sort_unstable();
         queue.into_iter().map(|(.., name)| name).collect()
+    }
+
+    /// Works out the queue of these data sets, unless the last one was of the same and more than it took are to be had: then that is used up
+    /// first, as long as nothing fails. Returns whether it is a new one.
+    pub(in crate::mesh) fn line_up(&mut self, sets: &[(Digest, &Replicas, bool)]) -> bool {
+        let missing = sets
+            .iter()
+            .map(|(_, replicas, _)| replicas.missing_count() as usize);
+        let is_kept = missing.sum::<usize>() > QUEUE_MAX && !self.queued.is_empty();
+        let of: Vec<_> = sets
+            .iter()
+            .map(|&(data_set, _, is_level)| (data_set, is_level))
+            .collect();
+        let is_new = !is_kept || self.queued_of != of;
+        if is_new {
+            self.queued = self.queue(sets);
+            self.queued.reverse();
+            self.queued_of = of;
+        }
+        is_new
+    }
+
+    /// Takes the next brick out of the queue.
+    pub(in crate::mesh) fn next(&mut self) -> Option<BrickName> {
+        self.queued.pop()
     }
 
     pub(in crate::mesh) fn urgency(&self, name: BrickName, replicas: &Replicas) -> Urgency {
@@ -221,6 +256,7 @@ impl Downloads {
     pub(in crate::mesh) fn device_is_back(&mut self) {
         self.failed_reads.clear();
         self.failures.clear();
+        self.queued.clear();
     }
 
     /// Bricks in a row that did not come from a peer, or came damaged.
@@ -269,6 +305,7 @@ impl Downloads {
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.
     pub(in crate::mesh) fn failed(&mut self, brick: BrickName, now: u64) {
+        self.queued.clear();
         let until = now.saturating_add(REFUSED_MICROS);
         let before = self.downloads.insert(brick, Download::Paused { until });
         match before {
@@ -293,6 +330,7 @@ impl Downloads {
     }
 
     fn gave_nothing(&mut self, peer: PeerId) {
+        self.queued.clear();
         let failures = self.failures.entry(peer).or_default();
         *failures = failures.saturating_add(1);
     }
@@ -366,6 +404,12 @@ impl Downloads {
                 self.gave_nothing(from);
             }
         }
+    }
+
+    /// How many bricks are queued.
+    #[cfg(test)]
+    pub(in crate::mesh) fn queued_count(&self) -> usize {
+        self.queued.len()
     }
 
     /// Downloads and pauses.
