@@ -338,7 +338,8 @@ impl Work {
     /// What is still to be done here, at the pace so far; the job that is being rendered counts half.
     fn left(&self) -> u64 {
         let first = (self.running.front()).map_or(0, |&job| self.cost(job, self.me));
-        let left = self.to_come_micros - u128::from(first - first / 2);
+        // Who is granted a job that is rendered here already has it twice.
+        let left = (self.to_come_micros).saturating_sub(u128::from(first - first / 2));
         let left = u64::try_from(left).unwrap_or(u64::MAX);
         left.saturating_mul(self.pace()) / 1000
     }
