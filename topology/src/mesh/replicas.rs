@@ -149,6 +149,8 @@ pub struct Replicas {
     asked: BTreeMap<PeerId, (u64, Arc<FrameWork>)>,
     /// Some of that was not reckoned with yet.
     is_asked_anew: bool,
+    /// How often other bricks came to be missing, or to be had of others, than by what is said again and again.
+    changes: u64,
     /// Copies taken for that which are not here yet.
     taken: BTreeSet<BrickIndex>,
 }
@@ -213,6 +215,7 @@ impl Replicas {
             wanting_since: None,
             asked: BTreeMap::new(),
             is_asked_anew: false,
+            changes: 0,
             taken: BTreeSet::new(),
         }
     }
@@ -504,6 +507,8 @@ impl Replicas {
             // Back again, and not about to leave.
             self.own.leavers.remove(peer);
         }
+        let gives = |a: &Announcement| (a.source, a.held.is_empty(), a.leaving);
+        self.changes += u64::from(before.is_none_or(|b| gives(b) != gives(&announcement)));
         if before.is_none() && announcement.capacity > 0 {
             self.met_at = self.met_at.map(|_| now);
         }
@@ -522,6 +527,7 @@ impl Replicas {
     /// Forgets a peer that is gone.
     pub fn forget(&mut self, peer: &PeerId) {
         self.outdated |= self.others.remove(peer).is_some();
+        self.changes += 1;
         self.suspects.remove(peer);
         self.own.leavers.remove(peer);
         self.asked.remove(peer);
@@ -575,6 +581,7 @@ impl Replicas {
     /// A brick is not held any more: it was dropped, or its memory was lost.
     pub fn dropped(&mut self, brick: BrickIndex) {
         self.own.held.remove(brick);
+        self.changes += u64::from(self.own.assigned.contains(brick));
         self.copies.remove(brick);
         self.settle();
     }
@@ -620,6 +627,11 @@ impl Replicas {
     ) -> impl Iterator<Item = BrickIndex> {
         let missing = move |b: &BrickIndex| !self.own.held.contains(*b) && is_open(*b);
         self.own.assigned.iter().filter(missing)
+    }
+
+    /// Changes when bricks may be more urgent than they were, but for what others hold more or less of.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// How many assigned bricks are not here.

@@ -60,8 +60,8 @@ impl Transfers {
         begun
     }
 
-    /// Begins those in the queue, as long as there are such and more may be under way. Returns whether more might be, but the
-    /// queue was an old one.
+    /// Begins those in the queue, as long as more may be under way. Returns whether that is to be tried with a new queue: an old one
+    /// was used up, or a data set has no more room.
     fn begin_queued(
         &mut self,
         now: u64,
@@ -75,7 +75,7 @@ impl Transfers {
         let all = sets.iter().filter(has_room);
         let all = all.map(|&(data_set, replicas, _, is_level)| (data_set, replicas, is_level));
         let all: Vec<_> = all.collect();
-        let is_old = !self.downloads.line_up(&all);
+        let is_old = !self.downloads.line_up(&all, is_rendering);
         while self.may_begin(now, is_rendering) {
             let Some(name) = self.downloads.next() else {
                 return is_old;
@@ -84,9 +84,12 @@ impl Transfers {
             let Some(&(data_set, replicas, besides, _)) = set else {
                 continue;
             };
-            let is_wanted = replicas.is_wanted(name.1) && self.downloads.is_open(name);
-            if !is_wanted || !replicas.has_room(self.downloads.count_of(data_set) + besides) {
+            if !replicas.is_wanted(name.1) || !self.downloads.is_open(name) {
                 continue;
+            }
+            if !replicas.has_room(self.downloads.count_of(data_set) + besides) {
+                self.downloads.forget_queue();
+                return true;
             }
             // What is on its way to the shelf is not asked for twice.
             if self.downloads.take_over(name, &mut self.shelf) {
@@ -183,7 +186,10 @@ impl Transfers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::brick_grid::{BrickGrid, BrickIndex};
+    use crate::{
+        data::brick_grid::{BrickGrid, BrickIndex},
+        mesh::replicas::Announcement,
+    };
     use std::collections::BTreeSet;
 
     /// What a peer that is alone should hold of a volume of its own, of so many bricks on an edge.
@@ -203,7 +209,7 @@ mod tests {
         // 3375 and 8: more than are queued at a time.
         let mut of = [(volume, replicas(volume, 15)), (level, replicas(level, 2))];
         let mut transfers = Transfers::new(&PeerId::new("peer"));
-        let (mut came, mut now, mut queues) = (Vec::new(), 0, 0);
+        let (mut came, mut now) = (Vec::new(), 0);
         let failing: BTreeSet<BrickIndex> = [7, 700, 1700].map(BrickIndex).into();
         let mut failed = BTreeSet::new();
         while came.len() < 3375 + 8 {
@@ -212,9 +218,12 @@ mod tests {
             transfers.expire(now);
             let sets = of.each_ref();
             let sets = sets.map(|(name, replicas)| (*name, replicas, 0, *name == level));
-            let known = transfers.downloads.queued_count();
             let begun = transfers.begin(now, false, &sets);
-            queues += usize::from(transfers.downloads.queued_count() > known);
+            if came.len() + 1024 < 3375 {
+                // For the first brick, for three failures, and where it is used up.
+                let queues = transfers.downloads.queues();
+                assert!(queues <= 4 + came.len() / 1024 + 1, "{queues} queues");
+            }
             for (name, _) in begun {
                 if name.0 == volume && failing.contains(&name.1) && failed.insert(name.1) {
                     transfers.downloads.failed(name, now);
@@ -230,6 +239,43 @@ mod tests {
         let is_of_level = |name: &BrickName| name.0 == level;
         assert_eq!(came.iter().position(|n| !is_of_level(n)), Some(8));
         assert_eq!(failed, failing);
-        assert!((3..20).contains(&queues), "{queues} queues");
+    }
+
+    #[test]
+    fn bricks_that_become_urgent_do_not_wait_until_the_queue_is_used_up() {
+        let (volume, level) = (Digest::of(b"volume"), Digest::of(b"level"));
+        let giver = PeerId::new("giver");
+        let grid = BrickGrid::new([120; 3], 8).unwrap();
+        let grid_of_level = BrickGrid::new([16; 3], 8).unwrap();
+        let of = |name, grid: BrickGrid| {
+            let mut replicas =
+                Replicas::new(PeerId::new("peer"), grid, 1, grid.brick_count(), name, None);
+            replicas.set_in_use(true);
+            replicas.keep_up(0, |_| true);
+            replicas
+        };
+        let (mut large, mut small) = (of(volume, grid), of(level, grid_of_level));
+        let said = |grid: BrickGrid| Announcement {
+            source: true,
+            ..Announcement::expected(grid.brick_count(), 0)
+        };
+        assert!(large.heard(&giver, said(grid), 0));
+        let mut transfers = Transfers::new(&PeerId::new("peer"));
+        let begin = |transfers: &mut Transfers, small: &Replicas| {
+            let sets = [(volume, &large, 0, false), (level, small, 0, true)];
+            let begun = transfers.begin(1_000_000, false, &sets);
+            let names: Vec<BrickName> = begun.into_iter().map(|(name, _)| name).collect();
+            names
+        };
+        let first = begin(&mut transfers, &small);
+        assert!(!first.is_empty() && first.iter().all(|n| n.0 == volume));
+        // Nobody gave the level before.
+        assert!(small.heard(&giver, said(grid_of_level), 0));
+        transfers.unreachable(&giver);
+        let next = begin(&mut transfers, &small);
+        assert!(!next.is_empty() && next.iter().all(|n| n.0 == level));
+        // What was on its way comes first again.
+        transfers.unreachable(&giver);
+        assert_eq!(begin(&mut transfers, &small), next);
     }
 }

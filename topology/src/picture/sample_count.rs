@@ -23,7 +23,7 @@ use glam::{DAffine3, DVec3};
 
 /// Pieces that a job's box is cut into on each axis, at most.
 const PIECES: u32 = 4;
-/// Voxels along their edges, at least: of many small boxes no finer count is needed, and none would be quick.
+/// Voxels along their edges, where the box does not end before: of many small boxes no finer count is needed, and none would be quick.
 const PIECE_EDGE_MIN: u32 = 4;
 
 /// What a sample counts that is skipped because nothing can be seen there: the ray still walks

@@ -112,7 +112,11 @@ impl<I: Image> RenderCache<I> {
     /// frame where that is said to be the same, and the microseconds that it took.
     pub(super) fn take(&mut self, key: &FrameKey, job: &PlannedJob) -> Option<(I, u64)> {
         let (name, part) = self.find(key, job)?;
-        let kept = self.frames.get_mut(&name)?.jobs.remove(&part)?;
+        let frame = self.frames.get_mut(&name)?;
+        let kept = frame.jobs.remove(&part)?;
+        if frame.jobs.is_empty() {
+            self.frames.remove(&name);
+        }
         self.went(name, &kept);
         Some((kept.image, kept.micros))
     }

@@ -101,6 +101,7 @@ impl Replicas {
         for &(back, instead) in &pairs {
             self.own.assigned.remove(instead);
             self.own.assigned.insert(back);
+            self.changes += 1;
         }
         !pairs.is_empty()
     }

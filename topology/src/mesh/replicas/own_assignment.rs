@@ -78,6 +78,7 @@ impl Replicas {
         };
         let next = next_assignment(&mut self.first, &members, me, demand, &mut self.taken);
         let changed = next != self.own.assigned;
+        self.changes += u64::from(changed);
         self.own.assigned = next;
         self.wanting_since = self.is_wanting().then_some(now);
         self.settle() | settled | changed

@@ -55,9 +55,12 @@ pub(in crate::mesh) struct Downloads {
     failed_reads: BTreeMap<Digest, u32>,
     /// What was asked of whom and did not come in its time: it may come yet.
     overdue: BTreeSet<(BrickName, PeerId)>,
-    /// The first of more than [`QUEUE_MAX`], the most urgent last, and the data sets that they were taken of.
+    /// What is to be had next, the most urgent last, at most [`QUEUE_MAX`]; the data sets that it was worked out for, with their
+    /// [`Replicas::changes`].
     queued: Vec<BrickName>,
-    queued_of: Vec<(Digest, bool)>,
+    queued_of: Vec<(Digest, bool, u64)>,
+    #[cfg(test)]
+    queues: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +93,8 @@ impl Downloads {
             overdue: BTreeSet::new(),
             queued: Vec::new(),
             queued_of: Vec::new(),
+            #[cfg(test)]
+            queues: 0,
         }
     }
 
@@ -130,12 +135,13 @@ impl Downloads {
         !self.downloads.contains_key(&brick)
     }
 
-    /// The most urgent of the bricks of these data sets that are to be had, first the most urgent one; of equals in an order of
+    /// The [`QUEUE_MAX`] most urgent bricks of these data sets that are to be had, the most urgent first; of equals in an order of
     /// its own, so that peers that lack the same begin with others. Those of data sets that are coarser levels of another one, as the
-    /// last part of each says, come first: a picture is made of few of them. Bricks that nobody could give are not among them. O(bricks).
+    /// last part of each says, come first: a picture is made of few of them. Bricks that nobody could give are not among them. O(bricks · peers).
     pub(in crate::mesh) fn queue(&self, sets: &[(Digest, &Replicas, bool)]) -> Vec<BrickName> {
         let mut queue: Vec<(u32, bool, Urgency, u64, BrickName)> = Vec::new();
-        for &(data_set, replicas, is_level) in sets {
+        let lacking = sets.iter().filter(|(_, r, _)| r.missing_count() > 0);
+        for &(data_set, replicas, is_level) in lacking {
             let missing = replicas.missing(|b| self.is_open((data_set, b)));
             let missing = missing.filter(|&b| replicas.can_be_had(b));
             queue.extend(missing.map(|b| {
@@ -152,22 +158,32 @@ impl Downloads {
         queue.into_iter().map(|(.., name)| name).collect()
     }
 
-    /// Works out the queue of these data sets, unless the last one was of the same and more than it took are to be had: then that is used up
-    /// first, as long as nothing fails. Returns whether it is a new one.
-    pub(in crate::mesh) fn line_up(&mut self, sets: &[(Digest, &Replicas, bool)]) -> bool {
+    /// Works out the queue of these data sets, unless there is one of the same, more bricks are missing than it took, and nothing has failed or
+    /// changed since: then that is used up first. While frames are rendered bricks come slowly, and the most urgent one is looked for each
+    /// time. Returns whether it is a new one.
+    pub(in crate::mesh) fn line_up(
+        &mut self,
+        sets: &[(Digest, &Replicas, bool)],
+        is_rendering: bool,
+    ) -> bool {
         let missing = sets
             .iter()
             .map(|(_, replicas, _)| replicas.missing_count() as usize);
-        let is_kept = missing.sum::<usize>() > QUEUE_MAX && !self.queued.is_empty();
+        let is_kept =
+            !is_rendering && missing.sum::<usize>() > QUEUE_MAX && !self.queued.is_empty();
         let of: Vec<_> = sets
             .iter()
-            .map(|&(data_set, _, is_level)| (data_set, is_level))
+            .map(|&(data_set, replicas, is_level)| (data_set, is_level, replicas.changes()))
             .collect();
         let is_new = !is_kept || self.queued_of != of;
         if is_new {
             self.queued = self.queue(sets);
             self.queued.reverse();
             self.queued_of = of;
+            #[cfg(test)]
+            {
+                self.queues += 1;
+            }
         }
         is_new
     }
@@ -175,6 +191,11 @@ impl Downloads {
     /// Takes the next brick out of the queue.
     pub(in crate::mesh) fn next(&mut self) -> Option<BrickName> {
         self.queued.pop()
+    }
+
+    /// The queue is worked out anew next time.
+    pub(in crate::mesh) fn forget_queue(&mut self) {
+        self.queued.clear();
     }
 
     pub(in crate::mesh) fn urgency(&self, name: BrickName, replicas: &Replicas) -> Urgency {
@@ -256,7 +277,7 @@ impl Downloads {
     pub(in crate::mesh) fn device_is_back(&mut self) {
         self.failed_reads.clear();
         self.failures.clear();
-        self.queued.clear();
+        self.forget_queue();
     }
 
     /// Bricks in a row that did not come from a peer, or came damaged.
@@ -305,7 +326,7 @@ impl Downloads {
 
     /// The brick did not come, or was damaged: pause, then ask elsewhere.
     pub(in crate::mesh) fn failed(&mut self, brick: BrickName, now: u64) {
-        self.queued.clear();
+        self.forget_queue();
         let until = now.saturating_add(REFUSED_MICROS);
         let before = self.downloads.insert(brick, Download::Paused { until });
         match before {
@@ -330,7 +351,7 @@ impl Downloads {
     }
 
     fn gave_nothing(&mut self, peer: PeerId) {
-        self.queued.clear();
+        self.forget_queue();
         let failures = self.failures.entry(peer).or_default();
         *failures = failures.saturating_add(1);
     }
@@ -363,6 +384,8 @@ impl Downloads {
     /// What was asked of a peer will not come: the connection is broken.
     pub(in crate::mesh) fn unreachable(&mut self, peer: &PeerId) {
         self.overdue.retain(|(_, p)| p != peer);
+        // What was asked of it is the most urgent.
+        self.forget_queue();
         let of_it =
             |_: &_, f: &mut Download| matches!(f, Download::Asked { from, .. } if from == peer);
         for (brick, _) in self.downloads.extract_if(.., of_it) {
@@ -406,10 +429,10 @@ impl Downloads {
         }
     }
 
-    /// How many bricks are queued.
+    /// How often the queue was worked out.
     #[cfg(test)]
-    pub(in crate::mesh) fn queued_count(&self) -> usize {
-        self.queued.len()
+    pub(in crate::mesh) fn queues(&self) -> usize {
+        self.queues
     }
 
     /// Downloads and pauses.
