@@ -220,9 +220,9 @@ mod tests {
             let sets = sets.map(|(name, replicas)| (*name, replicas, 0, *name == level));
             let begun = transfers.begin(now, false, &sets);
             if came.len() + 1024 < 3375 {
-                // For the first brick, for three failures, and where it is used up.
+                // For the first brick, for three failures and the ends of their pauses, and where it is used up.
                 let queues = transfers.downloads.queues();
-                assert!(queues <= 4 + came.len() / 1024 + 1, "{queues} queues");
+                assert!(queues <= 7 + came.len() / 1024 + 1, "{queues} queues");
             }
             for (name, _) in begun {
                 if name.0 == volume && failing.contains(&name.1) && failed.insert(name.1) {
@@ -239,6 +239,43 @@ mod tests {
         let is_of_level = |name: &BrickName| name.0 == level;
         assert_eq!(came.iter().position(|n| !is_of_level(n)), Some(8));
         assert_eq!(failed, failing);
+    }
+
+    #[test]
+    fn a_brick_that_failed_is_as_urgent_as_before_once_its_pause_is_over() {
+        let (volume, level) = (Digest::of(b"volume"), Digest::of(b"level"));
+        let (large, mut small) = (replicas(volume, 15), replicas(level, 2));
+        let mut transfers = Transfers::new(&PeerId::new("peer"));
+        let begin = |transfers: &mut Transfers, small: &Replicas, now| {
+            let sets = [(volume, &large, 0, false), (level, small, 0, true)];
+            transfers.expire(now);
+            let begun = transfers.begin(now, false, &sets).into_iter();
+            begun.map(|(name, _)| name).collect::<Vec<BrickName>>()
+        };
+        let mut now = 1_000_000;
+        let failed = (level, BrickIndex(3));
+        let mut has_failed = false;
+        while !has_failed {
+            for name in begin(&mut transfers, &small, now) {
+                if name == failed {
+                    transfers.downloads.failed(name, now);
+                    has_failed = true;
+                } else {
+                    transfers.loaded(name, now);
+                    if name.0 == level {
+                        small.loaded(name.1);
+                    }
+                }
+            }
+        }
+        // Its pause lasts, and a queue is worked out without it.
+        let meanwhile = begin(&mut transfers, &small, now + 1);
+        assert!(!meanwhile.is_empty() && !meanwhile.contains(&failed));
+        for name in meanwhile {
+            transfers.loaded(name, now + 1);
+        }
+        now += REFUSED_MICROS + 1_000_000;
+        assert_eq!(begin(&mut transfers, &small, now).first(), Some(&failed));
     }
 
     #[test]

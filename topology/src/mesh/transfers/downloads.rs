@@ -421,6 +421,10 @@ impl Downloads {
             Download::Reading { .. } | Download::Loading { .. } => false,
         };
         let over: Vec<_> = self.downloads.extract_if(.., is_over).collect();
+        if !over.is_empty() {
+            // What may be asked for again can be the most urgent.
+            self.forget_queue();
+        }
         for (brick, download) in over {
             if let Download::Asked { from, .. } = download {
                 self.overdue.insert((brick, from.clone()));
