@@ -74,7 +74,7 @@ pub struct BrickOwner {
     /// It has said goodbye.
     has_left: bool,
     /// Who waits for the goodbye.
-    waiting: Vec<oneshot::Sender<()>>,
+    waiting: Vec<oneshot::Sender<u32>>,
 }
 
 impl BrickOwner {
@@ -190,10 +190,10 @@ impl BrickOwner {
             KeeperOutput::Dropping(from, why) => {
                 tracing::warn!(peer = from.short(), why, "a message was dropped");
             }
-            KeeperOutput::Left => {
+            KeeperOutput::Left(missing) => {
                 self.has_left = true;
                 for left in self.waiting.drain(..) {
-                    if left.send(()).is_err() {
+                    if left.send(missing).is_err() {
                         tracing::debug!("nobody waits for the goodbye any more");
                     }
                 }
@@ -446,7 +446,7 @@ impl Handler<UseDataSet> for BrickOwner {
 }
 
 impl Handler<LeaveMesh> for BrickOwner {
-    type Result = ResponseFuture<()>;
+    type Result = ResponseFuture<u32>;
 
     fn handle(&mut self, _: LeaveMesh, ctx: &mut Self::Context) -> Self::Result {
         let (left, gone) = oneshot::channel();
@@ -454,7 +454,7 @@ impl Handler<LeaveMesh> for BrickOwner {
         self.step(KeeperInput::Leave, None, ctx);
         Box::pin(async move {
             // The owner has ended where there is no answer: that is gone too.
-            let _ended = gone.await;
+            gone.await.unwrap_or(0)
         })
     }
 }

@@ -174,7 +174,10 @@ pub fn start_network_peer(
 pub async fn leave(peer: &Peer) {
     let leaving = tokio::time::timeout(LEAVE_MAX, peer.owner.send(LeaveMesh));
     match leaving.await {
-        Ok(Ok(())) => {}
+        Ok(Ok(0)) => {}
+        Ok(Ok(missing)) => tracing::warn!(
+            "the others have no room for {missing} bricks of what this peer had: they are missing until it is back"
+        ),
         Ok(Err(_)) => tracing::debug!("the peer has ended before"),
         Err(_) => tracing::warn!(
             "after {} s others do not hold all that this peer held; it leaves nevertheless, and what nobody else holds is missing until it is back",

@@ -32,9 +32,10 @@ pub struct UseDataSet {
     pub in_use: bool,
 }
 
-/// Leaves the mesh politely: answered once others hold what only this peer held.
+/// Leaves the mesh politely: answered once others hold what only this peer held, or have no room for it, with the bricks of its
+/// data sets that nobody holds who stays.
 #[derive(Clone, Copy, Debug, actix::Message)]
-#[rtype(result = "()")]
+#[rtype(result = "u32")]
 pub struct LeaveMesh;
 
 /// Asks who is in the mesh and what each holds.

@@ -536,7 +536,8 @@ impl Keeper {
             self.leaving = Leaving::Gone;
         }
         if self.leaving == Leaving::Gone {
-            out.push(KeeperOutput::Left);
+            let left_behind = self.sets.values().map(|s| s.replicas.left_behind());
+            out.push(KeeperOutput::Left(left_behind.sum()));
         }
     }
 

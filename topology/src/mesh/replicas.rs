@@ -449,7 +449,7 @@ impl Replicas {
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
         let staying = || announced(&self.others).filter(|(_, a)| !a.leaving);
-        if staying().all(|(_, a)| a.capacity == 0) {
+        if are_full(staying().map(|(_, a)| a)) {
             return true;
         }
         let relied_on: Vec<&Announcement> = staying()
@@ -459,6 +459,17 @@ impl Replicas {
         let gives = |a: &Announcement, b| a.held.contains(b) || a.readable.contains(b);
         let is_safe = |b| relied_on.iter().any(|a| gives(a, b));
         self.own.held.iter().all(is_safe)
+    }
+
+    /// Bricks of what this peer leaves that none of those who stay holds or can read.
+    pub(super) fn left_behind(&self) -> u32 {
+        let stays = |a: &Announcement| !a.leaving && a.capacity > 0;
+        let had_any = self.own.source || !self.own.held.is_empty();
+        if had_any && self.of_others().any(stays) {
+            self.safety().missing
+        } else {
+            0
+        }
     }
 
     /// How safe the copies of all bricks are.
@@ -788,6 +799,24 @@ impl Replicas {
             .map(entry)
             .collect()
     }
+}
+
+/// Whether none of these peers takes a brick more: in memory and on its shelf each has, or has no giver of, as many as there
+/// is room for, and no two the same.
+fn are_full<'a>(peers: impl Iterator<Item = &'a Announcement>) -> bool {
+    let (mut assigned, mut shelved) = (BrickSet::default(), BrickSet::default());
+    let mut copies = [0, 0];
+    for a in peers {
+        let has_room = a.assigned.len() < a.capacity || a.shelf.len() < a.shelf_room;
+        if has_room || !a.settled && a.capacity > 0 {
+            return false;
+        }
+        assigned.insert_all(&a.assigned);
+        shelved.insert_all(&a.shelf);
+        copies[0] += u64::from(a.assigned.len());
+        copies[1] += u64::from(a.shelf.len());
+    }
+    copies == [u64::from(assigned.len()), u64::from(shelved.len())]
 }
 
 fn announced(

@@ -338,7 +338,7 @@ impl Machine {
                 }
             }
             KeeperOutput::Dropping(..) => env.oracle.broken("a message of a peer was refused"),
-            KeeperOutput::Left => self.has_left = true,
+            KeeperOutput::Left(_) => self.has_left = true,
             _ => {}
         }
     }

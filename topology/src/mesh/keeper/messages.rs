@@ -250,6 +250,6 @@ pub enum KeeperOutput {
     Changed(Change),
     /// A message was dropped, for the log: from whom, and why.
     Dropping(PeerId, &'static str),
-    /// This peer said goodbye.
-    Left,
+    /// This peer said goodbye; so many bricks of its data sets nobody holds who stays.
+    Left(u32),
 }

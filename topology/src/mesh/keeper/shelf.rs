@@ -70,7 +70,14 @@ impl Keeper {
         let Some(set) = set.filter(|s| s.shelf.may_write(&s.replicas, self.now)) else {
             return false;
         };
-        let free = self.hello.shelf_bytes.saturating_sub(self.taken());
+        let is_used = self.used_sets().contains(&data_set);
+        // What nobody needs takes no place of what nobody needs: another copy of that may not exist.
+        let taken = if is_used {
+            self.taken()
+        } else {
+            self.all_taken()
+        };
+        let free = self.hello.shelf_bytes.saturating_sub(taken);
         let mut lacking = set
             .replicas
             .voxels(brick)
@@ -238,11 +245,16 @@ impl Keeper {
         used.flat_map(|s| s.manifest.levels()).copied().collect()
     }
 
-    /// The data sets that are needed, or are levels of such.
+    /// The data sets that are needed, or have or are levels of such: who uses them says so of one after the other.
     fn used_sets(&self) -> BTreeSet<Digest> {
-        let used = self.sets.iter().filter(|(_, s)| s.replicas.is_in_use());
-        let mut all: BTreeSet<Digest> = used.map(|(&d, _)| d).collect();
-        all.extend(self.used_levels());
+        let is_used = |d: &Digest| self.sets.get(d).is_some_and(|s| s.replicas.is_in_use());
+        let mut all = BTreeSet::new();
+        for (data_set, set) in &self.sets {
+            let with_levels = || set.manifest.levels().iter().chain([data_set]);
+            if with_levels().any(is_used) {
+                all.extend(with_levels());
+            }
+        }
         all
     }
 
@@ -251,6 +263,11 @@ impl Keeper {
         let used = self.used_sets();
         let sets = self.sets.iter().filter(|(d, _)| used.contains(d));
         sets.map(|(_, s)| s.shelf_bytes()).sum()
+    }
+
+    /// What all data sets take on the shelf, bytes.
+    fn all_taken(&self) -> u64 {
+        self.sets.values().map(DataSet::shelf_bytes).sum()
     }
 
     /// Length of a brick.
@@ -280,8 +297,7 @@ impl Keeper {
     /// was opened first go first.
     fn make_place(&mut self, out: &mut Vec<KeeperOutput>) {
         let used = self.used_sets();
-        let total: u64 = self.sets.values().map(DataSet::shelf_bytes).sum();
-        let mut beyond = total.saturating_sub(self.hello.shelf_bytes);
+        let mut beyond = self.all_taken().saturating_sub(self.hello.shelf_bytes);
         let unused = self.order.iter().filter(|d| !used.contains(d));
         for data_set in unused.copied().collect::<Vec<_>>() {
             while beyond > 0 {

@@ -208,7 +208,7 @@ impl Mesh {
             KeeperOutput::Unshelve(data_set, brick) => {
                 assert!(self.shelves[n].remove(&(data_set, brick)).is_some());
             }
-            KeeperOutput::Left => self.keepers[n] = None,
+            KeeperOutput::Left(_) => self.keepers[n] = None,
             KeeperOutput::Closed(_) => self.closed += 1,
             _ => {}
         }

@@ -250,6 +250,31 @@ fn who_leaves_waits_until_others_hold_what_only_it_held() {
     assert!(mesh.peers[1].is_handed_over());
 }
 
+#[test]
+fn who_leaves_does_not_wait_where_the_others_are_full() {
+    for (memory, left) in [([16; 4], 48), ([20, 16, 16, 16], 52)] {
+        let mut mesh = Mesh::new(&memory);
+        mesh.settle();
+        mesh.peers[3].leave();
+        mesh.talk();
+        // Where there is room, it is used first.
+        assert_eq!(mesh.peers[3].is_handed_over(), left == 48);
+        mesh.settle();
+        mesh.now += UNASSIGNED_MICROS;
+        mesh.settle();
+        assert!(mesh.peers[3].is_handed_over());
+        assert_eq!(mesh.peers[3].left_behind(), 64 - left);
+        mesh.remove(3);
+        assert_eq!(mesh.peers[0].safety().missing, 64 - left);
+    }
+    // A full one that holds what another one holds takes what none has instead.
+    let full = Announcement {
+        settled: true,
+        ..of_one_with_all()
+    };
+    assert!(are_full([&full].into_iter()) && !are_full([&full; 2].into_iter()));
+}
+
 /// Copies that the peer with the source made without anybody's help.
 fn held_by_source(mesh: &Mesh, lost: usize) -> usize {
     let copies: u64 = mesh.peers[..3]
@@ -519,7 +544,7 @@ fn who_leaves_waits_for_those_who_are_silent_for_a_moment() {
     let mut mesh = Mesh::new(&[64; 2]);
     mesh.settle();
     let last_copy = BrickIndex(7);
-    mesh.peers[0].own.held.remove(last_copy);
+    mesh.peers[0].dropped(last_copy);
     mesh.talk();
     mesh.peers[1].suspect(&peer(0));
     mesh.peers[1].leave();

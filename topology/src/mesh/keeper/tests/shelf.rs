@@ -223,6 +223,24 @@ fn what_nobody_needs_gives_its_place_on_the_shelf_to_what_somebody_needs() {
 }
 
 #[test]
+fn while_nobody_needs_a_data_set_full_shelves_give_nothing_up() {
+    for (memory, rooms) in [(13, [14, 13]), (13, [15, 16]), (20, [14, 13])] {
+        let (mut mesh, data) = with_shelves(memory, &rooms);
+        mesh.kill(0);
+        mesh.run(60 * SECOND);
+        assert_eq!(on_shelves(&mesh, data, 1..=2).0, 27, "{memory} {rooms:?}");
+        // Who uses it and goes leaves bricks in memory that a shelf has not.
+        mesh.join(4);
+        mesh.run(SECOND);
+        mesh.input(3, KeeperInput::Use(data, true));
+        mesh.run(20 * SECOND);
+        mesh.input(3, KeeperInput::Use(data, false));
+        mesh.run(60 * SECOND);
+        assert_eq!(on_shelves(&mesh, data, 1..=2).0, 27, "{memory} {rooms:?}");
+    }
+}
+
+#[test]
 fn what_nobody_needs_leaves_the_memory_and_stays_on_the_shelf_until_its_place_is_needed() {
     let mut mesh = Mesh::new(&[27]);
     mesh.join_with_shelf(27, 54);
