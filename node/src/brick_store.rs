@@ -8,6 +8,7 @@
 //! manifest against its checksum; importing needs bounded memory, whatever the volume's size.
 
 mod bricker;
+mod checkpoint;
 mod cutter;
 mod directory;
 mod empty_space;
@@ -123,6 +124,14 @@ pub enum BrickStoreError {
     EmptySpace {
         /// Why.
         why: String,
+    },
+    /// What a killed import left cannot be used.
+    #[error("{}: {source}; it was of an import that was killed: import again", path.display())]
+    GoingOn {
+        /// Where it was.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// There is something where the folder is to be made.
     #[error("{}: it exists already; remove it or choose another --out", path.display())]

@@ -176,7 +176,7 @@ pub async fn leave(peer: &Peer) {
     match leaving.await {
         Ok(Ok(0)) => {}
         Ok(Ok(missing)) => tracing::warn!(
-            "the others have no room for {missing} bricks of what this peer had: they are missing until it is back"
+            "nobody who stays has {missing} bricks that this peer had: they are missing until it is back"
         ),
         Ok(Err(_)) => tracing::debug!("the peer has ended before"),
         Err(_) => tracing::warn!(

@@ -288,6 +288,15 @@ impl VolumeFile {
         VoxelStream::open(self)
     }
 
+    /// Its voxels from a byte of them on, where any part of them can be read.
+    pub(crate) fn voxels_from(
+        &self,
+        plain: &PlainVoxels,
+        done: u64,
+    ) -> Result<VoxelStream, VolumeFileError> {
+        VoxelStream::open_from(self, plain, done)
+    }
+
     /// Its voxels, where any part of them can be read.
     pub(crate) fn plain_voxels(&self) -> io::Result<Option<PlainVoxels>> {
         PlainVoxels::of(&self.data, self.description.voxel_bytes())

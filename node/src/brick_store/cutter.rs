@@ -7,6 +7,7 @@
 
 use super::{
     BrickStoreError,
+    checkpoint::{read_value, write_value},
     empty_space::EmptySpaceGathering,
     layers::{Gather, Layer},
 };
@@ -20,7 +21,10 @@ use brickmesh_topology::{
     },
 };
 use rayon::prelude::*;
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+};
 
 /// Bytes of the bricks that are finished together, on all cores, if that is more than one brick: they are in memory
 /// meanwhile, also of a layer that is in a scratch file, and five times as much while they are looked at.
@@ -87,12 +91,35 @@ impl<'a> Cutter<'a> {
         let near = z / self.grid.edge();
         for bz in near..(near + 2).min(self.grid.counts()[2]) {
             if self.z_span(bz).0 == z && !self.layers.contains_key(&bz) {
-                let sizes: Vec<u64> = self
-                    .layer_bricks(bz)
-                    .map(|b| self.bytes_of(&self.grid.stored_box(b)))
-                    .collect();
-                self.layers.insert(bz, Layer::new(&sizes, self.gather)?);
+                let layer = Layer::new(&self.layer_sizes(bz), self.gather)?;
+                self.layers.insert(bz, layer);
             }
+        }
+        Ok(())
+    }
+
+    fn layer_sizes(&self, bz: u32) -> Vec<u64> {
+        self.layer_bricks(bz)
+            .map(|b| self.bytes_of(&self.grid.stored_box(b)))
+            .collect()
+    }
+
+    /// Writes what has come, between two slices.
+    pub(super) fn save(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let open: Vec<u32> = self.layers.keys().copied().collect();
+        write_value(out, &(&self.records, &self.gradients, open))?;
+        self.layers
+            .values_mut()
+            .try_for_each(|layer| layer.save(out))
+    }
+
+    /// Goes on where that was written.
+    pub(super) fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        let open: Vec<u32>;
+        (self.records, self.gradients, open) = read_value(from)?;
+        for bz in open {
+            let layer = Layer::restore(&self.layer_sizes(bz), self.gather, from)?;
+            self.layers.insert(bz, layer);
         }
         Ok(())
     }

@@ -30,7 +30,8 @@ pub(super) fn open(
         path: file.path.clone(),
     })?;
     let nothing = |_, _, _, _| Ok(());
-    let (manifest, _) = plain_cutter::cut(file, &voxels, 0, Gather::Memory, progress, &nothing)?;
+    let (manifest, _) =
+        plain_cutter::cut(file, &voxels, 0, Gather::Memory, None, progress, &nothing)?;
     Ok(InPlaceStore {
         voxels,
         manifest: Arc::new(manifest),
@@ -128,7 +129,8 @@ mod tests {
                 assert!(store.read(BrickIndex(u32::MAX)).is_err());
                 let nothing = |_, _, _, _| Ok(());
                 let (go_on, gather) = (&mut |_, _| true, Gather::Memory);
-                let by_rows = plain_cutter::cut(&file, &store.voxels, 9, gather, go_on, &nothing);
+                let by_rows =
+                    plain_cutter::cut(&file, &store.voxels, 9, gather, None, go_on, &nothing);
                 let gathered = bricker::cut(&file, edge, 9, gather, None, go_on, &nothing);
                 assert!(
                     by_rows.unwrap() == gathered.unwrap(),

@@ -7,7 +7,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, Read, Seek as _, SeekFrom, Write},
     path::Path,
 };
 
@@ -52,6 +52,8 @@ pub(super) enum Layer {
         file: File,
         /// Where each brick starts, and its end.
         starts: Vec<u64>,
+        /// How much of each has come.
+        filled: Vec<u64>,
     },
 }
 
@@ -75,6 +77,7 @@ impl Layer {
         Ok(Self::Scratch {
             file: tempfile::tempfile_in(scratch)?,
             starts,
+            filled: vec![0; sizes.len()],
         })
     }
 
@@ -93,18 +96,63 @@ impl Layer {
                 gathered.extend_from_slice(bytes);
                 Ok(())
             }
-            Self::Scratch { file, starts } => {
+            Self::Scratch {
+                file,
+                starts,
+                filled,
+            } => {
                 file.seek(SeekFrom::Start(starts[brick] + at))?;
+                filled[brick] = at + bytes.len() as u64;
                 file.write_all(bytes)
             }
         }
+    }
+
+    /// Writes what has come.
+    pub(super) fn save(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Memory(bricks) => bricks.iter().try_for_each(|(gathered, _)| {
+                out.write_all(&(gathered.len() as u64).to_le_bytes())?;
+                out.write_all(gathered)
+            }),
+            Self::Scratch {
+                file,
+                starts,
+                filled,
+            } => starts.iter().zip(filled).try_for_each(|(start, filled)| {
+                out.write_all(&filled.to_le_bytes())?;
+                file.seek(SeekFrom::Start(*start))?;
+                io::copy(&mut file.take(*filled), out).map(drop)
+            }),
+        }
+    }
+
+    /// The layer of bricks of these sizes that was written ([`Self::save`]).
+    pub(super) fn restore(
+        sizes: &[u64],
+        gather: Gather<'_>,
+        from: &mut dyn Read,
+    ) -> io::Result<Self> {
+        let mut layer = Self::new(sizes, gather)?;
+        for (brick, &size) in sizes.iter().enumerate() {
+            let mut length = [0; 8];
+            from.read_exact(&mut length)?;
+            let length = u64::from_le_bytes(length);
+            let mut bytes = Vec::new();
+            from.take(length.min(size)).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 != length {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            layer.write(brick, 0, &bytes)?;
+        }
+        Ok(layer)
     }
 
     /// Takes a finished brick out.
     pub(super) fn take(&mut self, brick: usize) -> io::Result<Vec<u8>> {
         match self {
             Self::Memory(bricks) => Ok(std::mem::take(&mut bricks[brick].0)),
-            Self::Scratch { file, starts } => {
+            Self::Scratch { file, starts, .. } => {
                 let length =
                     usize::try_from(starts[brick + 1] - starts[brick]).unwrap_or(usize::MAX);
                 let mut bytes = vec![0; length];

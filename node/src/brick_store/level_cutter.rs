@@ -2,6 +2,7 @@
 
 use super::{
     BrickStoreError,
+    checkpoint::{read_value, write_value},
     cutter::{Cutter, OnBrick},
     layers::Gather,
 };
@@ -14,7 +15,7 @@ use brickmesh_topology::{
         value_gathering::ValueGathering,
     },
 };
-use std::io;
+use std::io::{self, Read, Write};
 
 /// Memory that the slice of a level may take while it is made, bytes.
 const SLICE_BYTES_MAX: u64 = 256 << 20;
@@ -114,6 +115,22 @@ impl<'a> LevelCutter<'a> {
             (stages, z) = (coarser, at);
         }
         Ok(())
+    }
+
+    /// Writes what has come, between two slices.
+    pub(super) fn save(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.stages.iter_mut().try_for_each(|stage| {
+            write_value(out, &(&stage.halving, &stage.values))?;
+            stage.cutter.save(out)
+        })
+    }
+
+    /// Goes on where that was written.
+    pub(super) fn restore(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        self.stages.iter_mut().try_for_each(|stage| {
+            (stage.halving, stage.values) = read_value(from)?;
+            stage.cutter.restore(from)
+        })
     }
 
     /// The manifests, from level 1 on, of a volume that came from this file.

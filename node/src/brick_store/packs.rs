@@ -8,13 +8,14 @@
 use super::{BrickStoreError, manifest_file::IMPORT_AGAIN};
 use crate::bounded_file;
 use brickmesh_topology::{BrickIndex, Digest};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     fmt::Display,
     fs::{self, File},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// Most bytes of a pack, more than any brick has: what is damaged or copied again is no more than that.
@@ -104,29 +105,91 @@ pub(super) struct PackWriter {
     writing: Mutex<Writing>,
 }
 
-#[derive(Debug, Default)]
-struct Writing {
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Writing {
     /// Where the next brick begins.
     end: u64,
     /// Of each different brick.
     known: HashMap<Digest, u64>,
     places: Vec<u64>,
-    /// How many packs there are, and the last one.
+    /// How many packs there are, how many of them are on the disk, and the last one.
     count: u64,
+    synced: u64,
+    #[serde(skip)]
     last: Option<Arc<File>>,
 }
 
+impl Writing {
+    /// Bytes of a pack: of one before the last one, at least.
+    fn length_of(&self, pack: u64) -> u64 {
+        if pack + 1 == self.count {
+            self.end.saturating_sub(pack * PACK_BYTES)
+        } else {
+            1
+        }
+    }
+}
+
 impl PackWriter {
-    /// Makes the folder.
+    /// Makes the folder; packs that are in it are taken away.
     ///
     /// # Errors
     /// [`BrickStoreError::Io`].
     pub(super) fn new(folder: &Path) -> Result<Self, BrickStoreError> {
         fs::create_dir_all(folder).map_err(BrickStoreError::io(folder))?;
+        Self::going_on(folder, Writing::default()).map_err(BrickStoreError::io(folder))
+    }
+
+    /// As [`Self::new`], where so much is written; what was written behind it is taken away.
+    ///
+    /// # Errors
+    /// What the system says, or that there is less.
+    pub(super) fn going_on(folder: &Path, mut writing: Writing) -> io::Result<Self> {
+        for pack in 0..writing.count {
+            let found = fs::metadata(pack_path(folder, pack))?.len();
+            let expected = writing.length_of(pack);
+            if found < expected {
+                let why = format!("{pack}.pack has {found} bytes, expected {expected}");
+                return Err(io::Error::other(why));
+            }
+        }
+        if let Some(last) = writing.count.checked_sub(1) {
+            let file = File::options().write(true).open(pack_path(folder, last))?;
+            file.set_len(writing.length_of(last))?;
+            writing.last = Some(Arc::new(file));
+        }
+        let beyond = (writing.count..).map(|pack| pack_path(folder, pack));
+        for path in beyond.take_while(|path| path.exists()) {
+            fs::remove_file(&path)?;
+        }
         Ok(Self {
             folder: folder.to_owned(),
-            writing: Mutex::default(),
+            writing: Mutex::new(writing),
         })
+    }
+
+    /// What is to be known to go on behind what is written.
+    pub(super) fn written(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all packs are on the disk, as long as it may go on.
+    ///
+    /// # Errors
+    /// [`BrickStoreError::Io`], or [`BrickStoreError::Stopped`].
+    pub(super) fn sync(&self, may_go_on: &mut dyn FnMut() -> bool) -> Result<(), BrickStoreError> {
+        let mut writing = self.written();
+        for pack in writing.synced..writing.count {
+            if !may_go_on() {
+                return Err(BrickStoreError::Stopped);
+            }
+            let path = pack_path(&self.folder, pack);
+            let synced = File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(BrickStoreError::io(&path))?;
+        }
+        // The last one grows yet.
+        writing.synced = writing.count.saturating_sub(1);
+        Ok(())
     }
 
     /// Adds a brick with these bytes, on any thread, in any order.
@@ -153,7 +216,7 @@ impl PackWriter {
         digest: Digest,
         length: u64,
     ) -> Result<Option<(Arc<File>, u64)>, BrickStoreError> {
-        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writing = self.written();
         let index = brick.0 as usize;
         if writing.places.len() <= index {
             writing.places.resize(index + 1, u64::MAX);
@@ -192,16 +255,8 @@ impl PackWriter {
         &self,
         may_go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), BrickStoreError> {
-        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        for pack in 0..writing.count {
-            if !may_go_on() {
-                return Err(BrickStoreError::Stopped);
-            }
-            let path = pack_path(&self.folder, pack);
-            let synced = File::open(&path).and_then(|file| file.sync_all());
-            synced.map_err(BrickStoreError::io(&path))?;
-        }
-        let mut bytes: Vec<u8> = (writing.places.iter())
+        self.sync(may_go_on)?;
+        let mut bytes: Vec<u8> = (self.written().places.iter())
             .flat_map(|p| p.to_le_bytes())
             .collect();
         let digest = Digest::of(&bytes);
@@ -210,10 +265,10 @@ impl PackWriter {
     }
 }
 
-/// A new file, on the disk.
+/// A file, on the disk, in place of one that a killed import left.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), BrickStoreError> {
     let write = || {
-        let mut file = File::create_new(path)?;
+        let mut file = File::create(path)?;
         file.write_all(bytes)?;
         file.sync_all()
     };

@@ -5,6 +5,7 @@
 
 use super::{
     BrickStoreError, OnProgress, bricker,
+    checkpoint::{Checkpoint, read_value, write_value},
     cutter::{Cutter, FINISHED_BYTES, OnBrick},
     layers::Gather,
     level_cutter::{self, LevelCutter},
@@ -53,12 +54,13 @@ impl Voxels {
     }
 }
 
-/// As `bricker::cut`, of a file with these voxels of which nothing is told to be empty.
+/// As `bricker::cut`, of a file with these voxels of which nothing is told to be empty; it goes on where a checkpoint was written.
 pub(super) fn cut(
     file: &VolumeFile,
     voxels: &Voxels,
     levels_max: usize,
     gather: Gather<'_>,
+    mut checkpoint: Option<&mut Checkpoint<'_>>,
     progress: OnProgress<'_>,
     on_brick: OnBrick<'_>,
 ) -> Result<(Manifest, Vec<Manifest>), BrickStoreError> {
@@ -71,19 +73,42 @@ pub(super) fn cut(
         stream: file.voxels()?,
         on_brick,
     };
-    let (total, mut done) = (volume.voxel_bytes(), 0);
+    let total = volume.voxel_bytes();
     let [cx, cy, cz] = grid.counts();
-    for layer in 0..cz {
+    let slices_of = |layer| {
         let owned = grid.owned_box(BrickIndex(layer * cx * cy));
-        let slices = owned.lo[2]..owned.hi[2];
+        owned.lo[2]..owned.hi[2]
+    };
+    let bytes_before = |z: u32| total / u64::from(volume.dims[2]) * u64::from(z);
+    let mut first = 0;
+    if let Some(checkpoint) = &checkpoint
+        && checkpoint.restore(|from| {
+            (first, passing.values) = read_value(from)?;
+            passing.levels.restore(from)?;
+            cutter.restore(from)
+        })?
+    {
+        let done = bytes_before(slices_of(first).start);
+        passing.stream = file.voxels_from(&voxels.file, done)?;
+        tracing::info!(layer = first, "going on with an import that was killed");
+    }
+    for layer in first..cz {
+        let slices = slices_of(layer);
         let cut = || cut_layer(&mut cutter, voxels, layer, on_brick);
         let pass = || passing.slices(voxels, slices.clone());
         let (cut, passed) = rayon::join(cut, pass);
         passed?;
         cut?;
-        done += total / u64::from(volume.dims[2]) * slices.len() as u64;
-        if !progress(done, total) {
+        if !progress(bytes_before(slices.end), total) {
             return Err(BrickStoreError::Stopped);
+        }
+        let next = layer + 1;
+        if let Some(checkpoint) = checkpoint.as_mut().filter(|_| next < cz) {
+            checkpoint.save_if_due(|out| {
+                write_value(out, &(next, &passing.values))?;
+                passing.levels.save(out)?;
+                cutter.save(out)
+            })?;
         }
     }
     let Passing {

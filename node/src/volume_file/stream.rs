@@ -134,6 +134,26 @@ impl VoxelStream {
         })
     }
 
+    /// From byte `done` of these voxels of the file on.
+    pub(super) fn open_from(
+        file: &VolumeFile,
+        plain: &PlainVoxels,
+        done: u64,
+    ) -> Result<Self, VolumeFileError> {
+        let reader = at(&plain.path, plain.offset + done).map_err(|problem| VolumeFileError {
+            path: file.path.clone(),
+            problem,
+        })?;
+        Ok(Self {
+            path: file.path.clone(),
+            reader: Box::new(reader),
+            voxel: file.voxel(),
+            big_endian: plain.big_endian,
+            done,
+            total: file.description.voxel_bytes(),
+        })
+    }
+
     /// Fills `voxels`, whose length is a whole number of voxels, with the next ones.
     ///
     /// # Errors

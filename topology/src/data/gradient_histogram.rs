@@ -50,7 +50,7 @@ impl GradientHistogram {
 }
 
 /// Values and gradients of some voxels, of bricks that come one after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GradientGathering {
     volume: VolumeDescription,
     looked_at: LookedAt,
@@ -158,7 +158,7 @@ impl GradientGathering {
 
 /// Which voxels are looked at: one of so many, spread so that no axis is favoured. Those whose hash is a multiple of
 /// that, found without a division (Granlund, Montgomery 1994, section 9).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct LookedAt {
     /// Of the odd part, modulo 2^32.
     inverse: u32,

@@ -10,6 +10,7 @@ use crate::data::{
     volume::{VolumeDescription, VoxelType},
     voxel_box::VoxelBox,
 };
+use serde::{Deserialize, Serialize};
 
 /// Shortest axis that is halved, in voxels.
 pub const HALVED_MIN: u32 = 32;
@@ -69,7 +70,7 @@ pub fn in_exact(of: &VoxelBox, exact: &VolumeDescription, level: &VolumeDescript
 /// Makes a level of the one before it, slice by slice.
 ///
 /// Invariant: it keeps one slice of what it makes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Halving {
     from: [u32; 3],
     is_halved: [bool; 3],

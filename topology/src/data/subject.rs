@@ -63,7 +63,7 @@ impl Subject {
 }
 
 /// The values of a volume in cells: least, mean and greatest of each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Overview {
     dims: [u32; 3],
     /// Voxels of a cell on each axis.
@@ -75,7 +75,7 @@ pub struct Overview {
 }
 
 /// What came of each column of voxels of one row of cells, side by side, as vector instructions take them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Columns {
     /// Its first cell.
     first: usize,
@@ -85,12 +85,34 @@ struct Columns {
     count: Vec<u32>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(from = "CellParts", into = "CellParts")]
 struct Cell {
     low: f32,
     high: f32,
     sum: f64,
     count: u32,
+}
+
+/// A cell as it is written: there are many, most of them without a voxel at first.
+type CellParts = Option<(f32, f32, f64, u32)>;
+
+impl From<Cell> for CellParts {
+    fn from(cell: Cell) -> Self {
+        (cell.count > 0).then_some((cell.low, cell.high, cell.sum, cell.count))
+    }
+}
+
+impl From<CellParts> for Cell {
+    fn from(parts: CellParts) -> Self {
+        let cell = |(low, high, sum, count)| Self {
+            low,
+            high,
+            sum,
+            count,
+        };
+        parts.map_or(EMPTY, cell)
+    }
 }
 
 const EMPTY: Cell = Cell {

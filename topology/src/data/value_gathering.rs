@@ -12,6 +12,7 @@ use crate::data::{
     value_statistics::{HISTOGRAM_BINS, NoDataCounts, ValueStatistics},
     volume::{VolumeDescription, VoxelType},
 };
+use serde::{Deserialize, Serialize};
 
 /// Most floats that are looked at, inside and on the border each: quantiles are then off by a
 /// thousandth.
@@ -20,7 +21,7 @@ const SAMPLES_MAX: u64 = 1 << 20;
 const LANES: usize = 4;
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ValueGathering {
     volume: VolumeDescription,
     /// Of floats until the end.
@@ -30,6 +31,7 @@ pub struct ValueGathering {
     border: Values,
     overview: Overview,
     /// Of the row that is taken.
+    #[serde(skip)]
     numbers: Vec<f32>,
 }
 
@@ -61,7 +63,7 @@ impl GatheredValues {
 }
 
 /// Values of voxels, some of them or all.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum Values {
     /// How many voxels have each integer, by its bits; in parts.
     Integers([Vec<u64>; LANES]),

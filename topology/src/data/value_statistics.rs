@@ -45,7 +45,7 @@ pub struct ValueStatistics {
 }
 
 /// Voxels that are no data, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoDataCounts {
     /// NaN.
     pub nan: u64,

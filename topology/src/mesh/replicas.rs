@@ -461,15 +461,24 @@ impl Replicas {
         self.own.held.iter().all(is_safe)
     }
 
-    /// Bricks of what this peer leaves that none of those who stay holds or can read.
+    /// Bricks that this peer leaves and that none of those who stay holds, can read, or has on its shelf; 0 where nobody stays.
     pub(super) fn left_behind(&self) -> u32 {
-        let stays = |a: &Announcement| !a.leaving && a.capacity > 0;
-        let had_any = self.own.source || !self.own.held.is_empty();
-        if had_any && self.of_others().any(stays) {
-            self.safety().missing
-        } else {
-            0
+        let staying = || self.of_others().filter(|a| !a.leaving);
+        if staying().any(|a| a.source) || staying().all(|a| a.capacity == 0) {
+            return 0;
         }
+        let mut stays = BrickSet::default();
+        for a in staying() {
+            stays.insert_all(&a.held);
+            stays.insert_all(&a.readable);
+            stays.insert_all(&a.shelf);
+        }
+        let mut left = self.own.held.clone();
+        left.insert_all(&self.own.shelf);
+        if self.own.source {
+            left = BrickSet::all(self.grid.brick_count());
+        }
+        left.len_without(&stays)
     }
 
     /// How safe the copies of all bricks are.

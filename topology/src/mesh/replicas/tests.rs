@@ -263,10 +263,16 @@ fn who_leaves_does_not_wait_where_the_others_are_full() {
         mesh.now += UNASSIGNED_MICROS;
         mesh.settle();
         assert!(mesh.peers[3].is_handed_over());
-        assert_eq!(mesh.peers[3].left_behind(), 64 - left);
+        assert_eq!(mesh.peers[3].left_behind(), 0, "the source stays");
         mesh.remove(3);
         assert_eq!(mesh.peers[0].safety().missing, 64 - left);
     }
+    let mut mesh = Mesh::new(&[16; 4]);
+    mesh.settle();
+    mesh.peers[0].leave();
+    mesh.settle();
+    assert!(mesh.peers[0].is_handed_over());
+    assert_eq!(mesh.peers[0].left_behind(), 64 - 48);
     // A full one that holds what another one holds takes what none has instead.
     let full = Announcement {
         settled: true,
