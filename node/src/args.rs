@@ -277,7 +277,7 @@ pub struct MeshArgs {
     /// Copies of each brick in the mesh [default: 2, or 1 with one peer]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub redundancy: Option<u32>,
-    /// Edge of a brick in voxels [default: 256 with one peer that has all in memory, else 64]
+    /// Edge of a brick in voxels [default: 256 with one peer that has all in memory, else as import]
     #[arg(long)]
     pub brick: Option<u32>,
     /// Read bricks out of the volume's file when they are needed, and keep no copy: for uncompressed raw, NRRD, MetaImage and NIfTI files, also larger than all memory
@@ -513,9 +513,9 @@ pub struct ImportArgs {
     /// Folder to make
     #[arg(long)]
     pub out: PathBuf,
-    /// Edge of a brick in voxels
-    #[arg(long, default_value_t = 64)]
-    pub brick: u32,
+    /// Edge of a brick in voxels [default: 64; 128, 256 or 512 where that would make more than 32768 bricks]
+    #[arg(long)]
+    pub brick: Option<u32>,
     /// Which peers are to hold which bricks at first, as for `render`
     #[arg(long, value_name = "METHOD", default_value = "redundant", value_parser = placement())]
     pub placement: Placement,
@@ -618,9 +618,9 @@ pub struct PlacementsArgs {
     /// Each machine's link, Mbit/s
     #[arg(long, value_name = "MBIT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub link: u32,
-    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder
-    #[arg(long, default_value_t = 64)]
-    pub brick: u32,
+    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder [default: as import]
+    #[arg(long)]
+    pub brick: Option<u32>,
     /// Width and height of the pictures
     #[arg(long, default_value = "512x512", value_parser = parse_size)]
     pub size: (u32, u32),
@@ -647,7 +647,7 @@ pub struct PlanArgs {
     /// Copies of each brick that are wanted [default: 2, or 1 with one peer]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub redundancy: Option<u32>,
-    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder [default: 256 with one peer, else 64]
+    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder [default: 256 with one peer, else as import]
     #[arg(long)]
     pub brick: Option<u32>,
     /// On the peers that this machine finds, and on itself

@@ -281,6 +281,46 @@ pub struct FileOptions {
     pub is_in_place: bool,
 }
 
+/// Bricks that a volume is cut into where nobody says of which edge, at most: each
+/// takes time in each frame.
+const USUAL_BRICKS_MAX: u32 = 1 << 15;
+
+/// Edge of the bricks that a file is cut into, voxels.
+#[derive(Clone, Copy, Debug)]
+pub enum BrickEdge {
+    /// As somebody asked for.
+    Exactly(u32),
+    /// So many voxels, or twice, four times as many where the volume would make too many bricks.
+    AtLeast(u32),
+}
+
+impl BrickEdge {
+    /// What somebody asked for, else at least `least`.
+    #[must_use]
+    pub fn new(asked: Option<u32>, least: u32) -> Self {
+        asked.map_or(Self::AtLeast(least), Self::Exactly)
+    }
+
+    /// For a volume of `dims` voxels.
+    #[must_use]
+    pub fn of(self, dims: [u32; 3]) -> u32 {
+        let mut edge = match self {
+            Self::Exactly(edge) => return edge,
+            Self::AtLeast(least) => least,
+        };
+        let is_few = |edge| match BrickGrid::new(dims, edge) {
+            Ok(grid) => grid.brick_count() <= USUAL_BRICKS_MAX,
+            Err(BrickGridError::TooMany { .. }) => false,
+            // The volume is refused, whatever the edge.
+            Err(_) => true,
+        };
+        while edge < EDGE_MAX && !is_few(edge) {
+            edge = (2 * edge).min(EDGE_MAX);
+        }
+        edge
+    }
+}
+
 /// Opens a `.brickmesh` folder, or cuts any other volume into bricks of `edge`, in memory, of which
 /// they may take `bytes_max`, or in place.
 ///
@@ -289,7 +329,7 @@ pub struct FileOptions {
 pub fn open_source(
     path: &Path,
     how: FileOptions,
-    edge: u32,
+    edge: BrickEdge,
     bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<Arc<dyn BrickSource>, BrickStoreError> {
@@ -308,6 +348,7 @@ pub fn open_source(
         return Ok(Arc::new(open_shared(path)?));
     }
     let file = volume_file::open_with_fill(path, how.fill)?;
+    let edge = edge.of(file.description.dims);
     if how.is_in_place {
         return Ok(Arc::new(in_place::open(&file, edge, progress)?));
     }
@@ -339,4 +380,21 @@ fn check_brick_count(path: &Path, grid: &BrickGrid) -> Result<(), BrickStoreErro
         most,
         larger: larger.find(|&edge| count(edge).is_ok_and(|n| n <= most)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_volumes_are_cut_into_larger_bricks_where_nobody_says_which() {
+        let edge = |dims| BrickEdge::new(None, 64).of(dims);
+        assert_eq!([edge([1; 3]), edge([2048; 3])], [64, 64]);
+        assert_eq!([edge([2049, 2048, 2048]), edge([4096; 3])], [128, 128]);
+        assert_eq!([edge([4096, 4096, 4097]), edge([65_536; 3])], [256, 512]);
+        // The volume is refused.
+        assert_eq!([edge([0; 3]), edge([u32::MAX; 3])], [64, 64]);
+        assert_eq!(BrickEdge::new(None, 256).of([4096; 3]), 256);
+        assert_eq!(BrickEdge::new(Some(7), 64).of([65_536; 3]), 7);
+    }
 }

@@ -1,6 +1,6 @@
 //! The demo's volume: MR angiography of an arteriovenous fistula (FNNDSC data, Apache-2.0).
 
-use crate::brick_store::{self, FileOptions};
+use crate::brick_store::{self, BrickEdge, FileOptions};
 use brickmesh_actors::data_set::BrickSource;
 use std::{error::Error, fs, sync::Arc};
 
@@ -19,7 +19,7 @@ pub(crate) fn demo_source() -> Result<Arc<dyn BrickSource>, Box<dyn Error>> {
     let source = brick_store::open_source(
         &file,
         FileOptions::default(),
-        BRICK,
+        BrickEdge::Exactly(BRICK),
         u64::MAX,
         &mut |_, _| true,
     )?;

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{MeshArgs, PlacementArg, VolumeArgs},
-    brick_store::{self, FileOptions, Placed},
+    brick_store::{self, BrickEdge, FileOptions, Placed},
     free_memory::free_memory_bytes,
     network::MeshKey,
     progress::Progress,
@@ -47,9 +47,7 @@ pub(crate) fn open_source(
     check_network(mesh)?;
     // Small ones can be read alone.
     let alone = mesh.peers == 1 && !mesh.mesh && !mesh.in_place;
-    let edge = mesh
-        .brick
-        .unwrap_or(if alone { BRICK_ALONE } else { BRICK_SHARED });
+    let edge = BrickEdge::new(mesh.brick, if alone { BRICK_ALONE } else { BRICK_SHARED });
     let mut progress = Progress::new("reading the volume");
     // A device on the processor shares the bricks with the source; any other's copies go when it
     // has them, and the source's stay where others may ask for them.

@@ -10,7 +10,7 @@
 use VoxelType::{F32, I16, U8};
 use brickmesh_actors::data_set::BrickSource;
 use brickmesh_node::{
-    brick_store::{self, FileOptions},
+    brick_store::{self, BrickEdge, FileOptions},
     volume_file::{self, VolumeFileError},
 };
 use brickmesh_tests::{program::damage_brick, skip::skip};
@@ -163,9 +163,14 @@ fn an_imported_volume_opens_with_equal_bricks_and_is_never_overwritten() {
     let file = volume_file::open(&project().join("tests/data/avf.nrrd")).unwrap();
     let out = dir.path().join("avf.brickmesh");
     let store = brick_store::import(&file, 16, &out, &mut |_, _| true).unwrap();
-    let opened =
-        brick_store::open_source(&out, FileOptions::default(), 99, u64::MAX, &mut |_, _| true)
-            .unwrap();
+    let opened = brick_store::open_source(
+        &out,
+        FileOptions::default(),
+        BrickEdge::Exactly(99),
+        u64::MAX,
+        &mut |_, _| true,
+    )
+    .unwrap();
     let loaded = brick_store::load(&file, 16, u64::MAX, &mut |_, _| true).unwrap();
     assert_eq!(opened.manifest().digest(), store.manifest().digest());
     // But for its levels, which are in its name, it is what is loaded from the file.

@@ -3,8 +3,9 @@
 use super::CommandResult;
 use crate::{
     args::{ImportArgs, InfoArgs},
-    brick_store::{self, EmptySpace, ImportOptions},
+    brick_store::{self, BrickEdge, EmptySpace, ImportOptions},
     kept_voxels::Keep,
+    open_source::BRICK_SHARED,
     picture_settings::no_data,
     progress::Progress,
     stats::VolumeStats,
@@ -44,7 +45,8 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         },
     };
     let mut progress = Progress::new("importing");
-    let store = brick_store::import_as(&file, args.brick, &how, &args.out, &mut |done, total| {
+    let edge = BrickEdge::new(args.brick, BRICK_SHARED).of(file.description.dims);
+    let store = brick_store::import_as(&file, edge, &how, &args.out, &mut |done, total| {
         progress.show(done, total);
         !stop.is_said()
     })?;

@@ -3,7 +3,7 @@
 use super::{CommandResult, status};
 use crate::{
     args::PlanArgs,
-    brick_store::DirectoryStore,
+    brick_store::{BrickEdge, DirectoryStore},
     device_choice::{self, Chosen, default_memory_bytes},
     open_source::{BRICK_ALONE, BRICK_SHARED},
     session::bytes_in_words,
@@ -189,13 +189,14 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
         Some(_) => VoxelType::F32,
         None => volume.voxel,
     };
+    let is_alone = args.peers == 1 && !args.mesh;
+    let edge = BrickEdge::new(
+        args.brick,
+        if is_alone { BRICK_ALONE } else { BRICK_SHARED },
+    );
     Ok(Planned {
+        brick_edge: edge.of(volume.dims),
         volumes: vec![volume],
-        brick_edge: args.brick.unwrap_or(if args.peers == 1 && !args.mesh {
-            BRICK_ALONE
-        } else {
-            BRICK_SHARED
-        }),
         voxel,
         is_file: true,
     })
