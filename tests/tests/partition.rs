@@ -457,6 +457,7 @@ fn decided(
         redundancy: 1,
         pressed: false,
         work: Some(work),
+        seen: None,
     };
     let next = |me| next_assignment(first, &members, me, demand, &mut BTreeSet::new());
     (0..members.len()).map(next).collect()

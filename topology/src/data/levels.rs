@@ -7,6 +7,8 @@
 //! halved axis is half a voxel shorter at both ends, which is much of a short one.
 
 use crate::data::{
+    brick_grid::{BrickGrid, DIM_MAX},
+    brick_set::BrickSet,
     volume::{VolumeDescription, VoxelType},
     voxel_box::VoxelBox,
 };
@@ -41,6 +43,38 @@ pub fn coarser(volume: &VolumeDescription, brick_edge: u32) -> Option<VolumeDesc
 pub fn levels(volume: &VolumeDescription, brick_edge: u32) -> Vec<VolumeDescription> {
     let next = |volume: &VolumeDescription| coarser(volume, brick_edge);
     std::iter::successors(Some(volume.clone()), next).collect()
+}
+
+/// The bricks of a level that are where these bricks of another level of the volume are, `from` its grid.
+#[must_use]
+pub fn in_same_place(bricks: &BrickSet, from: &BrickGrid, to: &BrickGrid) -> BrickSet {
+    let (dims, dims_to) = (from.dims(), to.dims());
+    let finer: [u32; 3] = std::array::from_fn(|a| halvings(dims_to[a], dims[a]));
+    let coarser: [u32; 3] = std::array::from_fn(|a| halvings(dims[a], dims_to[a]));
+    let mut found = BrickSet::new(to.brick_count());
+    for owned in bricks.iter().map(|b| from.owned_box(b)) {
+        // Bricks on each axis.
+        let [x, y, z] = [0, 1, 2].map(|a| {
+            let first = owned.lo[a] << finer[a] >> coarser[a];
+            let last = ((owned.hi[a] << finer[a]) - 1) >> coarser[a];
+            first / to.edge()..=last.min(dims_to[a] - 1) / to.edge()
+        });
+        for z in z {
+            for y in y.clone() {
+                let row = x.clone().filter_map(|x| to.index([x, y, z]));
+                row.for_each(|brick| {
+                    found.insert(brick);
+                });
+            }
+        }
+    }
+    found
+}
+
+/// How often an axis is halved from so many voxels to so many; 0 where it never comes to that.
+fn halvings(from: u32, to: u32) -> u32 {
+    let mut halved = (0..=DIM_MAX.ilog2()).filter(|&n| from.div_ceil(1 << n) == to);
+    halved.next().unwrap_or(0)
 }
 
 /// How many voxels of a volume a voxel of one of its levels stands for, on each axis.
@@ -247,6 +281,37 @@ mod tests {
         }
         assert_eq!(slices.len(), to.dims[2] as usize);
         slices
+    }
+
+    #[test]
+    fn bricks_in_the_same_place_are_found_on_finer_and_coarser_levels() {
+        let grids = [[100, 60, 33], [50, 30, 17], [25, 30, 17]];
+        let [fine, middle, coarse] = grids.map(|dims| BrickGrid::new(dims, 8).unwrap());
+        let at = |grid: &BrickGrid, at| grid.index(at).unwrap();
+        let of = |grid: &BrickGrid, place| {
+            let mut one = BrickSet::new(grid.brick_count());
+            one.insert(at(grid, place));
+            one
+        };
+        let up = in_same_place(&of(&fine, [5, 3, 4]), &fine, &middle);
+        assert_eq!(up.iter().collect::<Vec<_>>(), [at(&middle, [2, 1, 2])]);
+        let down = in_same_place(&of(&middle, [2, 1, 0]), &middle, &fine);
+        let eight = [0, 1].map(|z| [2, 3].map(|y| [4, 5].map(|x| at(&fine, [x, y, z]))));
+        assert_eq!(down.iter().collect::<Vec<_>>(), eight.concat().concat());
+        // An axis that is not halved.
+        assert_eq!(
+            in_same_place(&of(&coarse, [3, 2, 1]), &coarse, &middle).len(),
+            1
+        );
+        let all = in_same_place(&BrickSet::all(fine.brick_count()), &fine, &coarse);
+        assert_eq!(all, BrickSet::all(coarse.brick_count()));
+        // Odd axes, and several levels at once.
+        let [fine, coarse] = [1025, 33].map(|n| BrickGrid::new([n, 32, 1], 8).unwrap());
+        let one = in_same_place(&of(&coarse, [1, 0, 0]), &coarse, &fine);
+        let places: Vec<u32> = one.iter().map(|b| fine.coordinates(b)[0]).collect();
+        assert_eq!(places, (32..64).collect::<Vec<_>>());
+        let one = in_same_place(&of(&fine, [63, 0, 0]), &fine, &coarse);
+        assert_eq!(one.iter().collect::<Vec<_>>(), [at(&coarse, [1, 0, 0])]);
     }
 
     #[test]

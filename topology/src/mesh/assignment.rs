@@ -6,7 +6,7 @@
 //! different bricks; peers that do not yet cost a spare copy, never a missing one.
 //!
 //! Invariants: an assignment is never above the capacity. What is assigned to a peer stays so, unless
-//! a scarcer brick needs the place, of this data set or of another one. Whatever there is room for has its copies in the end. A newcomer takes its share of the copies and
+//! a scarcer brick needs the place, of this data set or of another one, or one that frames need where memory is short. Whatever there is room for has its copies in the end. A newcomer takes its share of the copies and
 //! nobody else moves; when a peer leaves or dies, only bricks below the target are copied.
 //! Not here: when a peer counts as dead (`membership`), which brick is fetched from whom.
 //!
@@ -129,6 +129,9 @@ pub struct Demand<'a> {
     pub pressed: bool,
     /// What frames ask of the peers, where that is known.
     pub work: Option<&'a FrameWork>,
+    /// Bricks that frames need: they come before others, also before the only copy of one, as somebody has all on a disk;
+    /// `None`: all are alike.
+    pub seen: Option<&'a BrickSet>,
 }
 
 /// What `members[me]` should hold. `taken`: what it has taken for its work and does not hold yet, from one answer to
@@ -164,7 +167,7 @@ pub fn next_assignment(
     {
         return part;
     }
-    let mut assignments = Assignments::new(brick_count, members, demand.redundancy, first.seed);
+    let mut assignments = Assignments::new(brick_count, members, demand, first.seed);
     if demand.pressed {
         assignments.give_back(me);
     } else if own.assigned.is_empty() {
@@ -230,12 +233,17 @@ struct Assignments<'a> {
     /// Hash of each peer's name.
     names: Vec<u64>,
     copies: Vec<u32>,
+    /// How many bricks have so many copies, by number of copies.
+    by_copies: Vec<u32>,
     redundancy: u32,
+    seen: Option<&'a BrickSet>,
+    /// Bricks of each that frames do not need, the one that goes first at the end.
+    unseen: Vec<Vec<BrickIndex>>,
     seed: u64,
 }
 
 impl<'a> Assignments<'a> {
-    fn new(brick_count: u32, members: &[Member<'a>], redundancy: u32, seed: u64) -> Self {
+    fn new(brick_count: u32, members: &[Member<'a>], demand: Demand<'a>, seed: u64) -> Self {
         let capacities = capacities(members);
         let held: Vec<BrickSet> = members.iter().map(|m| m.assigned.clone()).collect();
         let free = capacities.iter().zip(&held);
@@ -252,10 +260,16 @@ impl<'a> Assignments<'a> {
             capacities,
             staying: members.iter().map(|m| !m.leaving).collect(),
             names: members.iter().map(|m| name_hash(m.peer)).collect(),
+            by_copies: vec![0; members.len() + 1],
             copies,
-            redundancy,
+            redundancy: demand.redundancy,
+            seen: demand.seen,
+            unseen: vec![Vec::new(); members.len()],
             seed,
         };
+        for &copies in &assignments.copies {
+            assignments.by_copies[copies as usize] += 1;
+        }
         (0..members.len()).for_each(|m| assignments.trim(m));
         assignments
     }
@@ -270,11 +284,35 @@ impl<'a> Assignments<'a> {
             return;
         }
         let mut bricks: Vec<BrickIndex> = self.held[member].iter().collect();
-        bricks.sort_by_key(|&b| (self.has(member, b), Reverse(self.copies(b)), b));
+        bricks.sort_by_key(|&b| self.keeping(member, b));
         for brick in bricks.into_iter().take(excess as usize) {
             self.held[member].remove(brick);
-            self.copies[brick.0 as usize] -= 1;
+            self.change_copies(brick, |copies| copies - 1);
         }
+    }
+
+    /// How much a peer is to keep a brick that it has: of those that frames do not need, and that it does not hold yet, the
+    /// one of the most copies goes first.
+    fn keeping(&self, member: usize, brick: BrickIndex) -> (bool, bool, Reverse<u32>, BrickIndex) {
+        let copies = Reverse(self.copies(brick));
+        (self.is_seen(brick), self.has(member, brick), copies, brick)
+    }
+
+    fn is_seen(&self, brick: BrickIndex) -> bool {
+        self.seen.is_none_or(|seen| seen.contains(brick))
+    }
+
+    fn change_copies(&mut self, brick: BrickIndex, change: impl Fn(u32) -> u32) {
+        let copies = &mut self.copies[brick.0 as usize];
+        self.by_copies[*copies as usize] -= 1;
+        *copies = change(*copies);
+        self.by_copies[*copies as usize] += 1;
+    }
+
+    /// Whether some brick has so many copies, or more.
+    fn any_has_copies(&self, enough: u32) -> bool {
+        let counts = self.by_copies.iter().skip(enough as usize);
+        counts.into_iter().any(|&bricks| bricks > 0)
     }
 
     /// Whether a peer has a brick in memory.
@@ -298,15 +336,24 @@ impl<'a> Assignments<'a> {
     fn add(&mut self, brick: BrickIndex, member: usize) {
         if self.held[member].insert(brick) {
             self.free[member] = self.free[member].saturating_sub(1);
-            self.copies[brick.0 as usize] += 1;
+            self.change_copies(brick, |copies| copies + 1);
         }
     }
 
-    /// A newcomer's share of all copies: bricks of the fewest copies.
+    /// A newcomer's share of all copies: bricks that frames need, those of the fewest copies first.
     fn take_share(&mut self, me: usize) {
         let share = self.share(me);
         let mut bricks: Vec<BrickIndex> = self.bricks().collect();
-        bricks.sort_by_key(|&b| (self.copies(b), Reverse(self.score(b, me)), b));
+        bricks.sort_by_key(|&b| {
+            let (copies, score) = (self.copies(b), Reverse(self.score(b, me)));
+            (
+                copies >= self.redundancy,
+                !self.is_seen(b),
+                copies,
+                score,
+                b,
+            )
+        });
         bricks.truncate(share as usize);
         bricks.into_iter().for_each(|b| self.add(b, me));
     }
@@ -349,21 +396,70 @@ impl<'a> Assignments<'a> {
         shares(brick_count, &self.capacities, self.redundancy)[member]
     }
 
-    /// Gives every brick below the target to peers that lack it, the scarcest first.
+    /// Whether somebody has room for a brick that it lacks.
+    fn any_has_room(&self) -> bool {
+        let lacks = |held: &BrickSet| (held.len() as usize) < self.copies.len();
+        let mut pairs = self.free.iter().zip(&self.held);
+        pairs.any(|(&free, held)| free > 0 && lacks(held))
+    }
+
+    /// Gives every brick below the target to peers that lack it, those that frames need first, the scarcest first.
     fn mend(&mut self) {
         let scarce = |b: &BrickIndex| self.copies(*b) < self.redundancy;
         let mut scarce: Vec<BrickIndex> = self.bricks().filter(scarce).collect();
-        scarce.sort_by_key(|&b| (self.copies(b), b));
-        for brick in scarce {
-            while self.copies(brick) < self.redundancy {
-                let taker = self.taker(brick, |s, m| s.free[m] > 0);
-                if let Some(taker) = taker {
-                    self.add(brick, taker);
-                } else if !self.displace(brick) && !self.make_room(brick) {
-                    break;
-                }
+        scarce.sort_by_key(|&b| (!self.is_seen(b), self.copies(b), b));
+        self.list_unseen();
+        let (seen, unseen) = scarce.split_at(scarce.partition_point(|&b| self.is_seen(b)));
+        // Where memory is short, one copy of each comes before the second of any.
+        let first = if self.seen.is_some() {
+            1
+        } else {
+            self.redundancy
+        };
+        for copies in first..=self.redundancy {
+            seen.iter().for_each(|&b| self.copy_up_to(copies, b));
+        }
+        (unseen.iter()).for_each(|&b| self.copy_up_to(self.redundancy, b));
+    }
+
+    /// Gives a brick to peers that lack it until it has so many copies. What no frame needs takes nobody's place.
+    fn copy_up_to(&mut self, copies: u32, brick: BrickIndex) {
+        while self.copies(brick) < copies {
+            if let Some(taker) = self.taker(brick, |s, m| s.free[m] > 0) {
+                self.add(brick, taker);
+            } else if !self.is_seen(brick)
+                || !self.displace_unseen(brick) && !self.displace(brick) && !self.make_room(brick)
+            {
+                return;
             }
         }
+    }
+
+    fn list_unseen(&mut self) {
+        let Some(seen) = self.seen else {
+            return;
+        };
+        for member in (0..self.held.len()).filter(|&m| self.staying[m]) {
+            let unseen = self.held[member].iter().filter(|&b| !seen.contains(b));
+            let mut unseen: Vec<BrickIndex> = unseen.collect();
+            unseen.sort_by_key(|&b| Reverse(self.keeping(member, b)));
+            self.unseen[member] = unseen;
+        }
+    }
+
+    /// Puts a brick that frames need in the place of one that they do not. Returns whether that could be done.
+    fn displace_unseen(&mut self, brick: BrickIndex) -> bool {
+        for (unseen, held) in self.unseen.iter_mut().zip(&self.held) {
+            while unseen.pop_if(|b| !held.contains(*b)).is_some() {}
+        }
+        let Some(taker) = self.taker(brick, |s, m| !s.unseen[m].is_empty()) else {
+            return false;
+        };
+        if let Some(spare) = self.unseen[taker].pop() {
+            self.drop_one(spare, taker);
+        }
+        self.add(brick, taker);
+        true
     }
 
     /// Who takes a brick, among those that lack it and fulfil `can`: one first that has it in memory still.
@@ -390,7 +486,7 @@ impl<'a> Assignments<'a> {
     /// Puts a brick in the place of one that moves on to a peer with room: those with room hold it
     /// already. Returns whether that could be done.
     fn make_room(&mut self, brick: BrickIndex) -> bool {
-        if self.free.iter().all(|&free| free == 0) {
+        if !self.any_has_room() {
             return false;
         }
         let moves_on = |s: &Self, m: usize| {
@@ -410,7 +506,7 @@ impl<'a> Assignments<'a> {
     fn drop_one(&mut self, brick: BrickIndex, member: usize) {
         if self.held[member].remove(brick) {
             self.free[member] += 1;
-            self.copies[brick.0 as usize] -= 1;
+            self.change_copies(brick, |copies| copies - 1);
         }
     }
 
@@ -418,7 +514,7 @@ impl<'a> Assignments<'a> {
     /// yet: giving that up costs nothing. Returns whether that could be done.
     fn displace(&mut self, brick: BrickIndex) -> bool {
         let enough = self.copies(brick) + 2;
-        if self.copies.iter().all(|&c| c < enough) {
+        if !self.any_has_copies(enough) {
             return false;
         }
         let spare_of = |s: &Self, m: usize| {

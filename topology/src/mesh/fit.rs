@@ -1,7 +1,8 @@
 //! What peers hold of a data set, before it is opened: whole copies, or a part, and the rest is read for each frame.
 //!
 //! Whole numbers, by the same rules as [`Replicas::set_room`](crate::mesh::replicas::Replicas::set_room): a peer has room for as many of the largest
-//! brick as go into its memory; who reads keeps half of that free. Of one data set alone: others, and levels of the same volume, take
+//! brick as go into its memory; who reads keeps half of that free (less, once frames
+//! need less than there is room for: that is not known here). Of one data set alone: others, and levels of the same volume, take
 //! from the same memory.
 
 use crate::mesh::replicas::reserve_of;
@@ -49,7 +50,13 @@ pub fn fit(bricks: u32, peers: &[FitPeer], redundancy: u32) -> Fit {
     let copies = total.checked_div(all).unwrap_or(0).min(redundancy.into());
     let largest = peers.iter().map(room).max().unwrap_or(0);
     let lacking = all.saturating_sub(total);
-    let reserve = |p: &FitPeer| if p.reads { reserve_of(room(p)) } else { 0 };
+    let reserve = |p: &FitPeer| {
+        if p.reads {
+            reserve_of(room(p), true)
+        } else {
+            0
+        }
+    };
     let held = if copies > 0 {
         all
     } else {

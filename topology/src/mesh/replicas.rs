@@ -149,6 +149,11 @@ pub struct Replicas {
     asked: BTreeMap<PeerId, (u64, Arc<FrameWork>)>,
     /// Some of that was not reckoned with yet.
     is_asked_anew: bool,
+    /// Bricks that frames need, those of all who looked last, also after they have left, or where frames of another level need
+    /// some; `None`: not known.
+    seen: Option<BrickSet>,
+    /// Frames need others than was said last.
+    is_seen_anew: bool,
     /// How often other bricks came to be missing, or to be had of others, than by what is said again and again.
     changes: u64,
     /// Copies taken for that which are not here yet.
@@ -164,9 +169,16 @@ const READS_MICROS: u64 = 1_000_000;
 /// How often others are told that more can be read.
 const READABLE_MICROS: u64 = 2_000_000;
 
-/// Room that who reads bricks for frames keeps free for these, of room for so many.
-pub(super) fn reserve_of(room: u32) -> u32 {
-    (room / 2).max(room.min(STAGED_MIN))
+/// Room that who reads bricks for frames keeps free for these, of room for so many: half of it where frames need more
+/// than all peers have room for, else an eighth, for what they need next.
+pub(super) fn reserve_of(room: u32, does_not_fit: bool) -> u32 {
+    let part = if does_not_fit { 2 } else { 8 };
+    (room / part).max(room.min(STAGED_MIN))
+}
+
+/// Room for so many bricks that are held, and an eighth of all of it that is kept free.
+pub(super) fn with_reserve(bricks: u32) -> u32 {
+    bricks.saturating_add((bricks / 7).max(STAGED_MIN))
 }
 
 /// Where a brick is to come from.
@@ -215,6 +227,8 @@ impl Replicas {
             wanting_since: None,
             asked: BTreeMap::new(),
             is_asked_anew: false,
+            seen: None,
+            is_seen_anew: false,
             changes: 0,
             taken: BTreeSet::new(),
         }
@@ -232,9 +246,6 @@ impl Replicas {
         let raised = redundancy.min(REDUNDANCY_MAX);
         self.outdated |= raised > self.redundancy;
         self.redundancy = self.redundancy.max(raised);
-        if self.redundancy > 1 {
-            self.asked.clear();
-        }
     }
 
     /// What this peer announces.
@@ -266,6 +277,7 @@ impl Replicas {
         let news = self.own.in_use != in_use;
         self.own.in_use = in_use;
         self.outdated |= news;
+        self.is_asked_anew |= news;
         news
     }
 
@@ -330,8 +342,11 @@ impl Replicas {
         let room_max = self.capacity_max.max(reads.min(1));
         let room = room.min(room_max);
         let least = room.min(STAGED_MIN).min(reads);
-        let reserve = if self.is_too_much(room) {
-            reserve_of(room).min(reads)
+        let brick_count = self.grid.brick_count();
+        let reserve = if self.is_too_much(brick_count, room) {
+            let needed = self.needed_count();
+            let does_not_fit = self.is_too_much(with_reserve(needed), room);
+            reserve_of(room, does_not_fit).min(reads)
         } else if self.own.reserve > 0 && self.unheld() > self.reserves(least) {
             // Whoever has room now does not hold all of it yet.
             least
@@ -358,6 +373,11 @@ impl Replicas {
         staying.map(|a| a.reserve).fold(own, u32::saturating_add)
     }
 
+    /// How many bricks frames need, as far as that decides, else all.
+    pub(super) fn needed_count(&self) -> u32 {
+        (self.needed()).map_or(self.grid.brick_count(), BrickSet::len)
+    }
+
     /// Bricks that nobody who stays holds.
     fn unheld(&self) -> u32 {
         self.grid.brick_count() - self.held().len()
@@ -365,14 +385,15 @@ impl Replicas {
 
     /// Whether all bricks together are more than all peers have room for.
     pub(super) fn is_larger_than_memory(&self) -> bool {
-        self.is_too_much(self.own.capacity.saturating_add(self.own.reserve))
+        let room = self.own.capacity.saturating_add(self.own.reserve);
+        self.is_too_much(self.grid.brick_count(), room)
     }
 
-    /// Whether all bricks together are more than there is room for, here for so many.
-    fn is_too_much(&self, room: u32) -> bool {
+    /// Whether so many bricks are more than there is room for, here for `room`.
+    fn is_too_much(&self, bricks: u32, room: u32) -> bool {
         let staying = self.of_others().filter(|a| !a.leaving);
         let others = staying.map(|a| u64::from(a.capacity) + u64::from(a.reserve));
-        others.sum::<u64>() + u64::from(room) < u64::from(self.grid.brick_count())
+        others.sum::<u64>() + u64::from(room) < u64::from(bricks)
     }
 
     /// Says which bricks this peer can read for frames, where it keeps room for that and has a device. Returns whether
@@ -517,6 +538,7 @@ impl Replicas {
         let before = self.others.get(peer);
         if before.is_none_or(|b| decides(b) != decides(&announcement)) {
             self.outdated = true;
+            self.is_asked_anew |= before.is_none_or(|b| b.in_use != announcement.in_use);
             self.wanting_since = self.wanting_since.map(|_| now);
         }
         // What somebody has in memory is its to take first: where it has not, it is another one's.
@@ -550,13 +572,12 @@ impl Replicas {
         self.changes += 1;
         self.suspects.remove(peer);
         self.own.leavers.remove(peer);
-        self.asked.remove(peer);
+        self.is_asked_anew |= self.asked.remove(peer).is_some();
     }
 
-    /// What a requester's frames ask of the peers from now on. Where several copies are wanted they decide who renders
-    /// what, and it is not kept.
+    /// What a requester's frames ask of the peers from now on.
     pub fn asked(&mut self, requester: &PeerId, work: Arc<FrameWork>, now: u64) {
-        if self.redundancy > 1 || work.micros.len() != self.grid.brick_count() as usize {
+        if work.micros.len() != self.grid.brick_count() as usize {
             return;
         }
         self.asked.insert(requester.clone(), (now, work));

@@ -14,6 +14,8 @@ struct Mesh {
     pressed: bool,
     /// What frames ask of it.
     work: Option<FrameWork>,
+    /// Bricks that frames need.
+    seen: Option<BrickSet>,
     peers: Vec<(PeerId, u32, BrickSet, bool)>,
     /// What each holds; `None`: all that is assigned to it.
     held: Option<Vec<BrickSet>>,
@@ -28,6 +30,7 @@ fn copies(redundancy: u32) -> Demand<'static> {
         redundancy,
         pressed: false,
         work: None,
+        seen: None,
     }
 }
 
@@ -55,6 +58,7 @@ impl Mesh {
             redundancy,
             pressed: false,
             work: None,
+            seen: None,
             peers: Vec::new(),
             held: None,
             taken: RefCell::default(),
@@ -81,6 +85,7 @@ impl Mesh {
             redundancy: self.redundancy,
             pressed: self.pressed,
             work: self.work.as_ref(),
+            seen: self.seen.as_ref(),
         };
         let taken = &mut self.taken.borrow_mut();
         let taken = taken.entry(me).or_default();
@@ -474,7 +479,7 @@ fn work_of_a_ball(mesh: &Mesh, draws: &mut Seeded) -> FrameWork {
 /// Busiest peer over the mean.
 fn max_over_mean(mesh: &Mesh, work: &[u64]) -> f64 {
     let members = members(&mesh.peers);
-    let sharers = Assignments::new(512, &members, 1, 7).sharers(work, &[SPEED_ONE; 8]);
+    let sharers = Assignments::new(512, &members, copies(1), 7).sharers(work, &[SPEED_ONE; 8]);
     let loads = drift::loads(work, sharers.iter().map(|s| &s.renders));
     drift::max_over_mean(&loads, &[1; 8])
 }
@@ -544,5 +549,54 @@ fn copies_for_work_stay_assigned_until_they_are_there() {
         assert!(taken > 40, "{taken}");
         // Where the next work needs the room.
         assert!(50 * withdrawn <= taken as usize, "{withdrawn} of {taken}");
+    }
+}
+
+#[test]
+fn what_frames_need_comes_first_where_memory_is_short() {
+    for (redundancy, needed) in [(1, 100), (2, 55), (1, 300), (3, 20)] {
+        let mut mesh = Mesh::new(8, redundancy, &[40, 30, 0, 50]);
+        mesh.settle();
+        let mut draws = Seeded::new(u64::from(needed));
+        for _ in 0..3 {
+            let mut seen = BrickSet::new(512);
+            while seen.len() < needed {
+                seen.insert(BrickIndex(draws.below(512).try_into().unwrap()));
+            }
+            let before: Vec<BrickSet> = mesh.peers.iter().map(|p| p.2.clone()).collect();
+            mesh.seen = Some(seen.clone());
+            mesh.moved = 0;
+            mesh.settle();
+            for (peer, before) in mesh.peers.iter().zip(before) {
+                let (assigned, seen) = (&peer.2, &seen);
+                assert_eq!(assigned.len(), peer.1, "all room is used");
+                let unseen_stays = before
+                    .iter()
+                    .any(|b| !seen.contains(b) && assigned.contains(b));
+                let new_unseen = assigned
+                    .iter()
+                    .any(|b| !seen.contains(b) && !before.contains(b));
+                assert!(!new_unseen, "nothing moves that nobody needs");
+                assert!(!unseen_stays || needed * redundancy < 120);
+            }
+            let copies = mesh.copies();
+            let of_seen: Vec<usize> = seen.iter().map(|b| copies[b.0 as usize]).collect();
+            let wanted = (needed * redundancy).min(120) as usize;
+            // Whoever has places left may have the brick already.
+            assert!(10 * of_seen.iter().sum::<usize>() >= 9 * wanted);
+            assert!(needed > 120 || of_seen.iter().all(|&copies| copies > 0));
+            assert!(of_seen.iter().all(|&copies| copies <= redundancy as usize));
+            assert!(mesh.moved <= needed * redundancy);
+        }
+        // A newcomer takes no more copies of them than are wanted.
+        mesh.join(30);
+        mesh.settle();
+        let copies = mesh.copies();
+        assert!(copies.iter().all(|&copies| copies <= redundancy as usize));
+        // What is not looked at any more stays.
+        mesh.moved = 0;
+        mesh.seen = None;
+        mesh.settle();
+        assert!(mesh.moved == 0 || redundancy > 1, "{}", mesh.moved);
     }
 }

@@ -1,8 +1,13 @@
 //! Levels of one volume share a peer's memory: coarser ones, of which little is everything, come before finer ones, and each has some.
+//! Of each counts what frames need, as far as that is known.
 
 use super::{DataSet, Keeper};
-use crate::base::digest::Digest;
-use std::collections::BTreeMap;
+use crate::{
+    base::digest::Digest,
+    data::{brick_set::BrickSet, levels::in_same_place},
+    mesh::replicas::with_reserve,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where there is too little memory for a volume and its levels, this part of it stays for the volume itself.
 const EXACT_PART: u64 = 8;
@@ -40,6 +45,29 @@ impl Keeper {
         limits
     }
 
+    /// What frames of a level need, others of the same volume may need next.
+    pub(super) fn foresee(&mut self) {
+        let anew: Vec<(Digest, BrickSet)> = (self.sets.iter_mut())
+            .filter_map(|(&name, set)| Some((name, set.replicas.seen_anew()?)))
+            .collect();
+        for (of, seen) in anew {
+            let levels = |(&exact, set): (&Digest, &DataSet)| {
+                let all: Vec<Digest> = [&[exact], set.manifest.levels()].concat();
+                all.contains(&of).then_some(all)
+            };
+            let all: BTreeSet<Digest> = self.sets.iter().filter_map(levels).flatten().collect();
+            let Some(from) = self.sets.get(&of).map(|set| *set.manifest.grid()) else {
+                continue;
+            };
+            for name in all.into_iter().filter(|name| *name != of) {
+                if let Some(set) = self.sets.get_mut(&name) {
+                    let bricks = in_same_place(&seen, &from, set.manifest.grid());
+                    set.replicas.foresee(bricks);
+                }
+            }
+        }
+    }
+
     /// This peer's memory, parted among levels, the coarsest first and the volume itself last.
     fn parts(&self, sets: &[&DataSet], of_mesh: u64) -> Vec<u64> {
         let memory = self.hello.memory_bytes;
@@ -60,15 +88,20 @@ impl Keeper {
             let free = left.saturating_sub(reserved);
             // As much of each copy as this peer has of all memory, rounded up to a brick.
             let brick = level.brick_bytes;
-            let share = u128::from(level.one_copy_bytes()) * u128::from(memory);
-            let share = u64::try_from(share / u128::from(of_mesh.max(1))).unwrap_or(u64::MAX);
-            let share = share.div_ceil(brick).saturating_mul(brick);
-            let all = share.saturating_mul(level.replicas.redundancy().into());
-            let wanted = if all <= free / SMALL_PART { all } else { share };
-            let part = wanted
-                .min(level.one_copy_bytes())
-                .min(free)
-                .max(least(level));
+            let share = |bytes: u64| {
+                let share = u128::from(bytes) * u128::from(memory) / u128::from(of_mesh.max(1));
+                let share = u64::try_from(share).unwrap_or(u64::MAX);
+                share.div_ceil(brick).saturating_mul(brick)
+            };
+            let all = share(level.one_copy_bytes());
+            let all = all.saturating_mul(level.replicas.redundancy().into());
+            let wanted = if all <= free / SMALL_PART {
+                all
+            } else {
+                share(level.needed_bytes())
+            };
+            let one_copy = level.one_copy_bytes();
+            let part = wanted.min(one_copy).min(free).max(least(level));
             left = left.saturating_sub(part);
             parts.push(part);
         }
@@ -81,5 +114,12 @@ impl DataSet {
     fn one_copy_bytes(&self) -> u64 {
         let bricks = u64::from(self.manifest.grid().brick_count());
         bricks.saturating_mul(self.brick_bytes)
+    }
+
+    /// What one copy of the bricks that frames need takes, with what is kept free beside them.
+    fn needed_bytes(&self) -> u64 {
+        let bricks = with_reserve(self.replicas.needed_count());
+        let bricks = bricks.min(self.manifest.grid().brick_count());
+        u64::from(bricks).saturating_mul(self.brick_bytes)
     }
 }

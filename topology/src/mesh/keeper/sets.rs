@@ -131,6 +131,9 @@ impl Keeper {
                 set.replicas.heard(peer, announcement, self.now);
             }
         }
+        self.sets
+            .values_mut()
+            .for_each(|s| s.replicas.say_seen_again());
         self.sets.insert(data_set, set);
         self.order.push(data_set);
         self.dirty = true;
@@ -246,6 +249,7 @@ impl Keeper {
     /// time: what follows from what many others say is worked out once for them all, at the next
     /// tick.
     pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {
+        self.foresee();
         let transfers = &self.transfers;
         let mut all: u64 = self.sets.values().map(|s| s.bytes(transfers)).sum();
         let mut dropped = Vec::new();

@@ -53,11 +53,17 @@ impl Replicas {
         !is_read_again && !is_there()
     }
 
-    /// Whether others read a brick for frames, where nobody holds it: two, as what one has may turn out to be damaged.
+    /// Whether others read a brick for frames, where nobody holds it: two, as what one has may turn out to be damaged; where
+    /// memory is short and no frame needs the brick, one who has all of them on a disk is enough.
     fn is_read_elsewhere(&self, brick: BrickIndex) -> bool {
         let reads = |(p, a): &(&PeerId, &Announcement)| {
             a.readable.contains(brick) && !a.leaving && !self.suspects.contains(*p)
         };
+        if self.needed().is_some_and(|seen| !seen.contains(brick)) {
+            let is_well = |p: &PeerId| !self.suspects.contains(p);
+            let has_all = |a: &Announcement| a.source && !a.leaving;
+            return announced(&self.others).any(|(p, a)| has_all(a) && is_well(p));
+        }
         announced(&self.others).filter(reads).count() >= 2
     }
 

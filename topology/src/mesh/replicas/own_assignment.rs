@@ -7,7 +7,7 @@ use super::{Announcement, Replicas, announced};
 use crate::{
     balance::frame_plan::FrameWork,
     base::peer::PeerId,
-    data::brick_grid::BrickIndex,
+    data::{brick_grid::BrickIndex, brick_set::BrickSet},
     mesh::assignment::{Demand, Member, next_assignment},
 };
 
@@ -37,7 +37,7 @@ impl Replicas {
             return settled;
         }
         let is_at_rest = self.is_at_rest(now);
-        self.outdated |= is_at_rest && std::mem::take(&mut self.is_asked_anew);
+        self.outdated |= is_at_rest && self.look_at_asked();
         let is_patient = self
             .wanting_since
             .is_none_or(|since| now.saturating_sub(since) < self.patience());
@@ -70,11 +70,15 @@ impl Replicas {
                 leaving: a.leaving,
             })
             .collect();
-        let work = if is_at_rest { self.work() } else { None };
+        // Of several copies the schedule takes whichever peer has the least work.
+        let is_one = is_at_rest && self.redundancy == 1;
+        let work = if is_one { self.work() } else { None };
+        let needed = self.needed().cloned();
         let demand = Demand {
             redundancy: self.redundancy,
             pressed: self.pressed,
             work: work.as_ref(),
+            seen: needed.as_ref(),
         };
         let next = next_assignment(&mut self.first, &members, me, demand, &mut self.taken);
         let changed = next != self.own.assigned;
@@ -88,6 +92,59 @@ impl Replicas {
     fn is_at_rest(&self, now: u64) -> bool {
         let is_new = |since: u64| now.saturating_sub(since) < ASKED_MICROS;
         !self.asked.values().any(|(since, _)| is_new(*since))
+    }
+
+    /// Bricks that frames need, where all peers have too little memory for one copy of each, and somebody who stays has
+    /// them all on a disk: others may be dropped for them.
+    pub(super) fn needed(&self) -> Option<&BrickSet> {
+        let has_all = |a: &Announcement| a.source && !a.leaving;
+        let is_on_disk = has_all(&self.own) || self.of_others().any(has_all);
+        (self.seen.as_ref()).filter(|_| is_on_disk && self.is_larger_than_memory())
+    }
+
+    /// Takes what frames ask of the peers, where that is new. Returns whether it decides about the assignment.
+    pub(super) fn look_at_asked(&mut self) -> bool {
+        // What was looked at last stays needed.
+        let work = self.work().filter(|_| self.is_asked_anew);
+        let Some(work) = work else {
+            return false;
+        };
+        self.is_asked_anew = false;
+        let mut seen = BrickSet::new(self.grid.brick_count());
+        let bricks = self.grid.bricks().zip(&work.micros);
+        for (brick, _) in bricks.filter(|(_, micros)| **micros > 0) {
+            seen.insert(brick);
+        }
+        // Whoever looks past the volume comes back to it.
+        let is_news = !seen.is_empty() && self.see(seen);
+        self.is_seen_anew |= is_news;
+        self.redundancy == 1 || is_news && self.is_larger_than_memory()
+    }
+
+    /// Frames need these bricks. Returns whether that is news.
+    fn see(&mut self, seen: BrickSet) -> bool {
+        let is_news = self.seen.as_ref() != Some(&seen);
+        self.seen = Some(seen);
+        is_news
+    }
+
+    /// What frames need, where that has changed since this was asked last.
+    pub(in crate::mesh) fn seen_anew(&mut self) -> Option<BrickSet> {
+        let is_anew = std::mem::take(&mut self.is_seen_anew);
+        self.seen.clone().filter(|_| is_anew)
+    }
+
+    /// Says again what frames need: another level is there now.
+    pub(in crate::mesh) fn say_seen_again(&mut self) {
+        self.is_seen_anew = self.seen.is_some();
+    }
+
+    /// Frames of another level of the volume need what is where these bricks are: as long as none of this one is asked for,
+    /// it is what they may need next.
+    pub(in crate::mesh) fn foresee(&mut self, bricks: BrickSet) {
+        if self.asked.is_empty() && self.see(bricks) {
+            self.outdated |= self.is_larger_than_memory();
+        }
     }
 
     /// What the frames of all who look ask of the peers; `None`: nobody looks.

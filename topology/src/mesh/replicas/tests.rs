@@ -2,7 +2,7 @@ mod stuck;
 
 use super::{
     drops::{STUCK_MICROS, UNASSIGNED_MICROS},
-    own_assignment::{MEETING_MICROS, WANTING_MICROS},
+    own_assignment::{ASKED_MICROS, MEETING_MICROS, WANTING_MICROS},
     *,
 };
 use crate::mesh::transfers::{BrickName, DOWNLOAD_MICROS, Downloads, REFUSED_MICROS, Urgency};
@@ -797,25 +797,91 @@ fn full_peers_do_not_wait_for_each_other_for_ever() {
 }
 
 #[test]
-fn what_frames_ask_is_kept_for_one_copy_and_of_those_that_asked_last() {
+fn what_frames_ask_is_kept_of_those_that_asked_last() {
     let work = Arc::new(FrameWork {
         micros: vec![1; 64],
         speeds: BTreeMap::new(),
     });
-    let of_one =
-        |redundancy| Replicas::new(peer(0), grid(), redundancy, 64, Digest::of(b"data"), None);
-    let (mut one, mut two) = (of_one(1), of_one(2));
+    let mut one = Replicas::new(peer(0), grid(), 1, 64, Digest::of(b"data"), None);
     for n in 1..=ASKED_MAX + 3 {
         one.asked(&peer(n), Arc::clone(&work), n as u64);
-        two.asked(&peer(n), Arc::clone(&work), n as u64);
     }
     assert_eq!(one.asked.len(), ASKED_MAX);
     assert!(!one.asked.contains_key(&peer(3)) && one.asked.contains_key(&peer(4)));
-    assert!(two.asked.is_empty());
     one.asked(&peer(99), Arc::new(FrameWork::default()), 100);
     assert!(!one.asked.contains_key(&peer(99)), "of another grid");
-    one.raise_redundancy(2);
-    assert!(one.asked.is_empty());
+}
+
+/// Frames of a peer need these bricks.
+fn look_at(peer: &mut Replicas, bricks: std::ops::Range<usize>, now: u64) {
+    let mut work = FrameWork {
+        micros: vec![0; 64],
+        speeds: BTreeMap::new(),
+    };
+    work.micros[bricks].fill(7);
+    let local = peer.local.clone();
+    peer.asked(&local, Arc::new(work), now);
+}
+
+#[test]
+fn what_frames_need_is_held_first_where_it_is_read_again() {
+    for redundancy in [1, 2] {
+        let mut alone = Replicas::new(peer(0), grid(), redundancy, 0, Digest::of(b"data"), None);
+        alone.has_source();
+        alone.set_in_use(true);
+        let decide = |alone: &mut Replicas, now| {
+            // The second time with the room that follows from what is needed.
+            for now in [now, now + 1] {
+                alone.set_room(20, now);
+                alone.keep_up(now, |_| true);
+            }
+            alone.own.assigned.clone()
+        };
+        assert_eq!(decide(&mut alone, 0).len(), 10);
+        look_at(&mut alone, 40..48, 0);
+        let unknown = alone.own.assigned.clone();
+        assert_eq!(decide(&mut alone, 1), unknown, "the camera still turns");
+        let assigned = decide(&mut alone, 2 * ASKED_MICROS);
+        assert_eq!(alone.own.reserve, 2, "it is all held: little is read");
+        assert_eq!(assigned.len(), 18);
+        assert!((40..48).all(|b| assigned.contains(BrickIndex(b))));
+        look_at(&mut alone, 8..38, 3 * ASKED_MICROS);
+        let assigned = decide(&mut alone, 5 * ASKED_MICROS);
+        assert_eq!(
+            (alone.own.reserve, assigned.len()),
+            (10, 10),
+            "more than fits"
+        );
+        assert!(
+            (8..38)
+                .filter(|&b| assigned.contains(BrickIndex(b)))
+                .count()
+                == 10
+        );
+        alone.asked.clear();
+        assert_eq!(decide(&mut alone, 6 * ASKED_MICROS), assigned);
+    }
+}
+
+#[test]
+fn what_no_frame_needs_may_be_dropped_where_one_other_reads_it() {
+    let mut own = Replicas::new(peer(0), grid(), 1, 8, Digest::of(b"data"), None);
+    for b in 0..8 {
+        own.own.held.insert(BrickIndex(b));
+        own.own.assigned.insert(BrickIndex(8 + b));
+    }
+    let mut reader = Announcement::expected(64, 4);
+    (reader.source, reader.reserve) = (true, 4);
+    reader.readable = BrickSet::all(64);
+    own.heard(&peer(1), reader, 0);
+    assert_eq!(own.droppable(0), []);
+    assert_eq!(own.droppable(2 * UNASSIGNED_MICROS), [], "one reader");
+    look_at(&mut own, 4..16, 0);
+    own.set_in_use(true);
+    own.look_at_asked();
+    let unseen: Vec<BrickIndex> = (0..4).map(BrickIndex).collect();
+    assert_eq!(own.droppable(2 * UNASSIGNED_MICROS), unseen);
+    assert!(!own.is_missed(BrickIndex(0)) && own.is_missed(BrickIndex(5)));
 }
 
 #[test]

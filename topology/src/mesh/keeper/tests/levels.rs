@@ -1,6 +1,7 @@
 //! A volume and its levels.
 
 use super::*;
+use crate::{balance::frame_plan::FrameWork, data::levels::in_same_place};
 
 /// A volume of 144 bricks as large as those of [`manifest`], and its levels of 72 and 36.
 fn volume_and_levels() -> Vec<Arc<Manifest>> {
@@ -112,4 +113,51 @@ fn bricks_of_levels_come_before_those_of_the_volume() {
         }
     }
     panic!("levels do not come");
+}
+
+#[test]
+fn what_frames_need_is_held_and_other_levels_follow() {
+    let all = volume_and_levels();
+    let exact = all[0].digest();
+    let (mut mesh, before) = rooms(&[60, 30], 1, false);
+    // Two thirds of the volume on its longest axis.
+    let mut seen = BrickSet::new(144);
+    let bricks = all[0].grid().bricks();
+    for brick in bricks.filter(|&b| (5..8).contains(&all[0].grid().coordinates(b)[0])) {
+        seen.insert(brick);
+    }
+    let mut work = FrameWork {
+        micros: vec![0; 144],
+        speeds: BTreeMap::new(),
+    };
+    seen.iter().for_each(|b| work.micros[b.0 as usize] = 5);
+    for n in 0..2 {
+        mesh.input(n, KeeperInput::Use(exact, true));
+        let asked = KeeperInput::Asked(name(0), exact, Arc::new(work.clone()));
+        mesh.input(n, asked);
+    }
+    mesh.run(60 * SECOND);
+    let of_level = |mesh: &Mesh, level: usize| mesh.replicas(0, all[level].digest()).held();
+    let lacking = |held: &BrickSet, needed: &BrickSet| needed.len_without(held);
+    assert_eq!(lacking(&of_level(&mesh, 0), &seen), 0, "of {}", seen.len());
+    let held: Vec<u32> = (0..2).map(|n| mesh.held(n, exact)).collect();
+    assert!(
+        held.iter()
+            .zip(&before)
+            .any(|(&held, before)| held > before[0])
+    );
+    for level in 1..3 {
+        let needed = in_same_place(&seen, all[0].grid(), all[level].grid());
+        let held = of_level(&mesh, level);
+        assert!(lacking(&held, &needed) * 4 <= needed.len(), "level {level}");
+    }
+    // Nothing goes to and fro.
+    let settled = |mesh: &Mesh| -> Vec<BrickSet> {
+        let sets = all.iter().flat_map(|m| (0..2).map(|n| (n, m.digest())));
+        let assigned = sets.map(|(n, d)| mesh.replicas(n, d).announcement().assigned.clone());
+        assigned.collect()
+    };
+    let then = settled(&mesh);
+    mesh.run(45 * SECOND);
+    assert_eq!(settled(&mesh), then);
 }
