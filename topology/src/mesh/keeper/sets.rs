@@ -65,10 +65,15 @@ impl DataSet {
 
     /// Bytes that its bricks take here, or will; those that are on their way may not be assigned any more.
     pub(super) fn bytes(&self, transfers: &Transfers) -> u64 {
-        let own = self.replicas.announcement();
+        let assigned = u64::from(self.replicas.announcement().assigned.len());
+        (assigned * self.brick_bytes).max(self.bytes_there(transfers))
+    }
+
+    /// Bytes that those of its bricks take that are held here or on their way.
+    pub(super) fn bytes_there(&self, transfers: &Transfers) -> u64 {
+        let held = u64::from(self.replicas.announcement().held.len());
         let coming = transfers.downloads.count_of(self.manifest.digest()) as u64;
-        let bricks = (u64::from(own.held.len()) + coming).max(own.assigned.len().into());
-        bricks * self.brick_bytes
+        (held + coming) * self.brick_bytes
     }
 }
 

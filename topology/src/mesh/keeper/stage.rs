@@ -1,6 +1,6 @@
 //! Bricks that frames need here and this peer does not hold: read for them, and freed again.
 
-use super::{Keeper, KeeperOutput, LoadResult};
+use super::{DataSet, Keeper, KeeperOutput, LoadResult};
 use crate::{
     base::digest::Digest,
     data::brick_grid::BrickIndex,
@@ -83,12 +83,19 @@ impl Keeper {
         }
     }
 
-    /// Device memory that neither held bricks take or will take, nor dropped ones, bytes.
+    /// Device memory that neither held bricks take or will take, nor dropped ones, bytes; what is kept free for staged ones
+    /// is theirs also while dropped ones are where others are to be held.
     fn staging_room(&self) -> u64 {
-        let held = self.sets.values().map(|set| set.bytes(&self.transfers));
-        let unfreed = self.unfreed_bytes().into_iter().map(|(_, bytes)| bytes);
-        let taken = held.chain(unfreed).fold(0_u64, u64::saturating_add);
-        self.hello.memory_bytes.saturating_sub(taken)
+        let unfreed = self.unfreed_bytes().into_iter();
+        let unfreed = unfreed.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(bytes));
+        let free = |taken: u64| {
+            let taken = taken.saturating_add(unfreed);
+            self.hello.memory_bytes.saturating_sub(taken)
+        };
+        let sum = |of: &dyn Fn(&DataSet) -> u64| self.sets.values().map(of).sum::<u64>();
+        let reserved = sum(&|set| set.brick_bytes * u64::from(set.replicas.announcement().reserve));
+        let there = free(sum(&|set| set.bytes_there(&self.transfers)));
+        free(sum(&|set| set.bytes(&self.transfers))).max(reserved.min(there))
     }
 
     /// Whether bricks of frames are still where held ones are to be.
@@ -200,7 +207,7 @@ impl Keeper {
 
     /// Bricks that are to be held may be in memory for a frame already: from now on they are held.
     pub(super) fn hold_staged(&mut self, out: &mut Vec<KeeperOutput>) {
-        let is_settled = |s: &super::DataSet| s.replicas.announcement().settled;
+        let is_settled = |s: &DataSet| s.replicas.announcement().settled;
         if self.staging.is_empty() || self.sets.values().all(is_settled) {
             return;
         }
