@@ -104,9 +104,11 @@ impl Replicas {
 
     /// Takes what frames ask of the peers, where that is new. Returns whether it decides about the assignment.
     pub(super) fn look_at_asked(&mut self) -> bool {
+        if !self.is_asked_anew {
+            return false;
+        }
         // What was looked at last stays needed.
-        let work = self.work().filter(|_| self.is_asked_anew);
-        let Some(work) = work else {
+        let Some(work) = self.work() else {
             return false;
         };
         self.is_asked_anew = false;
