@@ -166,7 +166,12 @@ impl Arriving {
             .sum();
         let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
         let peers: Vec<PeerId> = holding.map(|(p, _)| p.clone()).collect();
-        let has_settled = |p| data_set.residency.get(p).is_some_and(|r| r.settled);
+        // Where bricks are read for frames, those who get theirs from others are not waited for.
+        let is_read = data_set.safety.read > 0;
+        let has_settled = |p| {
+            let of_peer = data_set.residency.get(p);
+            of_peer.is_some_and(|r| r.settled || is_read && !r.source)
+        };
         let settled = peers.iter().all(has_settled);
         let known = (held, room, peers);
         if known != self.known {
@@ -321,5 +326,17 @@ mod tests {
             .values_mut()
             .for_each(|r| r.settled = true);
         assert_eq!(look(&mut arriving, &whole, now), Arrival::Done);
+    }
+
+    #[test]
+    fn where_bricks_are_read_for_frames_only_those_who_read_them_are_waited_for() {
+        let now = Instant::now();
+        let mut read = mesh(0, [9; 2]);
+        read.data_sets[0].safety.read = 1;
+        for (source, arrival) in [(false, Arrival::Done), (true, Arrival::UnderWay)] {
+            let of_one = read.data_sets[0].residency.values_mut().next();
+            of_one.unwrap().source = source;
+            assert_eq!(look(&mut Arriving::new(now), &read, now), arrival);
+        }
     }
 }

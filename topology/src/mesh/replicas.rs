@@ -331,8 +331,9 @@ impl Replicas {
     }
 
     /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
-    /// has the source, or some on its shelf, others that it reads for frames.
-    pub fn set_room(&mut self, room: u32, now: u64) {
+    /// has the source, or some on its shelf, others that it reads for frames. `later`: room for so many is kept for it, also
+    /// where others take it until they have dropped what is too much; then frames wait for it, and are not refused.
+    pub fn set_room(&mut self, room: u32, later: u32, now: u64) {
         let reads = match () {
             () if self.own.source => self.grid.brick_count(),
             () if self.on_shelf.is_empty() => 0,
@@ -341,12 +342,12 @@ impl Replicas {
         // There is room to read one brick, until it turns out that not even that fits.
         let room_max = self.capacity_max.max(reads.min(1));
         let room = room.min(room_max);
-        let least = room.min(STAGED_MIN).min(reads);
+        let least = room.max(later.min(room_max)).min(STAGED_MIN).min(reads);
         let brick_count = self.grid.brick_count();
         let reserve = if self.is_too_much(brick_count, room) {
             let needed = self.needed_count();
             let does_not_fit = self.is_too_much(with_reserve(needed), room);
-            reserve_of(room, does_not_fit).min(reads)
+            reserve_of(room, does_not_fit).min(reads).max(least)
         } else if self.own.reserve > 0 && self.unheld() > self.reserves(least) {
             // Whoever has room now does not hold all of it yet.
             least
@@ -364,7 +365,7 @@ impl Replicas {
         } else {
             self.own.reserve = least;
         }
-        self.set_capacity(room - self.own.reserve);
+        self.set_capacity(room.saturating_sub(self.own.reserve));
     }
 
     /// Room that all keep free, here for so many bricks.

@@ -135,12 +135,13 @@ pub fn are_read(candidates: &[Candidate], part: &[RosterEntry]) -> bool {
 }
 
 /// Whether a frame that was asked for `waited` microseconds ago goes on waiting instead of being given
-/// to these peers: they would lack bricks that silent ones hold, or there are none.
+/// to these peers: they would lack bricks that silent ones hold or can read, or there are none.
 #[must_use]
 pub fn must_wait(candidates: &[Candidate], part: &[RosterEntry], waited: u64) -> bool {
     let held = all_bricks(part.iter().map(|e| &e.bricks));
     let mut silent = candidates.iter().filter(|c| c.is_silent);
-    let have_more = |c: &Candidate| c.entry.bricks.len_without(&held) > 0;
+    let has_more = |bricks: &BrickSet| bricks.len_without(&held) > 0;
+    let have_more = |c: &Candidate| has_more(&c.entry.bricks) || has_more(&c.readable);
     waited < WAIT_MICROS_MAX && (part.is_empty() || silent.any(have_more))
 }
 
@@ -296,7 +297,10 @@ mod tests {
         // Who failed is needed where nobody else reads.
         peers[2].readable = BrickSet::default();
         assert_eq!(names(&peers, &["a"]), "a");
-        peers[1].is_silent = false;
+        // And waited for.
+        peers[0].is_silent = true;
+        assert!(must_wait(&peers, &taking_part(&peers, &without), 0));
+        (peers[0].is_silent, peers[1].is_silent) = (false, false);
         for n in 3..8 {
             peers[1].entry.bricks.insert(BrickIndex(n));
         }

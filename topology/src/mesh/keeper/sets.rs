@@ -267,9 +267,10 @@ impl Keeper {
             let others = all.saturating_sub(set.bytes(transfers));
             let taken = others.saturating_add(of_others);
             let room = self.hello.memory_bytes.saturating_sub(taken);
-            let limit = limits.get(&data_set).copied().unwrap_or(u64::MAX);
-            let capacity = set.capacity_in(room.min(limit));
-            set.replicas.set_room(capacity, self.now);
+            let limit = limits.get(&data_set).copied();
+            let capacity = set.capacity_in(room.min(limit.unwrap_or(u64::MAX)));
+            let later = set.capacity_in(limit.unwrap_or(0));
+            set.replicas.set_room(capacity, later, self.now);
             let downloads = &self.transfers.downloads;
             let is_open = |brick| downloads.is_open((data_set, brick));
             self.dirty |= set.replicas.keep_up(self.now, is_open);

@@ -363,7 +363,7 @@ fn what_comes_late_is_taken_and_what_does_not_come_keeps_nothing_else_waiting() 
     a.loaded(first, DOWNLOAD_MICROS);
     // Where there is no room for it any more, it is not taken.
     a.expire(2 * DOWNLOAD_MICROS);
-    a.set_room(1, 0);
+    a.set_room(1, 0, 0);
     assert_eq!(a.arrived(second, &peer(1), 2 * DOWNLOAD_MICROS, 0), None);
 }
 
@@ -489,7 +489,7 @@ fn a_device_that_is_full_holds_less_and_says_so() {
     assert!(a.announcement().settled);
     assert!(a.next_download(0, 0).is_none());
     a.memory_was_freed();
-    a.set_room(64, 0);
+    a.set_room(64, 0, 0);
     assert!(a.keep_up(0));
     assert!(a.next_download(0, 63).is_none(), "not freed yet");
     assert!(a.next_download(0, 62).is_some());
@@ -832,7 +832,7 @@ fn what_frames_need_is_held_first_where_it_is_read_again() {
         let decide = |alone: &mut Replicas, now| {
             // The second time with the room that follows from what is needed.
             for now in [now, now + 1] {
-                alone.set_room(20, now);
+                alone.set_room(20, 0, now);
                 alone.keep_up(now, |_| true);
             }
             alone.own.assigned.clone()

@@ -95,6 +95,35 @@ fn every_level_can_be_read_where_there_is_room_for_few_bricks() {
 }
 
 #[test]
+fn a_frame_while_peers_join_waits_for_room_and_is_not_refused() {
+    let all = volume_and_levels();
+    let name = all[0].digest();
+    for capacity in [24, 40, 60] {
+        let mut mesh = Mesh::new(&[capacity]);
+        for volume in &all {
+            mesh.input(0, KeeperInput::Offer(Arc::clone(volume), 2));
+        }
+        mesh.run(SECOND);
+        for turn in 0..144 {
+            if turn % 36 == 9 {
+                mesh.join(capacity);
+            }
+            let brick = BrickIndex(turn);
+            mesh.staged.clear();
+            mesh.input(0, KeeperInput::Stage(name, brick, 1));
+            for _ in 0..400 {
+                if mesh.staged.is_empty() {
+                    mesh.run(LOADING);
+                }
+            }
+            let answers: Vec<bool> = mesh.staged.iter().map(|s| s.1).collect();
+            assert_eq!(answers, [true], "{capacity} {turn}");
+            mesh.input(0, KeeperInput::Release(name, brick));
+        }
+    }
+}
+
+#[test]
 fn bricks_of_levels_come_before_those_of_the_volume() {
     let all = volume_and_levels();
     let mut mesh = Mesh::new(&[300, 300]);
