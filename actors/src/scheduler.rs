@@ -315,7 +315,8 @@ impl Actor for Scheduler {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(ASK_AGAIN, |scheduler, _| {
-            scheduler.step(FrameWorker::ask_again);
+            let now = scheduler.now();
+            scheduler.step(|worker, out| worker.ask_again(now, out));
             scheduler.to_owner.go_on();
         });
         let tick = Duration::from_micros(TICK_MICROS);

@@ -523,8 +523,8 @@ impl Session {
         self.mesh.leave().await;
     }
 
-    /// Waits until every peer with memory holds what its placement asks for, or until it is clear
-    /// that no more comes. Where bricks are missing then, frames say which; with `whole` that is an
+    /// Waits until every peer with memory holds what its placement asks for (where bricks are read for frames: those that have
+    /// the source), or until it is clear that no more comes. Where bricks are missing then, frames say which; with `whole` that is an
     /// error.
     async fn wait_for_bricks(&self, manifest: &Manifest) -> Result<(), SessionError> {
         let (is_own, whole) = (self.source.is_some(), self.whole);

@@ -166,8 +166,8 @@ impl Arriving {
             .sum();
         let holding = status.peers.iter().filter(|(_, h)| h.memory_bytes > 0);
         let peers: Vec<PeerId> = holding.map(|(p, _)| p.clone()).collect();
-        // Where bricks are read for frames, those who get theirs from others are not waited for.
-        let is_read = data_set.safety.read > 0;
+        // Where all that is not held is read for frames, those who get theirs from others are not waited for.
+        let is_read = data_set.safety.read > 0 && data_set.safety.missing == 0;
         let has_settled = |p| {
             let of_peer = data_set.residency.get(p);
             of_peer.is_some_and(|r| r.settled || is_read && !r.source)
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn where_bricks_are_read_for_frames_only_those_who_read_them_are_waited_for() {
+    fn where_bricks_are_read_for_frames_only_those_who_have_the_source_are_waited_for() {
         let now = Instant::now();
         let mut read = mesh(0, [9; 2]);
         read.data_sets[0].safety.read = 1;

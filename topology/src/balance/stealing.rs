@@ -13,7 +13,8 @@
 //! frame again without it (`frame_requests`).
 //!
 //! Who is done asks only where the plan says that something is left, or where a late peer has
-//! offered: in a frame that goes as planned nobody says a word.
+//! offered: in a frame that goes as planned nobody says a word. Plans do not know how long bricks take to be read: who
+//! waits for them offers jobs while it does.
 //!
 //! Costs are whole microseconds. Peers are indices into the roster of the frame's plan.
 //!
@@ -38,6 +39,11 @@ pub const GAIN_MICROS_MIN: u64 = 2_000;
 const REFUSALS_MAX: usize = 3;
 /// Peers that a late peer offers jobs to at a time.
 const OFFERS_MAX: usize = 3;
+/// How long a late peer that waits for bricks waits before it offers jobs again, microseconds: the first thieves did not
+/// know how late it would be.
+const OFFER_AGAIN_MICROS: u64 = 200_000;
+/// Who has waited so long is thought to be slower than others, microseconds.
+const WAITED_MICROS_LONG: u64 = 1_000_000;
 /// A peer is late when it will take longer than planned by this many thousandths.
 const LATE_THOUSANDTHS: u64 = 1_100;
 /// Paces are kept between a thousandth and a thousand times what was expected, in thousandths: the
@@ -119,7 +125,14 @@ pub struct Work {
     answers: BTreeMap<usize, (u32, Vec<u32>)>,
     /// Peers that cannot be reached any more.
     lost: BTreeSet<usize>,
-    offered: bool,
+    /// What was spent waiting for bricks while nothing could be rendered, microseconds.
+    waited_micros: u64,
+    /// What the job that was awaited last should have taken here, microseconds.
+    awaited_micros: u64,
+    /// `waited_micros` when this peer offered jobs last.
+    offered_at: Option<u64>,
+    /// How often it did.
+    offers: usize,
 }
 
 impl Work {
@@ -152,7 +165,10 @@ impl Work {
             late: BTreeSet::new(),
             answers: BTreeMap::new(),
             lost: BTreeSet::new(),
-            offered: false,
+            waited_micros: 0,
+            awaited_micros: 0,
+            offered_at: None,
+            offers: 0,
         };
         let mine: Vec<u32> = work.queue.iter().copied().collect();
         work.set_to_come(&mine, true);
@@ -234,6 +250,25 @@ impl Work {
         self.done.expected_micros = self.done.expected_micros.saturating_add(expected);
         self.done.measured_micros = self.done.measured_micros.saturating_add(measured_micros);
         self.offer_if_late(out);
+    }
+
+    /// Nothing could be rendered for so long: bricks are awaited. That counts as time that this peer's jobs take. Says so to
+    /// others where this peer turns out to be late.
+    pub fn waited(&mut self, micros: u64, out: &mut Vec<StealOutput>) {
+        self.done.measured_micros = self.done.measured_micros.saturating_add(micros);
+        self.waited_micros = self.waited_micros.saturating_add(micros);
+        if let Some(&first) = self.parked.front() {
+            self.awaited_micros = self.cost(first, self.me);
+        }
+        let again = |then: &u64| self.waited_micros.saturating_sub(*then) >= OFFER_AGAIN_MICROS;
+        self.offered_at.take_if(|then| again(then));
+        self.offer_if_late(out);
+    }
+
+    /// Time that the jobs of this peer took until now, microseconds.
+    #[must_use]
+    pub fn spent_micros(&self) -> u64 {
+        self.done.measured_micros
     }
 
     /// A job is not rendered: nobody would see it. False: it does not wait here.
@@ -320,12 +355,17 @@ impl Work {
         cost_on(cost, self.speeds[peer])
     }
 
-    /// Time over expected time of what was rendered here, in thousandths.
+    /// Time over expected time of what was rendered here, waiting for bricks among it, in thousandths.
     fn pace(&self) -> u64 {
         let Done {
             expected_micros,
             measured_micros,
         } = self.done;
+        let expected_micros = match expected_micros {
+            // The first one is awaited still, or somebody else's now.
+            0 => self.awaited_micros,
+            some => some,
+        };
         if expected_micros == 0 {
             return 1000;
         }
@@ -422,17 +462,20 @@ impl Work {
     /// Takes jobs out of the queue for a thief, from the back, while that ends the work of both
     /// earlier; first of those whose bricks have yet to come.
     fn give(&mut self, thief: usize, pace: u64) -> Vec<u32> {
-        let mut left = self.left();
+        let (here, mut left) = (self.pace(), self.left());
         let mut thief_time = 0;
         let mut given = Vec::new();
+        // The thief may have to read bricks, too, and has not waited for them yet.
+        let awaits = self.waited_micros < WAITED_MICROS_LONG;
+        let reading = if awaits { pace.max(here) } else { pace };
         let queues = [
-            std::mem::take(&mut self.parked),
-            std::mem::take(&mut self.queue),
+            (reading, std::mem::take(&mut self.parked)),
+            (pace, std::mem::take(&mut self.queue)),
         ];
-        let [parked, queue] = queues.map(|mut queue| {
+        let [parked, queue] = queues.map(|(pace, mut queue)| {
             self.give_of(
                 &mut queue,
-                (thief, pace),
+                (thief, [here, pace]),
                 (&mut thief_time, &mut left),
                 &mut given,
             );
@@ -465,14 +508,14 @@ impl Work {
     fn give_of(
         &self,
         queue: &mut VecDeque<u32>,
-        (thief, pace): (usize, u64),
+        (thief, [pace_here, pace]): (usize, [u64; 2]),
         (thief_time, left): (&mut u64, &mut u64),
         given: &mut Vec<u32>,
     ) {
         let mut kept = VecDeque::new();
         while let Some(job) = queue.pop_back() {
             let on_thief = self.cost(job, thief).saturating_mul(pace) / 1000;
-            let here = self.cost(job, self.me).saturating_mul(self.pace()) / 1000;
+            let here = self.cost(job, self.me).saturating_mul(pace_here) / 1000;
             let after = thief_time
                 .saturating_add(on_thief)
                 .max(left.saturating_sub(here));
@@ -512,9 +555,10 @@ impl Work {
         self.queue = jobs.into();
     }
 
-    /// Offers jobs, once a frame, when this peer will end later than planned for anybody.
+    /// Offers jobs when this peer will end later than planned for anybody: once a frame, and again while it waits for bricks.
     fn offer_if_late(&mut self, out: &mut Vec<StealOutput>) {
-        if !self.steal || self.offered || self.queue.is_empty() && self.parked.is_empty() {
+        let is_said = self.offered_at.is_some();
+        if !self.steal || is_said || self.queue.is_empty() && self.parked.is_empty() {
             return;
         }
         let end = self.done.measured_micros.saturating_add(self.left());
@@ -523,7 +567,9 @@ impl Work {
         if !late || end < planned.saturating_add(GAIN_MICROS_MIN) {
             return;
         }
-        self.offered = true;
+        self.offered_at = Some(self.waited_micros);
+        let offers = self.offers;
+        self.offers += 1;
         let mut able: Vec<usize> = self
             .waiting()
             .flat_map(|j| self.holders[j as usize].iter().copied())
@@ -533,6 +579,9 @@ impl Work {
         able.dedup();
         // Those with the least to do are done first.
         able.sort_by_key(|&p| (self.loads[p], p));
+        // Others have their turn where the first ones do not help.
+        let turn = OFFERS_MAX * offers % able.len().max(1);
+        able.rotate_left(turn);
         for to in able.into_iter().take(OFFERS_MAX) {
             out.push(StealOutput::Send {
                 to,

@@ -351,8 +351,13 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.bricks.close(data_set);
     }
 
-    /// Time went by: questions that were not answered are put again.
-    pub fn ask_again(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+    /// Time went by: questions that were not answered are put again, and waiting for bricks counts.
+    pub fn ask_again(&mut self, now: u64, out: &mut Vec<WorkerOutput<F, I>>) {
+        let mut is_behind = self.waiting > 0;
+        for frame in &mut self.frames {
+            frame.count_waiting(now, is_behind, out);
+            is_behind |= frame.is_busy();
+        }
         for frame in &mut self.frames {
             frame.ask_again(out);
             frame.tell_of_progress(out);

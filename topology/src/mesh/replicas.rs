@@ -331,8 +331,8 @@ impl Replicas {
     }
 
     /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
-    /// has the source, or some on its shelf, others that it reads for frames. `later`: room for so many is kept for it, also
-    /// where others take it until they have dropped what is too much; then frames wait for it, and are not refused.
+    /// has the source, or some on its shelf, others that it reads for frames. `later`: there will be room for so many once
+    /// other data sets have dropped what they hold beyond their limits: frames wait for that, and are not refused.
     pub fn set_room(&mut self, room: u32, later: u32, now: u64) {
         let reads = match () {
             () if self.own.source => self.grid.brick_count(),
@@ -348,8 +348,10 @@ impl Replicas {
             let needed = self.needed_count();
             let does_not_fit = self.is_too_much(with_reserve(needed), room);
             reserve_of(room, does_not_fit).min(reads).max(least)
-        } else if self.own.reserve > 0 && self.unheld() > self.reserves(least) {
-            // Whoever has room now does not hold all of it yet.
+        } else if self.own.reserve > 0
+            && (self.unheld() > self.reserves(least) || room < least && self.unheld() > 0)
+        {
+            // Whoever has room now, or will have, does not hold all of it yet.
             least
         } else {
             0

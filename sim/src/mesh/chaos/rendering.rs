@@ -204,7 +204,8 @@ impl Rendering {
 
     /// Questions that were not answered are put again.
     pub(super) fn ask_again(&mut self, env: &mut Environment) {
-        self.step(env, FrameWorker::ask_again);
+        let now = env.now();
+        self.step(env, |worker, out| worker.ask_again(now, out));
     }
 
     /// A brick is to be loaded; `is_true`: the bytes are the brick's.

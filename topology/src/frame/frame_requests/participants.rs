@@ -297,10 +297,13 @@ mod tests {
         // Who failed is needed where nobody else reads.
         peers[2].readable = BrickSet::default();
         assert_eq!(names(&peers, &["a"]), "a");
-        // And waited for.
+        // And waited for, also where it holds none.
+        peers[1].is_silent = false;
+        let held = std::mem::take(&mut peers[0].entry.bricks);
+        assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
         peers[0].is_silent = true;
         assert!(must_wait(&peers, &taking_part(&peers, &without), 0));
-        (peers[0].is_silent, peers[1].is_silent) = (false, false);
+        (peers[0].is_silent, peers[0].entry.bricks) = (false, held);
         for n in 3..8 {
             peers[1].entry.bricks.insert(BrickIndex(n));
         }

@@ -45,6 +45,8 @@ pub(super) struct ActiveFrame<F, I> {
     to_ask: VecDeque<BrickIndex>,
     /// Bricks that cannot be had.
     in_vain: BTreeSet<BrickIndex>,
+    /// Since when it waits for bricks, as far as that is not counted, and what its jobs had taken by then; microseconds.
+    waits_since: Option<(u64, u64)>,
 }
 
 impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
@@ -76,6 +78,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             unheld: BTreeMap::new(),
             to_ask: VecDeque::new(),
             in_vain: BTreeSet::new(),
+            waits_since: None,
         }
     }
 
@@ -296,6 +299,25 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
 
     pub(super) fn ask_again(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
         self.step(out, Work::tick);
+    }
+
+    /// Time went by: what was spent waiting for bricks counts, unless `is_behind` another frame, or messages.
+    pub(super) fn count_waiting(
+        &mut self,
+        now: u64,
+        is_behind: bool,
+        out: &mut Vec<WorkerOutput<F, I>>,
+    ) {
+        let waits_since = self.waits_since.take();
+        if is_behind || !self.work.waits_for_bricks() {
+            return;
+        }
+        if let Some((then, spent_then)) = waits_since {
+            let spent = self.work.spent_micros().saturating_sub(spent_then);
+            let waited = now.saturating_sub(then).saturating_sub(spent);
+            self.step(out, |work, steals| work.waited(waited, steals));
+        }
+        self.waits_since = Some((now, self.work.spent_micros()));
     }
 
     pub(super) fn idle(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {

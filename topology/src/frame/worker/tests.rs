@@ -461,8 +461,50 @@ fn who_is_done_steals_and_who_was_stolen_from_sends_what_it_has() {
     let mut out = begin(&mut b, key(2, 0), &frame);
     assert!(out.is_empty(), "{out:?}");
     b.device_opened();
-    b.ask_again(&mut out);
+    b.ask_again(0, &mut out);
     assert!(out.is_empty(), "{out:?}");
+}
+
+#[test]
+fn whoever_waits_long_for_bricks_gives_its_jobs_to_those_that_do_not() {
+    let frame = shown(&[1_000; 4]);
+    let (mut a, mut b) = (holding(&[]), Worker::new(PeerId::new("b")));
+    begin(&mut a, key(1, 0), &frame);
+    // What is said from one to the other until nobody says more; whether that was much.
+    let talk = |a: &mut Worker, b: &mut Worker, mut out: Vec<Output>| {
+        let mut is_any = false;
+        while let Some((plan, to, message)) = out.iter().find_map(|o| match o {
+            WorkerOutput::Steal {
+                plan, to, message, ..
+            } => Some((*plan, to.clone(), message.clone())),
+            _ => None,
+        }) {
+            is_any = true;
+            out.clear();
+            let (from, to) = if to == PeerId::new("a") {
+                ("b", &mut *a)
+            } else {
+                ("a", &mut *b)
+            };
+            to.heard(&PeerId::new(from), &key(1, 0), plan, &message, &mut out);
+        }
+        (is_any, renders(&out))
+    };
+    let asked = begin(&mut b, key(1, 0), &frame);
+    let (_, first) = talk(&mut a, &mut b, asked);
+    assert_eq!(first, [], "so little is not worth it as far as is known");
+    let mut offers = 0;
+    for tick in 0..30 {
+        let mut out = Vec::new();
+        a.ask_again(50_000 * tick, &mut out);
+        let (is_offered, jobs) = talk(&mut a, &mut b, out);
+        offers += u32::from(is_offered);
+        for (_, job) in jobs {
+            done(&mut b, &key(1, 0), job);
+        }
+    }
+    assert!((2..10).contains(&offers), "{offers}");
+    assert!(!a.is_under_way(u64::MAX), "nothing is left there");
 }
 
 /// Bricks that are asked for, or released.

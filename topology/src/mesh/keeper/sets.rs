@@ -260,6 +260,9 @@ impl Keeper {
         let mut dropped = Vec::new();
         let mut unfreed = self.unfreed_bytes();
         let limits = self.level_limits();
+        let unlimited = self.sets.iter().filter(|(d, _)| !limits.contains_key(d));
+        let unlimited: u64 = unlimited.map(|(_, s)| s.bytes(transfers)).sum();
+        let limited = self.hello.memory_bytes.saturating_sub(unlimited);
         for (&data_set, set) in &mut self.sets {
             // What other data sets have dropped is in memory still.
             let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
@@ -269,7 +272,7 @@ impl Keeper {
             let room = self.hello.memory_bytes.saturating_sub(taken);
             let limit = limits.get(&data_set).copied();
             let capacity = set.capacity_in(room.min(limit.unwrap_or(u64::MAX)));
-            let later = set.capacity_in(limit.unwrap_or(0));
+            let later = set.capacity_in(limit.unwrap_or(0).min(limited));
             set.replicas.set_room(capacity, later, self.now);
             let downloads = &self.transfers.downloads;
             let is_open = |brick| downloads.is_open((data_set, brick));
