@@ -262,7 +262,14 @@ impl Keeper {
         let limits = self.level_limits();
         let unlimited = self.sets.iter().filter(|(d, _)| !limits.contains_key(d));
         let unlimited: u64 = unlimited.map(|(_, s)| s.bytes(transfers)).sum();
-        let limited = self.hello.memory_bytes.saturating_sub(unlimited);
+        let is_volume = |(d, s): &(&Digest, &DataSet)| {
+            !s.manifest.levels().is_empty() && limits.contains_key(d)
+        };
+        // Limits of several volumes do not know of each other.
+        let limited = match self.sets.iter().filter(is_volume).count() {
+            1 => self.hello.memory_bytes.saturating_sub(unlimited),
+            _ => 0,
+        };
         for (&data_set, set) in &mut self.sets {
             // What other data sets have dropped is in memory still.
             let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
