@@ -331,7 +331,9 @@ fn every_job_is_timed_and_rendered_by_a_holder() {
                 .fold(0.0, |s: f64, r| s.max((r / ratios[0] - 1.0).abs()));
             assert!(spread < 0.1, "{peer}: {ratios:?}");
         }
-        let peers: std::collections::BTreeSet<_> = second.jobs.iter().map(|j| &j.peer).collect();
+        // A peer that others hold up, on a busy machine, may lose all its jobs to them.
+        let planned = |j: &JobStats| j.stolen_from.clone().unwrap_or_else(|| j.peer.clone());
+        let peers: std::collections::BTreeSet<_> = first.jobs.iter().map(planned).collect();
         assert_eq!(peers.len(), 3, "all take part");
         assert!(second.bytes_sent > 0);
     });

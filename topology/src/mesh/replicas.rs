@@ -130,8 +130,14 @@ pub struct Replicas {
     unreadable: BrickSet,
     /// When it was said last what can be read.
     readable_at: u64,
+    /// What was assigned before, and when that was changed.
+    before: Option<(BrickSet, u64)>,
     /// All is held, or will be: until then frames that were planned before may have bricks read here.
     reads_until: Option<u64>,
+    /// Until then frames may have bricks read here that nobody holds yet, though no room is kept for them any more.
+    reads_last_until: u64,
+    /// Whether bricks are read for frames here.
+    is_reader: bool,
     /// The one of them that was looked at last.
     looked_at: Option<BrickIndex>,
     /// The device has no room for more.
@@ -166,6 +172,9 @@ const ASKED_MAX: usize = 16;
 const STAGED_MIN: u32 = 2;
 /// How long bricks are read yet once nobody need: frames that were planned before count on it.
 const READS_MICROS: u64 = 1_000_000;
+/// How long at most bricks are read for frames though the room that was kept for that is given to the last ones that nobody
+/// holds: two peers may take up the same ones, and find that out after [`drops::STUCK_MICROS`].
+const READS_LAST_MICROS: u64 = 3 * drops::STUCK_MICROS / 2;
 /// How often others are told that more can be read.
 const READABLE_MICROS: u64 = 2_000_000;
 
@@ -215,7 +224,10 @@ impl Replicas {
             unreadable: BrickSet::new(grid.brick_count()),
             looked_at: None,
             readable_at: 0,
+            before: None,
             reads_until: None,
+            reads_last_until: 0,
+            is_reader: false,
             grid,
             others: BTreeMap::new(),
             suspects: BTreeSet::new(),
@@ -364,6 +376,7 @@ impl Replicas {
                 .get_or_insert(now.saturating_add(READS_MICROS))
         {
             (self.own.reserve, self.reads_until) = (0, None);
+            self.reads_last_until = now.saturating_add(READS_LAST_MICROS);
         } else {
             self.own.reserve = least;
         }
@@ -399,11 +412,14 @@ impl Replicas {
         others.sum::<u64>() + u64::from(room) < u64::from(bricks)
     }
 
-    /// Says which bricks this peer can read for frames, where it keeps room for that and has a device. Returns whether
-    /// that is news; what has come to the shelf is news every two seconds.
-    pub fn set_staging(&mut self, has_device: bool, now: u64) -> bool {
+    /// Says which bricks this peer can read for frames, where it keeps room for that and has a device; `has_room`: there is
+    /// room to read one of them, kept or not. Returns whether that is news; what has come to the shelf is news every two
+    /// seconds.
+    pub fn set_staging(&mut self, has_device: bool, has_room: bool, now: u64) -> bool {
         let mut readable = BrickSet::default();
-        if has_device && self.own.reserve > 0 {
+        let reads_last = has_room && now < self.reads_last_until && self.unheld() > 0;
+        self.is_reader = has_device && (self.own.reserve > 0 || reads_last);
+        if self.is_reader {
             readable = if self.own.source {
                 BrickSet::all(self.grid.brick_count())
             } else {
@@ -425,7 +441,7 @@ impl Replicas {
 
     /// Whether this peer reads a brick for a frame, where it has a device.
     pub(super) fn reads(&self, brick: BrickIndex) -> bool {
-        self.own.reserve > 0 && self.can_read_again(brick) && !self.unreadable.contains(brick)
+        self.is_reader && self.can_read_again(brick) && !self.unreadable.contains(brick)
     }
 
     /// A brick that the source did not give, to look whether it does now; another one each time.

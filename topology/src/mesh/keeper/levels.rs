@@ -18,31 +18,56 @@ const BRICKS_MIN: u64 = 4;
 const SMALL_PART: u64 = 16;
 
 impl Keeper {
-    /// Most memory that data sets may take, bytes, of those that are limited: a volume and its levels where the peers have too
-    /// little memory for one copy of all of them. What it comes to follows from the memory of all peers, not from what
+    /// Most memory that data sets may take, bytes, of those that are limited: volumes and their levels where the peers have
+    /// too little memory for one copy of all of them. What it comes to follows from the memory of all peers, not from what
     /// they hold, and from what bricks take on this peer's device: where devices differ, peers limit differently.
     pub(super) fn level_limits(&self) -> BTreeMap<Digest, u64> {
         let others = self.members.all().map(|(_, m, _)| m.hello.memory_bytes);
         let of_mesh = others.fold(self.hello.memory_bytes, u64::saturating_add);
+        let volumes = self.volumes();
+        let one_copies = volumes.iter().map(|v| v.one_copy);
+        let is_all_held = one_copies.fold(0, u64::saturating_add) <= of_mesh;
+        let is_one_set = volumes.iter().map(|v| v.sets.len()).sum::<usize>() <= 1;
         let mut limits = BTreeMap::new();
-        for exact in self.sets.values().filter(|s| s.replicas.is_in_use()) {
-            // Coarsest first.
-            let levels = exact.manifest.levels().iter().rev();
-            let levels = levels.filter_map(|name| self.sets.get(name));
-            let mut sets: Vec<&DataSet> = levels.filter(|s| s.replicas.is_in_use()).collect();
-            let is_alone = sets.is_empty();
-            sets.push(exact);
-            let one_copy = sets.iter().map(|s| s.one_copy_bytes());
-            if is_alone || one_copy.fold(0, u64::saturating_add) <= of_mesh {
-                continue;
-            }
-            for (set, limit) in sets.iter().zip(self.parts(&sets, of_mesh)) {
+        if is_all_held || is_one_set {
+            return limits;
+        }
+        let mut left = of_mesh;
+        for (n, volume) in volumes.iter().enumerate() {
+            let share = (volume.wanted(of_mesh)).min(left / (volumes.len() - n) as u64);
+            left -= share;
+            let memory = part_of(share, self.hello.memory_bytes, of_mesh);
+            let parts = parts(memory, &volume.sets, share);
+            for (set, limit) in volume.sets.iter().zip(parts) {
                 // A level of two volumes is limited by the one that leaves it more.
                 let of_set = limits.entry(set.manifest.digest()).or_insert(0);
                 *of_set = limit.max(*of_set);
             }
         }
         limits
+    }
+
+    /// The volumes in use, the smallest first.
+    fn volumes(&self) -> Vec<Volume<'_>> {
+        let used = || self.sets.values().filter(|s| s.replicas.is_in_use());
+        let levels: BTreeSet<Digest> = used().flat_map(|s| s.manifest.levels()).copied().collect();
+        let exact = used().filter(|s| !levels.contains(&s.manifest.digest()));
+        let mut volumes: Vec<_> = exact
+            .map(|exact| {
+                // Coarsest first.
+                let levels = exact.manifest.levels().iter().rev();
+                let levels = levels.filter_map(|name| self.sets.get(name));
+                let mut sets: Vec<&DataSet> = levels.filter(|s| s.replicas.is_in_use()).collect();
+                sets.push(exact);
+                let one_copy = sets.iter().map(|s| s.one_copy_bytes());
+                Volume {
+                    one_copy: one_copy.fold(0, u64::saturating_add),
+                    sets,
+                }
+            })
+            .collect();
+        volumes.sort_by_key(|v| v.one_copy);
+        volumes
     }
 
     /// What frames of a level need, others of the same volume may need next.
@@ -67,47 +92,79 @@ impl Keeper {
             }
         }
     }
+}
 
-    /// This peer's memory, parted among levels, the coarsest first and the volume itself last.
-    fn parts(&self, sets: &[&DataSet], of_mesh: u64) -> Vec<u64> {
-        let memory = self.hello.memory_bytes;
-        let most = memory / 2 / sets.len() as u64;
-        let least = |set: &DataSet| {
-            let bricks = BRICKS_MIN * set.brick_bytes;
-            bricks.min(set.one_copy_bytes()).min(most)
-        };
-        let Some((exact, levels)) = sets.split_last() else {
-            return Vec::new();
-        };
-        let of_exact = least(exact).max(memory / EXACT_PART);
-        let mut left = memory.saturating_sub(of_exact);
-        let mut reserved: u64 = levels.iter().map(|s| least(s)).sum();
-        let mut parts = Vec::with_capacity(sets.len());
-        for level in levels {
-            reserved -= least(level);
-            let free = left.saturating_sub(reserved);
-            // As much of each copy as this peer has of all memory, rounded up to a brick.
-            let brick = level.brick_bytes;
-            let share = |bytes: u64| {
-                let share = u128::from(bytes) * u128::from(memory) / u128::from(of_mesh.max(1));
-                let share = u64::try_from(share).unwrap_or(u64::MAX);
-                share.div_ceil(brick).saturating_mul(brick)
-            };
-            let all = share(level.one_copy_bytes());
-            let all = all.saturating_mul(level.replicas.redundancy().into());
-            let wanted = if all <= free / SMALL_PART {
-                all
-            } else {
-                share(level.needed_bytes())
-            };
-            let one_copy = level.one_copy_bytes();
-            let part = wanted.min(one_copy).min(free).max(least(level));
-            left = left.saturating_sub(part);
-            parts.push(part);
+/// A volume and its levels.
+struct Volume<'a> {
+    /// The coarsest level first, the volume itself last.
+    sets: Vec<&'a DataSet>,
+    /// What one copy of all of them takes, bytes.
+    one_copy: u64,
+}
+
+impl Volume<'_> {
+    /// Memory of all peers that it is given where there is enough for other volumes: for as many copies as are wanted where
+    /// that is little, else for one, with some room as bricks do not fill memory.
+    fn wanted(&self, of_mesh: u64) -> u64 {
+        let copies = self.sets.iter().map(|s| s.replicas.redundancy()).max();
+        let all = self.one_copy.saturating_mul(copies.unwrap_or(1).into());
+        if all <= of_mesh / SMALL_PART {
+            all
+        } else {
+            self.one_copy.saturating_add(self.one_copy / 8)
         }
-        parts.push(left.saturating_add(of_exact));
-        parts
     }
+}
+
+/// So much of `bytes` as `memory` is of `of_mesh`.
+fn part_of(bytes: u64, memory: u64, of_mesh: u64) -> u64 {
+    let part = u128::from(bytes) * u128::from(memory) / u128::from(of_mesh.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// A volume's part of this peer's memory and of all, parted among levels, the coarsest first and the volume itself last.
+fn parts(memory: u64, sets: &[&DataSet], of_mesh: u64) -> Vec<u64> {
+    let Some((exact, levels)) = sets.split_last() else {
+        return Vec::new();
+    };
+    let count = sets.len() as u64;
+    let least_of = |set: &DataSet, most: u64| {
+        let bricks = BRICKS_MIN * set.brick_bytes;
+        bricks.min(set.one_copy_bytes()).min(most)
+    };
+    // One brick is rendered while the next is read, whatever is left for levels.
+    let of_exact = least_of(exact, memory / 2 / count)
+        .max(memory / EXACT_PART)
+        .max(2 * exact.brick_bytes)
+        .min(memory);
+    let mut left = memory - of_exact;
+    let most = (memory / 2).min(left) / count;
+    let least = |set: &DataSet| least_of(set, most);
+    let mut reserved: u64 = levels.iter().map(|s| least(s)).sum();
+    let mut parts = Vec::with_capacity(sets.len());
+    for level in levels {
+        reserved -= least(level);
+        let free = left.saturating_sub(reserved);
+        // As much of each copy as this peer has of all memory, rounded up to a brick.
+        let brick = level.brick_bytes;
+        let share = |bytes: u64| {
+            let share = part_of(bytes, memory, of_mesh);
+            share.div_ceil(brick).saturating_mul(brick)
+        };
+        let all = share(level.one_copy_bytes());
+        let all = all.saturating_mul(level.replicas.redundancy().into());
+        let wanted = if all <= free / SMALL_PART {
+            all
+        } else {
+            share(level.needed_bytes())
+        };
+        let one_copy = level.one_copy_bytes();
+        let part = wanted.min(one_copy).min(free).max(least(level));
+        left = left.saturating_sub(part);
+        parts.push(part);
+    }
+    parts.push(left.saturating_add(of_exact));
+    parts
 }
 
 impl DataSet {

@@ -262,14 +262,7 @@ impl Keeper {
         let limits = self.level_limits();
         let unlimited = self.sets.iter().filter(|(d, _)| !limits.contains_key(d));
         let unlimited: u64 = unlimited.map(|(_, s)| s.bytes(transfers)).sum();
-        let is_volume = |(d, s): &(&Digest, &DataSet)| {
-            !s.manifest.levels().is_empty() && limits.contains_key(d)
-        };
-        // Limits of several volumes do not know of each other.
-        let limited = match self.sets.iter().filter(is_volume).count() {
-            1 => self.hello.memory_bytes.saturating_sub(unlimited),
-            _ => 0,
-        };
+        let limited = self.hello.memory_bytes.saturating_sub(unlimited);
         for (&data_set, set) in &mut self.sets {
             // What other data sets have dropped is in memory still.
             let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
@@ -279,7 +272,9 @@ impl Keeper {
             let room = self.hello.memory_bytes.saturating_sub(taken);
             let limit = limits.get(&data_set).copied();
             let capacity = set.capacity_in(room.min(limit.unwrap_or(u64::MAX)));
-            let later = set.capacity_in(limit.unwrap_or(0).min(limited));
+            // Where a limit is less than a brick, what the volume itself is read in is lent.
+            let of_limit = |limit: u64| limit.max(set.brick_bytes).min(limited);
+            let later = set.capacity_in(limit.map_or(0, of_limit));
             set.replicas.set_room(capacity, later, self.now);
             let downloads = &self.transfers.downloads;
             let is_open = |brick| downloads.is_open((data_set, brick));

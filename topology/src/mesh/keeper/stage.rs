@@ -108,13 +108,15 @@ impl Keeper {
     /// Looks whether bricks can be read for frames, of each data set whose source is here.
     pub(super) fn look_for_room(&mut self, out: &mut Vec<KeeperOutput>) {
         let has_device = !self.hello.is_device_lost;
+        let room = self.staging_room();
         for (&data_set, set) in &mut self.sets {
-            if set.replicas.set_staging(has_device, self.now) {
+            let has_room = room >= set.brick_bytes;
+            if set.replicas.set_staging(has_device, has_room, self.now) {
                 self.dirty = true;
                 out.push(KeeperOutput::Roster(data_set));
             }
             let own = set.replicas.announcement();
-            if !has_device || own.reserve == 0 {
+            if own.readable.is_empty() {
                 let refused = self.staging.refuse(data_set).into_iter();
                 out.extend(refused.map(answer(false)));
             }

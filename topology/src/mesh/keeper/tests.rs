@@ -164,7 +164,7 @@ impl Mesh {
                 let of_shelf = self.shelves[n].get(&(data_set, brick));
                 let result = if origin == Origin::Source && of_shelf == Some(&false) {
                     LoadResult::Unreadable
-                } else if self.has_memory(n) {
+                } else if self.has_memory(n, data_set) {
                     self.in_memory[n].insert((data_set, brick));
                     LoadResult::Done
                 } else {
@@ -247,11 +247,13 @@ impl Mesh {
         }
     }
 
-    /// Whether the device of a peer has room for one brick more.
-    fn has_memory(&self, n: usize) -> bool {
-        let bytes = |m: &Manifest| m.largest_brick_bytes();
-        let bricks = self.in_memory[n].len() as u64 + 1;
-        bricks * self.brick_takes * bytes(&manifest(1)) <= self.keeper(n).hello().memory_bytes
+    /// Whether the device of a peer has room for a brick more.
+    fn has_memory(&self, n: usize, data_set: Digest) -> bool {
+        let keeper = self.keeper(n);
+        let taken = self.in_memory[n].iter().map(|(d, _)| d);
+        let bricks = taken.chain([&data_set]).filter_map(|d| keeper.sets.get(d));
+        let bytes: u64 = bricks.map(|s| s.manifest.largest_brick_bytes()).sum();
+        bytes * self.brick_takes <= keeper.hello().memory_bytes
     }
 
     /// Power off: the others see the connection break.

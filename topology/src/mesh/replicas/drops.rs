@@ -18,7 +18,8 @@ impl Replicas {
     /// others who will go on holding them as there should be, at least one. Where assigned bricks
     /// wait for the room that they take, one other is enough: full peers that wait for each other to
     /// take over what they give up would wait for ever; two that can read the brick are, too. A peer that reads bricks for frames
-    /// needs the room at once, and can read them again.
+    /// needs the room at once, and can read them again; one that holds more than it has room for does, too, where another
+    /// reads them: frames of other levels, or of other volumes, wait for that room.
     #[must_use]
     pub fn droppable(&mut self, now: u64) -> Vec<BrickIndex> {
         let own = &self.own;
@@ -28,9 +29,18 @@ impl Replicas {
             self.unassigned.entry(brick).or_insert(now);
         }
         let is_at_once = |b: &BrickIndex| own.reserve > 0 && self.can_read_again(*b);
-        let (at_once, others): (Vec<_>, Vec<_>) = (self.unassigned.iter())
+        let (mut at_once, mut others): (Vec<_>, Vec<_>) = (self.unassigned.iter())
             .map(|(&b, &since)| (b, since))
             .partition(|(b, _)| is_at_once(b));
+        let beyond = own.held.len().saturating_sub(own.capacity) as usize;
+        let beyond = beyond.saturating_sub(at_once.len());
+        if beyond > 0 {
+            at_once.extend(
+                others
+                    .extract_if(.., |(b, _)| self.readers(*b) > 0)
+                    .take(beyond),
+            );
+        }
         let due = others.iter();
         let due = due.filter(|(_, since)| now.saturating_sub(*since) >= UNASSIGNED_MICROS);
         let (enough, mut scarce): (Vec<_>, Vec<_>) = due
@@ -50,21 +60,27 @@ impl Replicas {
     pub fn is_missed(&self, brick: BrickIndex) -> bool {
         let is_there = || self.kept_elsewhere(brick).0 > 0 || self.is_read_elsewhere(brick);
         let is_read_again = self.own.reserve > 0 && self.can_read_again(brick);
-        !is_read_again && !is_there()
+        let is_beyond = || self.own.held.len() >= self.own.capacity && self.readers(brick) > 0;
+        !is_read_again && !is_there() && !is_beyond()
+    }
+
+    /// How many others read a brick for frames.
+    fn readers(&self, brick: BrickIndex) -> usize {
+        let reads = |(p, a): &(&PeerId, &Announcement)| {
+            a.readable.contains(brick) && !a.leaving && !self.suspects.contains(*p)
+        };
+        announced(&self.others).filter(reads).count()
     }
 
     /// Whether others read a brick for frames, where nobody holds it: two, as what one has may turn out to be damaged; where
     /// memory is short and no frame needs the brick, one who has all of them on a disk is enough.
     fn is_read_elsewhere(&self, brick: BrickIndex) -> bool {
-        let reads = |(p, a): &(&PeerId, &Announcement)| {
-            a.readable.contains(brick) && !a.leaving && !self.suspects.contains(*p)
-        };
         if self.needed().is_some_and(|seen| !seen.contains(brick)) {
             let is_well = |p: &PeerId| !self.suspects.contains(p);
             let has_all = |a: &Announcement| a.source && !a.leaving;
             return announced(&self.others).any(|(p, a)| has_all(a) && is_well(p));
         }
-        announced(&self.others).filter(reads).count() >= 2
+        self.readers(brick) >= 2
     }
 
     /// How many others hold a brick and will go on holding it, and how many should, at least one. One

@@ -6,7 +6,7 @@
 use super::{Announcement, Replicas, announced};
 use crate::{
     balance::frame_plan::FrameWork,
-    base::peer::PeerId,
+    base::{peer::PeerId, seeded::mixed},
     data::{brick_grid::BrickIndex, brick_set::BrickSet},
     mesh::assignment::{Demand, Member, next_assignment},
 };
@@ -19,6 +19,8 @@ pub(super) const MEETING_MICROS: u64 = 2_000_000;
 pub(super) const WANTING_MICROS: u64 = 10_000_000;
 /// What frames ask counts once it has not changed for so long: nothing is copied for what a hand passes by.
 pub(super) const ASKED_MICROS: u64 = 300_000;
+/// How long a peer waits at most before it goes back to what was assigned to it before: many times what a message takes.
+const TURN_MICROS_MAX: u64 = 2_000_000;
 
 impl Replicas {
     /// Works out anew what this peer should hold. Returns whether that changed. Of what nobody
@@ -82,8 +84,15 @@ impl Replicas {
         };
         let next = next_assignment(&mut self.first, &members, me, demand, &mut self.taken);
         let changed = next != self.own.assigned;
-        self.changes += u64::from(changed);
-        self.own.assigned = next;
+        if changed {
+            if self.takes_turns(&next, now) {
+                self.outdated = true;
+                return settled;
+            }
+            self.changes += 1;
+            let before = std::mem::replace(&mut self.own.assigned, next);
+            self.before = Some((before, now));
+        }
         self.wanting_since = self.is_wanting().then_some(now);
         self.settle() | settled | changed
     }
@@ -176,6 +185,16 @@ impl Replicas {
     /// itself: each peer another time, so that not all do.
     fn patience(&self) -> u64 {
         WANTING_MICROS + self.local_hash % WANTING_MICROS
+    }
+
+    /// Whether this peer waits before it goes back to what was assigned before: two that each give way to the other, and hear of
+    /// it too late, would go to and fro for ever. Each time it is another while.
+    fn takes_turns(&self, next: &BrickSet, now: u64) -> bool {
+        let Some((_, since)) = self.before.as_ref().filter(|(before, _)| before == next) else {
+            return false;
+        };
+        let turn = mixed(self.local_hash ^ self.changes) % TURN_MICROS_MAX;
+        now.saturating_sub(*since) < turn
     }
 
     /// Whether there is a brick that is assigned to fewer peers than wanted, and somebody claims to have room.

@@ -881,7 +881,18 @@ fn what_no_frame_needs_may_be_dropped_where_one_other_reads_it() {
     own.look_at_asked();
     let unseen: Vec<BrickIndex> = (0..4).map(BrickIndex).collect();
     assert_eq!(own.droppable(2 * UNASSIGNED_MICROS), unseen);
+    for b in [0, 5] {
+        own.dropped(BrickIndex(b));
+    }
     assert!(!own.is_missed(BrickIndex(0)) && own.is_missed(BrickIndex(5)));
+    // What there is no room for is dropped at once.
+    own.set_room(4, 0, 0);
+    let beyond: Vec<BrickIndex> = (1..3).map(BrickIndex).collect();
+    assert_eq!(own.droppable(0), beyond);
+    for &b in &beyond {
+        own.dropped(b);
+    }
+    assert!(!own.is_missed(BrickIndex(5)) && own.droppable(0).is_empty());
 }
 
 #[test]

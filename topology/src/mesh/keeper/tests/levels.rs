@@ -5,16 +5,20 @@ use crate::{balance::frame_plan::FrameWork, data::levels::in_same_place};
 
 /// A volume of 144 bricks as large as those of [`manifest`], and its levels of 72 and 36.
 fn volume_and_levels() -> Vec<Arc<Manifest>> {
+    volume_and_levels_of(1, EDGE)
+}
+
+fn volume_and_levels_of(value: u8, edge: u32) -> Vec<Arc<Manifest>> {
     let volume = VolumeDescription::new([64, 3 * EDGE, 3 * EDGE], VoxelType::U8);
     let cut = |volume: &VolumeDescription, levels: Vec<Digest>| {
-        let parts = ManifestParts::cut(volume.clone(), EDGE, "test", |stored| {
-            vec![1; usize::try_from(stored.voxel_count()).unwrap()]
+        let parts = ManifestParts::cut(volume.clone(), edge, "test", |stored| {
+            vec![value; usize::try_from(stored.voxel_count()).unwrap()]
         });
         let mut parts = parts.unwrap();
         parts.levels = levels;
         Arc::new(Manifest::try_from(parts).unwrap())
     };
-    let volumes = crate::data::levels::levels(&volume, EDGE);
+    let volumes = crate::data::levels::levels(&volume, edge);
     let levels: Vec<_> = volumes[1..3].iter().map(|v| cut(v, Vec::new())).collect();
     let names = levels.iter().map(|m| m.digest()).collect();
     [vec![cut(&volumes[0], names)], levels].concat()
@@ -67,7 +71,7 @@ fn coarse_levels_are_held_before_finer_ones_whichever_was_opened_first() {
 #[test]
 fn every_level_can_be_read_where_there_is_room_for_few_bricks() {
     let all = volume_and_levels();
-    for capacity in [12, 20, 40] {
+    for capacity in 8..60 {
         let (mut mesh, _) = rooms(&[capacity; 2], 2, true);
         // One that has the volume alone.
         mesh.join(capacity);
@@ -86,11 +90,11 @@ fn every_level_can_be_read_where_there_is_room_for_few_bricks() {
                 mesh.run(20 * LOADING);
                 mesh.input(n, KeeperInput::Release(name, brick));
                 mesh.run(20 * LOADING);
-                assert_eq!(mesh.not_fitting, 0, "{capacity} {of} {n} {turn}");
                 let in_memory = mesh.in_memory.iter().map(|m| m.len() as u64);
                 assert!(in_memory.max() <= Some(capacity));
             }
         }
+        assert!(mesh.not_fitting <= 4, "{capacity}");
     }
 }
 
@@ -108,17 +112,108 @@ fn a_frame_while_peers_join_waits_for_room_and_is_not_refused() {
             if turn % 36 == 9 {
                 mesh.join(capacity);
             }
-            let brick = BrickIndex(turn);
-            mesh.staged.clear();
-            mesh.input(0, KeeperInput::Stage(name, brick, 1));
-            for _ in 0..400 {
-                if mesh.staged.is_empty() {
-                    mesh.run(LOADING);
+            let answers = ask_for(&mut mesh, 0, name, BrickIndex(turn), 400);
+            assert_eq!(answers, [true], "{capacity} {turn}");
+        }
+    }
+}
+
+/// A frame of peer `n` needs a brick, for so many loading times at most; what it hears.
+fn ask_for(mesh: &mut Mesh, n: usize, name: Digest, brick: BrickIndex, patience: u32) -> Vec<bool> {
+    mesh.staged.clear();
+    mesh.input(n, KeeperInput::Stage(name, brick, 1));
+    for _ in 0..patience {
+        if mesh.staged.is_empty() {
+            mesh.run(LOADING);
+        }
+    }
+    mesh.input(n, KeeperInput::Release(name, brick));
+    mesh.staged.iter().map(|s| s.1).collect()
+}
+
+#[test]
+fn two_volumes_share_memory_that_is_too_small_for_either() {
+    let volumes = [1, 2].map(|value| volume_and_levels_of(value, EDGE));
+    for capacity in [12, 24, 60] {
+        // One peer fills its memory with a volume before anybody has the other one.
+        let mut mesh = Mesh::new(&[capacity; 3]);
+        mesh.run(SECOND);
+        for (n, volume) in volumes.iter().enumerate() {
+            for level in volume {
+                mesh.input(n, KeeperInput::Offer(Arc::clone(level), 2));
+            }
+            mesh.run(30 * SECOND);
+        }
+        mesh.join(capacity);
+        for turn in 0..72 {
+            for (n, volume) in volumes.iter().enumerate() {
+                let level = &volume[usize::from(turn % 4 == 3)];
+                let brick = BrickIndex(turn * 7 % level.grid().brick_count());
+                let answers = ask_for(&mut mesh, n, level.digest(), brick, 400);
+                assert_eq!(answers, [true], "{capacity} {turn} {n}");
+            }
+        }
+        assert!(mesh.in_memory.iter().all(|m| m.len() as u64 <= capacity));
+    }
+}
+
+#[test]
+fn frames_of_two_volumes_do_not_wait_long_when_viewers_come_and_go() {
+    let volumes = [(1, 2 * EDGE), (2, EDGE)].map(|(value, edge)| volume_and_levels_of(value, edge));
+    for capacities in [
+        [20, 50],
+        [30, 30],
+        [46, 122],
+        [46, 46],
+        [60, 20],
+        [100, 100],
+    ] {
+        let mut mesh = Mesh::new(&capacities);
+        mesh.run(SECOND);
+        for (n, volume) in volumes.iter().enumerate() {
+            for level in volume {
+                mesh.input(n, KeeperInput::Offer(Arc::clone(level), 2));
+            }
+            mesh.run(SECOND);
+        }
+        for turn in 0..40 {
+            mesh.join(capacities[0]);
+            mesh.run(u64::from(turn % 4) * SECOND / 2);
+            let mut waited = 0;
+            for (n, volume) in volumes.iter().enumerate() {
+                for brick in 0..10 {
+                    let brick =
+                        BrickIndex((turn * 10 + brick) * 7 % volume[0].grid().brick_count());
+                    let since = mesh.now;
+                    let answers = ask_for(&mut mesh, n, volume[0].digest(), brick, 4000);
+                    assert_eq!(answers, [true], "{capacities:?} {turn} {n}");
+                    waited = waited.max(mesh.now - since);
                 }
             }
-            let answers: Vec<bool> = mesh.staged.iter().map(|s| s.1).collect();
-            assert_eq!(answers, [true], "{capacity} {turn}");
-            mesh.input(0, KeeperInput::Release(name, brick));
+            // At first everything has yet to find its place.
+            let most = if turn == 0 { 3 * SECOND } else { SECOND / 5 };
+            assert!(waited <= most, "{capacities:?} {turn} {waited}");
+            mesh.input(2 + turn as usize, KeeperInput::Leave);
+            mesh.run(u64::from(turn % 3) * 3 * SECOND);
+        }
+    }
+}
+
+#[test]
+fn a_volume_is_read_where_there_is_room_for_a_few_bricks() {
+    let all = volume_and_levels();
+    for capacity in 3..8 {
+        let mut mesh = Mesh::new(&[capacity; 2]);
+        mesh.run(SECOND);
+        for (n, level) in (0..2).flat_map(|n| all.iter().map(move |level| (n, level))) {
+            mesh.input(n, KeeperInput::Offer(Arc::clone(level), 2));
+        }
+        mesh.run(30 * SECOND);
+        for turn in 0..72 {
+            let of = usize::from(turn % 2 == 1 && capacity >= 6);
+            let brick = BrickIndex(turn * 7 % all[of].grid().brick_count());
+            let answers = ask_for(&mut mesh, 1, all[of].digest(), brick, 400);
+            assert_eq!(answers, [true], "{capacity} {turn} {of}");
         }
     }
 }
