@@ -1,11 +1,11 @@
 //! What peers hold of a data set, before it is opened: whole copies, or a part, and the rest is read for each frame.
 //!
 //! Whole numbers, by the same rules as [`Replicas::set_room`](crate::mesh::replicas::Replicas::set_room): a peer has room for as many of the largest
-//! brick as go into its memory; who reads keeps half of that free (less, once frames
-//! need less than there is room for: that is not known here). Of one data set alone: others, and levels of the same volume, take
+//! brick as go into its memory; who reads keeps half of that free, or less where a picture
+//! needs less than there is room for. Of one data set alone: others, and levels of the same volume, take
 //! from the same memory.
 
-use crate::mesh::replicas::reserve_of;
+use crate::mesh::replicas::{reserve_of, with_reserve};
 
 /// A peer that may hold bricks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,40 @@ pub struct Fit {
     pub memory_each_bytes: u64,
 }
 
+fn room(p: &FitPeer) -> u32 {
+    let room = p.memory_bytes / p.brick_bytes.max(1);
+    u32::try_from(room).unwrap_or(u32::MAX)
+}
+
+/// Room of a peer that is kept free for what is read.
+fn reserve(p: &FitPeer, does_not_fit: bool) -> u32 {
+    if p.reads {
+        reserve_of(room(p), does_not_fit)
+    } else {
+        0
+    }
+}
+
+/// Of `needed` bricks of a data set of so many, which pictures need again and again: those that these peers hold after a
+/// while, and those that are read for each picture; others are missing.
+#[must_use]
+pub fn needed_fit(needed: u32, bricks: u32, peers: &[FitPeer]) -> (u64, u64) {
+    let total: u64 = peers.iter().map(|p| u64::from(room(p))).sum();
+    let all = u64::from(needed);
+    if total >= u64::from(bricks) {
+        return (all, 0);
+    }
+    let does_not_fit = u64::from(with_reserve(needed)) > total;
+    let rooms = peers.iter();
+    let rooms = rooms.map(|p| u64::from(room(p) - reserve(p, does_not_fit)));
+    let held = rooms.sum::<u64>().min(all);
+    let is_read = peers.iter().any(|p| reserve(p, does_not_fit) > 0);
+    (held, if is_read { all - held } else { 0 })
+}
+
 /// What these peers hold of so many bricks, of each of which so many copies are wanted.
 #[must_use]
 pub fn fit(bricks: u32, peers: &[FitPeer], redundancy: u32) -> Fit {
-    let room = |p: &FitPeer| {
-        let room = p.memory_bytes / p.brick_bytes.max(1);
-        u32::try_from(room).unwrap_or(u32::MAX)
-    };
     // A peer holds one copy of a brick at most.
     let rooms = peers.iter().map(|p| u64::from(room(p).min(bricks)));
     let total: u64 = rooms.sum();
@@ -50,13 +77,7 @@ pub fn fit(bricks: u32, peers: &[FitPeer], redundancy: u32) -> Fit {
     let copies = total.checked_div(all).unwrap_or(0).min(redundancy.into());
     let largest = peers.iter().map(room).max().unwrap_or(0);
     let lacking = all.saturating_sub(total);
-    let reserve = |p: &FitPeer| {
-        if p.reads {
-            reserve_of(room(p), true)
-        } else {
-            0
-        }
-    };
+    let reserve = |p: &FitPeer| reserve(p, true);
     let held = if copies > 0 {
         all
     } else {
@@ -107,6 +128,12 @@ mod tests {
         assert_eq!((tiny.held, tiny.missing, tiny.more_peers), (0, 100, None));
         assert_eq!(fit(5, &[], 2).more_peers, None);
         assert_eq!(fit(1, &peers(&[1, 1, 1], false), 2).copies, 2);
+        // Half of the room is kept free, or an eighth.
+        let needed = |needed| needed_fit(needed, 100, &peers(&[40, 20], true));
+        assert_eq!((needed(70), needed(53)), ((30, 40), (53, 0)));
+        assert_eq!((needed(45), needed(0)), ((45, 0), (0, 0)));
+        assert_eq!(needed_fit(70, 100, &peers(&[60, 50], true)), (70, 0));
+        assert_eq!(needed_fit(70, 100, &peers(&[40], false)), (40, 0));
         // On one of two devices a brick takes twice as much.
         let mut unlike = peers(&[40, 40], true);
         unlike[0].brick_bytes = 20;

@@ -130,7 +130,7 @@ pub struct Replicas {
     unreadable: BrickSet,
     /// When it was said last what can be read.
     readable_at: u64,
-    /// What was assigned before, and when that was changed.
+    /// What was assigned before, and until when this peer does not go back to it.
     before: Option<(BrickSet, u64)>,
     /// All is held, or will be: until then frames that were planned before may have bricks read here.
     reads_until: Option<u64>,

@@ -1,4 +1,4 @@
-//! Levels of one volume share a peer's memory: coarser ones, of which little is everything, come before finer ones, and each has some.
+//! Volumes share a peer's memory, small ones first, and levels of one volume its part: coarser ones, of which little is everything, come before finer ones, and each has some.
 //! Of each counts what frames need, as far as that is known.
 
 use super::{DataSet, Keeper};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Where there is too little memory for a volume and its levels, this part of it stays for the volume itself.
 const EXACT_PART: u64 = 8;
-/// Bricks of each level for which there is room in any case, as far as half of the memory goes: some are rendered while
+/// Bricks of each level for which there is room in any case, as far as half of the volume's part goes: some are rendered while
 /// the next are read.
 const BRICKS_MIN: u64 = 4;
 /// Of a level that takes no more than this part of what is left, there are as many copies as are wanted; of others one.
@@ -24,19 +24,27 @@ impl Keeper {
     pub(super) fn level_limits(&self) -> BTreeMap<Digest, u64> {
         let others = self.members.all().map(|(_, m, _)| m.hello.memory_bytes);
         let of_mesh = others.fold(self.hello.memory_bytes, u64::saturating_add);
-        let volumes = self.volumes();
-        let one_copies = volumes.iter().map(|v| v.one_copy);
-        let is_all_held = one_copies.fold(0, u64::saturating_add) <= of_mesh;
-        let is_one_set = volumes.iter().map(|v| v.sets.len()).sum::<usize>() <= 1;
+        let volumes = self.volumes(of_mesh);
+        let sets = volumes.iter().flat_map(|v| &v.sets);
+        let one_copies = sets.map(|s| (s.manifest.digest(), s.one_copy_bytes()));
+        let one_copies: BTreeMap<Digest, u64> = one_copies.collect();
+        let is_all_held = one_copies.values().fold(0, |sum, b| b.saturating_add(sum)) <= of_mesh;
         let mut limits = BTreeMap::new();
-        if is_all_held || is_one_set {
+        if is_all_held || one_copies.len() <= 1 {
             return limits;
         }
-        let mut left = of_mesh;
+        let (mut left, mut left_here) = (of_mesh, self.hello.memory_bytes);
         for (n, volume) in volumes.iter().enumerate() {
-            let share = (volume.wanted(of_mesh)).min(left / (volumes.len() - n) as u64);
+            let share = volume.wanted.min(left / (volumes.len() - n) as u64);
             left -= share;
+            // Where each peer's part is less than a brick, nobody would hold any.
+            let bricks = volume.sets.last().map_or(1, |exact| exact.brick_bytes);
             let memory = part_of(share, self.hello.memory_bytes, of_mesh);
+            let memory = memory
+                .div_ceil(bricks)
+                .saturating_mul(bricks)
+                .min(left_here);
+            left_here -= memory;
             let parts = parts(memory, &volume.sets, share);
             for (set, limit) in volume.sets.iter().zip(parts) {
                 // A level of two volumes is limited by the one that leaves it more.
@@ -47,8 +55,8 @@ impl Keeper {
         limits
     }
 
-    /// The volumes in use, the smallest first.
-    fn volumes(&self) -> Vec<Volume<'_>> {
+    /// The volumes in use, those that want least first.
+    fn volumes(&self, of_mesh: u64) -> Vec<Volume<'_>> {
         let used = || self.sets.values().filter(|s| s.replicas.is_in_use());
         let levels: BTreeSet<Digest> = used().flat_map(|s| s.manifest.levels()).copied().collect();
         let exact = used().filter(|s| !levels.contains(&s.manifest.digest()));
@@ -59,14 +67,13 @@ impl Keeper {
                 let levels = levels.filter_map(|name| self.sets.get(name));
                 let mut sets: Vec<&DataSet> = levels.filter(|s| s.replicas.is_in_use()).collect();
                 sets.push(exact);
-                let one_copy = sets.iter().map(|s| s.one_copy_bytes());
                 Volume {
-                    one_copy: one_copy.fold(0, u64::saturating_add),
+                    wanted: Volume::wanted(&sets, of_mesh),
                     sets,
                 }
             })
             .collect();
-        volumes.sort_by_key(|v| v.one_copy);
+        volumes.sort_by_key(|v| v.wanted);
         volumes
     }
 
@@ -98,20 +105,21 @@ impl Keeper {
 struct Volume<'a> {
     /// The coarsest level first, the volume itself last.
     sets: Vec<&'a DataSet>,
-    /// What one copy of all of them takes, bytes.
-    one_copy: u64,
+    /// Memory of all peers that it is given where there is enough for others, bytes: for as many copies as are wanted where
+    /// that is little, else for one, with some room as bricks do not fill memory.
+    wanted: u64,
 }
 
 impl Volume<'_> {
-    /// Memory of all peers that it is given where there is enough for other volumes: for as many copies as are wanted where
-    /// that is little, else for one, with some room as bricks do not fill memory.
-    fn wanted(&self, of_mesh: u64) -> u64 {
-        let copies = self.sets.iter().map(|s| s.replicas.redundancy()).max();
-        let all = self.one_copy.saturating_mul(copies.unwrap_or(1).into());
+    fn wanted(sets: &[&DataSet], of_mesh: u64) -> u64 {
+        let one_copy = sets.iter().map(|s| s.one_copy_bytes());
+        let one_copy = one_copy.fold(0, u64::saturating_add);
+        let copies = sets.iter().map(|s| s.replicas.redundancy()).max();
+        let all = one_copy.saturating_mul(copies.unwrap_or(1).into());
         if all <= of_mesh / SMALL_PART {
             all
         } else {
-            self.one_copy.saturating_add(self.one_copy / 8)
+            one_copy.saturating_add(one_copy / 8)
         }
     }
 }

@@ -105,7 +105,7 @@ impl Keeper {
         staged > 0 && staged > self.staging_room()
     }
 
-    /// Looks whether bricks can be read for frames, of each data set whose source is here.
+    /// Looks whether bricks can be read for frames, of each data set whose source is here, or some of it on the shelf.
     pub(super) fn look_for_room(&mut self, out: &mut Vec<KeeperOutput>) {
         let has_device = !self.hello.is_device_lost;
         let room = self.staging_room();

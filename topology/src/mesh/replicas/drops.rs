@@ -29,18 +29,9 @@ impl Replicas {
             self.unassigned.entry(brick).or_insert(now);
         }
         let is_at_once = |b: &BrickIndex| own.reserve > 0 && self.can_read_again(*b);
-        let (mut at_once, mut others): (Vec<_>, Vec<_>) = (self.unassigned.iter())
+        let (at_once, others): (Vec<_>, Vec<_>) = (self.unassigned.iter())
             .map(|(&b, &since)| (b, since))
             .partition(|(b, _)| is_at_once(b));
-        let beyond = own.held.len().saturating_sub(own.capacity) as usize;
-        let beyond = beyond.saturating_sub(at_once.len());
-        if beyond > 0 {
-            at_once.extend(
-                others
-                    .extract_if(.., |(b, _)| self.readers(*b) > 0)
-                    .take(beyond),
-            );
-        }
         let due = others.iter();
         let due = due.filter(|(_, since)| now.saturating_sub(*since) >= UNASSIGNED_MICROS);
         let (enough, mut scarce): (Vec<_>, Vec<_>) = due
@@ -51,7 +42,18 @@ impl Replicas {
         let freed = enough.len() + at_once.len();
         scarce.truncate(self.lacking_room().saturating_sub(freed));
         let due = enough.into_iter().chain(scarce).map(|(_, b)| b);
-        at_once.into_iter().map(|(b, _)| b).chain(due).collect()
+        let mut due: Vec<BrickIndex> = at_once.into_iter().map(|(b, _)| b).chain(due).collect();
+        let beyond = own.held.len().saturating_sub(own.capacity) as usize;
+        let beyond = beyond.saturating_sub(due.len());
+        if beyond > 0 {
+            let others = others.iter().map(|(b, _)| *b);
+            let read = others.filter(|b| !due.contains(b) && self.readers(*b) > 0);
+            let mut read: Vec<BrickIndex> = read.collect();
+            let is_needed = |b| self.needed().is_some_and(|needed| needed.contains(b));
+            read.sort_by_cached_key(|&b| (is_needed(b), Reverse(self.kept_elsewhere(b).0), b));
+            due.extend(read.into_iter().take(beyond));
+        }
+        due
     }
 
     /// Whether a brick that was dropped lately, and is in memory still, is to be held again: those who

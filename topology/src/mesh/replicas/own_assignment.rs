@@ -85,13 +85,16 @@ impl Replicas {
         let next = next_assignment(&mut self.first, &members, me, demand, &mut self.taken);
         let changed = next != self.own.assigned;
         if changed {
-            if self.takes_turns(&next, now) {
+            // Two that each give way to the other, and hear of it too late, would go to and fro for ever.
+            let waits = |(before, until): &(BrickSet, u64)| *before == next && now < *until;
+            if self.before.as_ref().is_some_and(waits) {
                 self.outdated = true;
                 return settled;
             }
             self.changes += 1;
             let before = std::mem::replace(&mut self.own.assigned, next);
-            self.before = Some((before, now));
+            let turn = mixed(self.local_hash ^ self.changes) % TURN_MICROS_MAX;
+            self.before = Some((before, now.saturating_add(turn)));
         }
         self.wanting_since = self.is_wanting().then_some(now);
         self.settle() | settled | changed
@@ -185,16 +188,6 @@ impl Replicas {
     /// itself: each peer another time, so that not all do.
     fn patience(&self) -> u64 {
         WANTING_MICROS + self.local_hash % WANTING_MICROS
-    }
-
-    /// Whether this peer waits before it goes back to what was assigned before: two that each give way to the other, and hear of
-    /// it too late, would go to and fro for ever. Each time it is another while.
-    fn takes_turns(&self, next: &BrickSet, now: u64) -> bool {
-        let Some((_, since)) = self.before.as_ref().filter(|(before, _)| before == next) else {
-            return false;
-        };
-        let turn = mixed(self.local_hash ^ self.changes) % TURN_MICROS_MAX;
-        now.saturating_sub(*since) < turn
     }
 
     /// Whether there is a brick that is assigned to fewer peers than wanted, and somebody claims to have room.
