@@ -64,7 +64,7 @@ pub enum Command {
     /// Tell what a frame would take by each placement of a volume's bricks on machines, and by how many copies
     Placements(PlacementsArgs),
     /// Say what of a volume fits into the memory of peers, before it is loaded: how many copies, or how much is read for each frame
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
     /// Say what this machine can render on, and which device is taken
     Devices(JsonArgs),
     /// List the transfer functions that have names, and the values that they mean
@@ -304,6 +304,29 @@ pub struct MeshArgs {
     #[command(flatten)]
     /// How frames are planned.
     pub rules: RulesArgs,
+}
+
+impl MeshArgs {
+    /// So many peers of this process alone, and everything else as by default.
+    #[must_use]
+    pub fn here(device: DeviceChoice, peers: u32) -> Self {
+        Self {
+            device,
+            peers,
+            mesh: false,
+            wait_peers: 0,
+            redundancy: None,
+            brick: None,
+            in_place: false,
+            placement: None,
+            memory: None,
+            whole: false,
+            is_viewer: false,
+            name: None,
+            network: NetworkArgs::default(),
+            rules: RulesArgs::default(),
+        }
+    }
 }
 
 /// How frames are planned; for experiments, the defaults are best.
@@ -656,6 +679,12 @@ pub struct PlanArgs {
     /// With --mesh: seconds to look for peers
     #[arg(long, default_value_t = 3.0, requires = "mesh", value_parser = parse_seconds, allow_hyphen_values = true)]
     pub seconds: f64,
+    #[command(flatten)]
+    /// The picture that is planned, of a .brickmesh folder.
+    pub picture: PictureArgs,
+    /// Foretell how long a picture of --quality takes, of a .brickmesh folder: renders up to four here
+    #[arg(long, conflicts_with = "mesh")]
+    pub time: bool,
     #[command(flatten)]
     /// How to find them.
     pub network: NetworkArgs,

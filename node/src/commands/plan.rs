@@ -1,34 +1,42 @@
-//! `plan`: what of a volume fits into the memory of peers, before it is loaded.
+//! `plan`: what of a volume fits into the memory of peers, before it is loaded; what of that a picture needs, and how long it
+//! takes.
 
-use super::{CommandResult, status};
+mod trial;
+
+use super::{CommandResult, render::run_session, status};
 use crate::{
-    args::PlanArgs,
+    args::{MeshArgs, PlanArgs, QualityArg},
     brick_store::{BrickEdge, DirectoryStore},
+    camera_choice::camera,
     device_choice::{self, Chosen, default_memory_bytes},
     open_source::{BRICK_ALONE, BRICK_SHARED},
-    session::bytes_in_words,
+    picture_settings::PictureSettings,
+    session::{DataSource, bytes_in_words},
     stop::Stop,
     terminal::{note, say},
     volume_file,
 };
 use brickmesh_actors::{
-    data_set::BrickSource as _,
+    data_set::BrickSource,
     plain_text::{counted, plain_text},
 };
 use brickmesh_shaders::DeviceError;
 use brickmesh_topology::{
     BrickBytes, BrickGrid, VolumeDescription, VoxelType,
+    balance::plan_rules::PlanRules,
     data::levels,
     mesh::{
-        fit::{Fit, FitPeer, fit},
+        fit::{Fit, FitPeer, fit, needed_fit},
         keeper::Hello,
     },
+    picture::level_choice::{level_for, settings_at},
 };
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -38,8 +46,8 @@ struct Planned {
     brick_edge: u32,
     /// In device memory.
     voxel: VoxelType,
-    /// A file is cut into the memory of the machine, beside devices that are not the processor.
-    is_file: bool,
+    /// The folder; a file is cut into the memory of the machine, beside devices that are not the processor.
+    folder: Option<Arc<dyn BrickSource>>,
 }
 
 /// A peer that may hold bricks of it.
@@ -58,29 +66,40 @@ struct Row {
     /// What a copy takes, at most, where peers' devices differ.
     copy_bytes: u64,
     fit: Fit,
+    picture: Option<PictureFit>,
+}
+
+/// What a picture needs of it.
+struct PictureFit {
+    needed: u32,
+    /// Of the bricks that it needs, those that are held after a while, and those that are read for each picture.
+    held: u64,
+    read: u64,
+    /// How long it takes, where that was tried.
+    took: Option<Duration>,
 }
 
 pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
     let planned = planned(args)?;
-    let peers = peers(args, &mut stop)?;
+    let level = planned.level(args)?;
+    if args.time && args.memory.len() > 1 {
+        return Err("--time is tried here: give one size of memory".into());
+    }
+    if args.time && planned.folder.is_none() {
+        return Err("--time: a file has no bricks yet: import it, and plan with the folder".into());
+    }
+    let mut peers = peers(args, &mut stop)?;
     let redundancy = args
         .redundancy
         .unwrap_or(if peers.len() == 1 { 1 } else { 2 });
-    let mut rows = Vec::new();
-    for (level, volume) in planned.volumes.iter().enumerate() {
-        let grid = BrickGrid::new(volume.dims, planned.brick_edge)?;
-        let bricks = grid.brick_count();
-        let peers: Vec<FitPeer> = (peers.iter())
-            .map(|peer| peer.fit(grid.largest_stored_size(), planned.voxel))
-            .collect();
-        let brick_bytes = peers.iter().map(|p| p.brick_bytes).max().unwrap_or(0);
-        rows.push(Row {
-            level,
-            dims: volume.dims,
-            bricks,
-            copy_bytes: brick_bytes.saturating_mul(bricks.into()),
-            fit: fit(bricks, &peers, redundancy),
-        });
+    let mut rows = planned.rows(args, &peers, redundancy)?;
+    if !args.json {
+        tell(&planned, &peers, &rows)?;
+    }
+    if let Some(row) = rows.get_mut(level).filter(|_| args.time) {
+        // Those that render open them anew.
+        peers.iter_mut().for_each(|p| p.device = None);
+        foretell(args, &planned, row, &stop)?;
     }
     if args.json {
         let peers = peers.iter();
@@ -91,8 +110,26 @@ pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
             "finest_held": rows.iter().find(|r| r.fit.copies > 0).map(|r| r.level),
         });
         say(serde_json::to_string_pretty(&all)?)?;
-        return Ok(());
+    } else if let Some(took) = rows[level].picture.as_ref().and_then(|p| p.took) {
+        let (width, height) = args.picture.size;
+        say(format_args!(
+            "{:<11} a picture of {width} x {height} takes about {:.0} ms here",
+            name(level),
+            took.as_secs_f64() * 1000.0
+        ))?;
     }
+    Ok(())
+}
+
+fn name(level: usize) -> String {
+    match level {
+        0 => "exact".to_owned(),
+        level => format!("level {level}"),
+    }
+}
+
+/// Says it to people.
+fn tell(planned: &Planned, peers: &[Peer], rows: &[Row]) -> std::io::Result<()> {
     let each = peers.iter();
     let each = each.map(|p| format!("{} {}", plain_text(&p.name), bytes_in_words(p.memory_bytes)));
     say(format_args!(
@@ -100,28 +137,24 @@ pub(super) fn run(args: &PlanArgs, mut stop: Stop) -> CommandResult {
         peers.len(),
         each.collect::<Vec<_>>().join(", ")
     ))?;
-    for row in &rows {
-        let quality = match row.level {
-            0 => "exact".to_owned(),
-            level => format!("level {level}"),
-        };
+    for row in rows {
         let [x, y, z] = row.dims;
         say(format_args!(
-            "{quality:<11} {x} x {y} x {z}, {}, {} a copy: {}",
+            "{:<11} {x} x {y} x {z}, {}, {} a copy: {}",
+            name(row.level),
             counted(row.bricks, "brick"),
             bytes_in_words(row.copy_bytes),
-            in_words(row, &peers)
+            in_words(row, peers)
         ))?;
     }
-    if planned.is_file {
+    if planned.folder.is_none() {
         say(
             "A file is cut into this machine's memory first; of what is larger than that, `brickmesh import` makes a folder, with coarser levels.",
         )?;
     }
     say(
         "Each by itself; what a device needs beside bricks, and several that are open at a time, come on top.",
-    )?;
-    Ok(())
+    )
 }
 
 /// What of a quality is held, for people.
@@ -147,11 +180,15 @@ fn in_words(row: &Row, peers: &[Peer]) -> String {
     if fit.missing > 0 {
         return format!("there is no room to read one; {all_with}");
     }
-    let held = fit.held;
-    format!(
-        "{held} are held, {} read for each frame; {all_with}",
-        fit.read
-    )
+    let (held, read) = (fit.held, fit.read);
+    match &row.picture {
+        Some(PictureFit {
+            needed, held, read, ..
+        }) => format!(
+            "not all of them; of the {needed} that this picture needs {held} held, {read} read for each; {all_with}"
+        ),
+        None => format!("{held} held, {read} read for each frame; {all_with}"),
+    }
 }
 
 fn as_json(row: &Row) -> Value {
@@ -160,7 +197,121 @@ fn as_json(row: &Row) -> Value {
         "level": row.level, "dims": row.dims, "bricks": row.bricks, "copy_bytes": row.copy_bytes,
         "copies": fit.copies, "held": fit.held, "read": fit.read, "missing": fit.missing,
         "more_peers": fit.more_peers, "memory_each_bytes": fit.memory_each_bytes,
+        "picture": row.picture.as_ref().map(|p| json!({
+            "needed": p.needed, "held": p.held, "read": p.read,
+            "ms": p.took.map(|took| took.as_secs_f64() * 1000.0),
+        })),
     })
+}
+
+impl Planned {
+    /// A level as a data set of its own; 0 is the volume.
+    fn source(&self, level: usize) -> Result<Option<Arc<dyn BrickSource>>, Box<dyn Error>> {
+        Ok(match &self.folder {
+            Some(folder) if level > 0 => Some(folder.level(level)?),
+            folder => folder.clone(),
+        })
+    }
+
+    /// The volume and its levels, as these peers have room for them.
+    fn rows(
+        &self,
+        args: &PlanArgs,
+        peers: &[Peer],
+        redundancy: u32,
+    ) -> Result<Vec<Row>, Box<dyn Error>> {
+        let mut rows = Vec::new();
+        for (level, volume) in self.volumes.iter().enumerate() {
+            let grid = BrickGrid::new(volume.dims, self.brick_edge)?;
+            let bricks = grid.brick_count();
+            let peers: Vec<FitPeer> = (peers.iter())
+                .map(|peer| peer.fit(grid.largest_stored_size(), self.voxel))
+                .collect();
+            let brick_bytes = peers.iter().map(|p| p.brick_bytes).max().unwrap_or(0);
+            rows.push(Row {
+                level,
+                dims: volume.dims,
+                bricks,
+                copy_bytes: brick_bytes.saturating_mul(bricks.into()),
+                fit: fit(bricks, &peers, redundancy),
+                picture: self.picture(args, level, &peers)?,
+            });
+        }
+        Ok(rows)
+    }
+
+    /// What the picture needs of a level.
+    fn picture(
+        &self,
+        args: &PlanArgs,
+        level: usize,
+        peers: &[FitPeer],
+    ) -> Result<Option<PictureFit>, Box<dyn Error>> {
+        let source = self.source(level).unwrap_or_else(|error| {
+            note(format_args!("brickmesh: level {level}: {error}"));
+            None
+        });
+        let Some((exact, source)) = self.folder.as_ref().zip(source) else {
+            return Ok(None);
+        };
+        let (exact, manifest) = (exact.manifest(), source.manifest());
+        let settings = PictureSettings::of(&args.picture, PlanRules::default(), exact)?.render;
+        let settings = settings_at(&settings, exact.volume(), manifest.volume());
+        let (width, height) = args.picture.size;
+        let view = camera(&args.picture, exact)?.view(width, height)?;
+        let needed = trial::needed(manifest, &view, &settings)?;
+        let (held, read) = needed_fit(needed, manifest.grid().brick_count(), peers);
+        Ok(Some(PictureFit {
+            needed,
+            held,
+            read,
+            took: None,
+        }))
+    }
+
+    /// The level of `--quality`.
+    fn level(&self, args: &PlanArgs) -> Result<usize, Box<dyn Error>> {
+        let level = match args.picture.quality {
+            QualityArg::Exact => 0,
+            QualityArg::Level(level) => level.into(),
+            QualityArg::Auto => {
+                let Some(exact) = &self.folder else {
+                    return Ok(0);
+                };
+                let (width, height) = args.picture.size;
+                let view = camera(&args.picture, exact.manifest())?.view(width, height)?;
+                let settings =
+                    PictureSettings::of(&args.picture, PlanRules::default(), exact.manifest())?;
+                level_for(&view, &self.volumes, &settings.render.clip)
+            }
+        };
+        if level >= self.volumes.len() {
+            let last = self.volumes.len() - 1;
+            return Err(format!("--quality {level}: the coarsest level is {last}").into());
+        }
+        Ok(level)
+    }
+}
+
+/// How long a picture of `--quality` takes: some are rendered.
+fn foretell(args: &PlanArgs, planned: &Planned, row: &mut Row, stop: &Stop) -> CommandResult {
+    let Some((folder, picture)) = planned.folder.as_ref().zip(row.picture.as_mut()) else {
+        return Ok(());
+    };
+    let (camera, size) = (camera(&args.picture, folder.manifest())?, args.picture.size);
+    let settings = PictureSettings::of(&args.picture, PlanRules::default(), folder.manifest())?;
+    note("brickmesh: rendering up to four pictures");
+    let mesh = MeshArgs {
+        redundancy: args.redundancy,
+        memory: args.memory.first().copied(),
+        ..MeshArgs::here(args.device, args.peers)
+    };
+    let source = DataSource::Own(Arc::clone(folder));
+    let took = run_session(source, &mesh, stop.clone(), async |session| {
+        trial::pictures(&session, row.level, (&camera, size), &settings.render).await
+    })?;
+    picture.took = Some(took);
+    Ok(())
 }
 
 /// What a folder or a header says.
@@ -179,7 +330,7 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
             volumes,
             brick_edge,
             voxel: manifest.device_voxel(),
-            is_file: false,
+            folder: Some(Arc::new(store)),
         });
     }
     let file = volume_file::open_with_fill(path, args.source.fill)?;
@@ -198,7 +349,7 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
         brick_edge: edge.of(volume.dims),
         volumes: vec![volume],
         voxel,
-        is_file: true,
+        folder: None,
     })
 }
 

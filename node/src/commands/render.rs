@@ -2,7 +2,7 @@
 
 use super::CommandResult;
 use crate::{
-    args::{DemoArgs, MeshArgs, NetworkArgs, QualityArg, RenderArgs, RulesArgs},
+    args::{DemoArgs, MeshArgs, QualityArg, RenderArgs},
     camera_choice::{Shot, camera, shots},
     camera_path_file,
     demo_volume::demo_source,
@@ -65,20 +65,8 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
         deadline: None,
     };
     let mesh = MeshArgs {
-        device: args.device,
-        peers: args.peers,
-        mesh: false,
-        wait_peers: 0,
-        redundancy: None,
-        brick: None,
-        in_place: false,
-        placement: None,
-        memory: None,
         whole: true,
-        is_viewer: false,
-        name: None,
-        network: NetworkArgs::default(),
-        rules: RulesArgs::default(),
+        ..MeshArgs::here(args.device, args.peers)
     };
     say(format_args!(
         "a mesh of {} in this process renders an arteriovenous fistula (MR angiography)",
@@ -246,7 +234,7 @@ fn shots_of(
 }
 
 /// Runs something in a session, and leaves it politely however that ends.
-fn run_session<T>(
+pub(super) fn run_session<T>(
     source: DataSource,
     mesh: &MeshArgs,
     stop: Stop,
