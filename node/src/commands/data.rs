@@ -46,9 +46,13 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     };
     let mut progress = Progress::new("importing");
     let edge = BrickEdge::new(args.brick, BRICK_SHARED).of(file.description.dims);
-    let store = brick_store::import_as(&file, edge, &how, &args.out, &mut |done, total| {
-        progress.show(done, total);
-        !stop.is_said()
+    // 0: one for each core.
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(args.parts.unwrap_or(0).into());
+    let store = threads.build()?.install(|| {
+        brick_store::import_as(&file, edge, &how, &args.out, &mut |done, total| {
+            progress.show(done, total);
+            !stop.is_said()
+        })
     })?;
     progress.end();
     let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
