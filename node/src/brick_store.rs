@@ -41,7 +41,7 @@ use brickmesh_topology::{
     },
 };
 use std::{
-    io,
+    env, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -124,6 +124,14 @@ pub enum BrickStoreError {
     EmptySpace {
         /// Why.
         why: String,
+    },
+    /// There is no room for a scratch file.
+    #[error("{}: {source}; a file that is rendered in place needs room for its coarser levels there, a fiftieth of its size: name a folder that has it with TMPDIR", path.display())]
+    Scratch {
+        /// Folder of the scratch files.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// What a killed import left cannot be used.
     #[error("{}: {source}; it was of an import that was killed: import again", path.display())]
@@ -350,7 +358,12 @@ pub fn open_source(
     let file = volume_file::open_with_fill(path, how.fill)?;
     let edge = edge.of(file.description.dims);
     if how.is_in_place {
-        return Ok(Arc::new(in_place::open(&file, edge, progress)?));
+        return Ok(Arc::new(in_place::open(
+            &file,
+            edge,
+            &env::temp_dir(),
+            progress,
+        )?));
     }
     Ok(Arc::new(load(&file, edge, bytes_max, progress)?))
 }

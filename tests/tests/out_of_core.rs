@@ -246,7 +246,19 @@ fn a_file_is_rendered_in_place_as_in_memory() {
         assert!(said.contains("read for each frame"), "{said}");
         assert_alike(&whole, &pictures(&out), &format!("{peers} peers: {said}"));
     }
-    let (_store, store) = imported(VOLUMES[0].0);
+    let store = folder.path().join("n.brickmesh");
+    let mut import = Command::new(brickmesh());
+    import.arg("import").arg(&file).arg("--out").arg(&store);
+    run(import.args(["--brick", "16", "--parts", "3"]));
+    for level in ["1", "2"] {
+        let [imported, in_place] =
+            [(&store, &[][..]), (&file, &["--in-place"])].map(|(of, more)| {
+                let at_level = ["--device", "cpu", "--brick", "16", "--quality", level];
+                run(&mut render(of, &out, &[&at_level[..], more].concat()));
+                pictures(&out)
+            });
+        assert!(imported == in_place, "level {level}");
+    }
     for (source, words) in [(&packed, "brickmesh import"), (&store, "leave it out")] {
         let refused = render(source, &out, &["--in-place"]).output().unwrap();
         let said = String::from_utf8(refused.stderr).unwrap();

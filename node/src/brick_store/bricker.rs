@@ -98,10 +98,7 @@ pub(super) fn cut(
     let row_bytes = volume.dims[0] as usize * volume.voxel.bytes();
     let (total, mut done) = (volume.voxel_bytes(), 0);
     // Only a scratch file can fail here.
-    let io = BrickStoreError::io(match gather {
-        Gather::Bounded { scratch, .. } => scratch,
-        Gather::Memory => &file.path,
-    });
+    let io = BrickStoreError::io(gather.folder_or(&file.path));
     let mut stream = file.voxels()?;
     let mut batches = batches(volume.dims, row_bytes).peekable();
     let (mut bytes, mut next_bytes) = (Vec::new(), Vec::new());

@@ -1,41 +1,120 @@
-//! A volume file whose bricks are cut out of it when they are asked for: it is read once, for the manifest, and copied nowhere.
+//! A volume file whose bricks are cut out of it when they are asked for: it is read once, for the manifest, and copied nowhere. Bricks of
+//! level 1 are made of it then, too; those of coarser levels, a 56th of the volume, are in a scratch file.
 //!
 //! Invariant: what is read later is checked against what was read then, as files can change.
 
 use super::{
-    BrickStoreError, OnProgress,
+    BrickStoreError, LAYER_BYTES_MAX, OnProgress,
+    cutter::OnBrick,
     layers::Gather,
+    level_cutter,
     plain_cutter::{self, Voxels},
 };
 use crate::volume_file::VolumeFile;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
-use brickmesh_topology::{BrickIndex, Digest, Manifest};
+use brickmesh_topology::{BrickIndex, Digest, Manifest, VolumeDescription};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-/// See the module.
+/// A level of such a volume; 0 is the volume itself.
 #[derive(Debug)]
 pub struct InPlaceStore {
-    voxels: Voxels,
+    file: Arc<Voxels>,
     manifest: Arc<Manifest>,
+    bricks: Bricks,
+    /// From level 1 on, of the volume itself.
+    levels: Vec<Arc<Self>>,
 }
 
-/// Reads a file once.
+/// Where its bricks come from.
+#[derive(Debug)]
+enum Bricks {
+    /// They are cut out of the file.
+    Cut,
+    /// They are means of what is in the file, which is this.
+    Halved(VolumeDescription),
+    /// They are in a scratch file, and begin there.
+    Kept(Arc<Scratch>, Vec<u64>),
+}
+
+/// Reads a file once; scratch files are made in a folder.
 pub(super) fn open(
     file: &VolumeFile,
     edge: u32,
+    scratch: &Path,
     progress: OnProgress<'_>,
 ) -> Result<InPlaceStore, BrickStoreError> {
     let voxels = Voxels::of(file, edge)?.ok_or_else(|| BrickStoreError::NotInPlace {
         path: file.path.clone(),
     })?;
-    let nothing = |_, _, _, _| Ok(());
-    let (manifest, _) =
-        plain_cutter::cut(file, &voxels, 0, Gather::Memory, None, progress, &nothing)?;
-    Ok(InPlaceStore {
-        voxels,
+    let no_scratch = |source| BrickStoreError::Scratch {
+        path: scratch.to_owned(),
+        source,
+    };
+    let kept = Scratch::new(scratch).map_err(no_scratch)?;
+    let starts = Mutex::new(BTreeMap::new());
+    let on_brick: OnBrick<'_> = &|level, brick, _, bytes| {
+        if level > 1 {
+            let start = kept.add(&bytes).map_err(no_scratch)?;
+            let mut starts = starts.lock().unwrap_or_else(PoisonError::into_inner);
+            starts.insert((level, brick), start);
+        }
+        Ok(())
+    };
+    let gather = Gather::Bounded {
+        layer_bytes_max: LAYER_BYTES_MAX,
+        scratch,
+    };
+    let cut = plain_cutter::cut(file, &voxels, usize::MAX, gather, None, progress, on_brick);
+    let (manifest, coarser) = cut.map_err(|error| match error {
+        BrickStoreError::Io { path, source } if path == scratch => no_scratch(source),
+        error => error,
+    })?;
+    let (voxels, kept) = (Arc::new(voxels), Arc::new(kept));
+    let starts = starts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let starts_of = |level| {
+        let of_level = starts.range((level, BrickIndex(0))..(level + 1, BrickIndex(0)));
+        of_level.map(|(_, start)| *start).collect()
+    };
+    let level = |(level, manifest): (usize, Manifest)| InPlaceStore {
+        bricks: match level {
+            0 => Bricks::Cut,
+            1 => Bricks::Halved(file.description.clone()),
+            _ => Bricks::Kept(Arc::clone(&kept), starts_of(level)),
+        },
+        file: Arc::clone(&voxels),
         manifest: Arc::new(manifest),
+        levels: Vec::new(),
+    };
+    let levels = (1..).zip(coarser).map(level).map(Arc::new).collect();
+    Ok(InPlaceStore {
+        levels,
+        ..level((0, manifest))
     })
+}
+
+impl InPlaceStore {
+    fn bytes_of(&self, brick: BrickIndex) -> io::Result<Vec<u8>> {
+        let stored = self.manifest.grid().stored_box(brick);
+        match &self.bricks {
+            Bricks::Cut => self.file.read(&mut self.file.open()?, &stored),
+            Bricks::Halved(exact) => {
+                let mut file = self.file.open()?;
+                let read = |slice: &_| self.file.read(&mut file, slice);
+                level_cutter::halved(exact, self.manifest.volume(), &stored, read)
+            }
+            Bricks::Kept(scratch, starts) => {
+                let start = starts[brick.0 as usize];
+                scratch.read(start, self.manifest.brick_bytes(brick))
+            }
+        }
+    }
 }
 
 impl BrickSource for InPlaceStore {
@@ -44,15 +123,13 @@ impl BrickSource for InPlaceStore {
     }
 
     fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
-        let grid = self.manifest.grid();
-        if brick.0 >= grid.brick_count() {
+        if brick.0 >= self.manifest.grid().brick_count() {
             return Err(SourceError {
                 what: format!("brick {} is not in the grid", brick.0),
             });
         }
-        let path = self.voxels.path().display();
-        let bytes = self.voxels.read(&grid.stored_box(brick));
-        let bytes = bytes.map_err(|error| SourceError {
+        let path = self.file.path().display();
+        let bytes = self.bytes_of(brick).map_err(|error| SourceError {
             what: format!("{path}: brick {} cannot be read: {error}", brick.0),
         })?;
         if Digest::of(&bytes) != self.manifest.brick_digest(brick) {
@@ -65,16 +142,47 @@ impl BrickSource for InPlaceStore {
         }
         Ok(bytes.into())
     }
+
+    fn level(&self, level: usize) -> Result<Arc<dyn BrickSource>, SourceError> {
+        let store = level.checked_sub(1).and_then(|at| self.levels.get(at));
+        let store = store.ok_or_else(|| SourceError {
+            what: format!("there is no level {level}"),
+        })?;
+        Ok(Arc::<Self>::clone(store))
+    }
+}
+
+/// Bricks in a file without a name.
+#[derive(Debug)]
+struct Scratch(Mutex<File>);
+
+impl Scratch {
+    fn new(folder: &Path) -> io::Result<Self> {
+        tempfile::tempfile_in(folder).map(Mutex::new).map(Self)
+    }
+
+    /// Adds bytes; returns where they begin.
+    fn add(&self, bytes: &[u8]) -> io::Result<u64> {
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = file.seek(SeekFrom::End(0))?;
+        file.write_all(bytes)?;
+        Ok(start)
+    }
+
+    fn read(&self, start: u64, length: u64) -> io::Result<Vec<u8>> {
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        file.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        brick_store::{bricker, load},
-        volume_file,
-    };
-    use std::{fs, path::Path};
+    use crate::{brick_store::bricker, volume_file};
+    use std::fs;
 
     /// A volume of this size and type, in a header's byte order.
     fn volume(folder: &Path, dims: [u32; 3], voxel: &str, is_big_endian: bool) -> VolumeFile {
@@ -97,56 +205,76 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_place_is_what_is_kept_in_memory() {
+    fn what_is_read_in_place_is_what_an_import_makes_on_each_level() {
         let folder = tempfile::tempdir().unwrap();
         for (dims, edge) in [
             ([23, 17, 12], 5),
             ([1, 9, 30], 4),
             ([9000, 5, 3], 64),
             ([40, 1, 1], 8),
+            ([67, 40, 33], 8),
         ] {
             for (voxel, is_big_endian) in [("int16", false), ("uint16", true), ("float", true)] {
                 let file = volume(folder.path(), dims, voxel, is_big_endian);
                 let mut said = Vec::new();
-                let store = open(&file, edge, &mut |done, total| {
+                let store = open(&file, edge, folder.path(), &mut |done, total| {
                     said.push((done, total));
                     true
                 });
                 let store = store.unwrap();
                 let total = file.description.voxel_bytes();
                 assert_eq!(said.last(), Some(&(total, total)));
-                let memory = load(&file, edge, u64::MAX, &mut |_, _| true).unwrap();
-                assert!(store.manifest() == memory.manifest(), "{dims:?} {voxel}");
-                for brick in store.manifest().grid().bricks() {
-                    let [found, expected] = [store.read(brick), memory.read(brick)];
-                    assert_eq!(
-                        found.unwrap(),
-                        expected.unwrap(),
-                        "{dims:?} {voxel} {}",
-                        brick.0
-                    );
-                }
                 assert!(store.read(BrickIndex(u32::MAX)).is_err());
-                let nothing = |_, _, _, _| Ok(());
+                let imported = Mutex::new(BTreeMap::new());
+                let import = |level, brick, _, bytes| {
+                    imported.lock().unwrap().insert((level, brick), bytes);
+                    Ok(())
+                };
                 let (go_on, gather) = (&mut |_, _| true, Gather::Memory);
-                let by_rows =
-                    plain_cutter::cut(&file, &store.voxels, 9, gather, None, go_on, &nothing);
-                let gathered = bricker::cut(&file, edge, 9, gather, None, go_on, &nothing);
-                assert!(
-                    by_rows.unwrap() == gathered.unwrap(),
-                    "{dims:?} {voxel}: levels"
-                );
+                let cut = bricker::cut(&file, edge, usize::MAX, gather, None, go_on, &import);
+                let (exact, coarser) = cut.unwrap();
+                assert!(store.level(0).is_err() && store.level(coarser.len() + 1).is_err());
+                let mut left = imported.into_inner().unwrap();
+                let store: Arc<dyn BrickSource> = Arc::new(store);
+                for (level, manifest) in [exact].into_iter().chain(coarser).enumerate() {
+                    let of_level = match level {
+                        0 => Arc::clone(&store),
+                        _ => store.level(level).unwrap(),
+                    };
+                    assert!(**of_level.manifest() == manifest, "{dims:?} {voxel}");
+                    for brick in manifest.grid().bricks() {
+                        let expected = left.remove(&(level, brick)).unwrap();
+                        let found = of_level.read(brick).unwrap();
+                        assert!(found == expected, "{dims:?} {voxel} {level} {}", brick.0);
+                    }
+                }
+                assert!(left.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_coarser_levels_it_is_said_where_and_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = volume(folder.path(), [67, 40, 33], "int16", false);
+        let gone = folder.path().join("gone");
+        let error = open(&file, 8, &gone, &mut |_, _| true)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(&gone.display().to_string()) && error.contains("TMPDIR"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_file_that_changes_is_found_out_and_what_is_packed_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = volume(folder.path(), [23, 17, 12], "int16", false);
-        let stopped = open(&file, 5, &mut |_, _| false);
+        let scratch = folder.path();
+        let stopped = open(&file, 5, scratch, &mut |_, _| false);
         assert!(matches!(stopped, Err(BrickStoreError::Stopped)));
-        let store = open(&file, 5, &mut |_, _| true).unwrap();
+        let store = open(&file, 5, scratch, &mut |_, _| true).unwrap();
         let good = fs::read(&file.path).unwrap();
         let first = BrickIndex(0);
         let last = BrickIndex(store.manifest().grid().brick_count() - 1);
@@ -167,13 +295,15 @@ mod tests {
         told(last, "changed");
         fs::write(&file.path, &good[..end]).unwrap();
         told(last, "cannot be read");
-        let cut = open(&file, 5, &mut |_, _| true).unwrap_err().to_string();
+        let cut = open(&file, 5, scratch, &mut |_, _| true);
+        let cut = cut.unwrap_err().to_string();
         assert!(cut.contains("bytes of voxels"), "{cut}");
         fs::remove_file(&file.path).unwrap();
         told(first, "cannot be read");
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
         let packed = volume_file::open(&data.join("neghip_64x64x64_uint8.raw.gz")).unwrap();
-        let error = open(&packed, 16, &mut |_, _| true).unwrap_err().to_string();
+        let error = open(&packed, 16, scratch, &mut |_, _| true);
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("brickmesh import"), "{error}");
     }
 }

@@ -2,8 +2,8 @@
 //! fit.
 //!
 //! Invariants: memory follows the voxels that have come, so that a header that lies costs nothing;
-//! the scratch file is made where the data set is made, never in the system's folder
-//! for temporary files: that may be kept in memory, or be too small.
+//! the scratch file is made where the data set is made, not in the system's folder
+//! for temporary files, which may be kept in memory, or be too small; there only for levels of a file that stays in place.
 
 use std::{
     fs::File,
@@ -25,7 +25,15 @@ pub(super) enum Gather<'a> {
     },
 }
 
-impl Gather<'_> {
+impl<'a> Gather<'a> {
+    /// The folder of the scratch files, or else another path.
+    pub(super) fn folder_or(self, other: &'a Path) -> &'a Path {
+        match self {
+            Self::Memory => other,
+            Self::Bounded { scratch, .. } => scratch,
+        }
+    }
+
     /// Where the layers of a level gather, of which each is a quarter of those before it.
     pub(super) fn of_level(self, level: usize) -> Self {
         match self {

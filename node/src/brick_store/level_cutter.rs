@@ -7,7 +7,7 @@ use super::{
     layers::Gather,
 };
 use brickmesh_topology::{
-    BrickGrid, Manifest, VolumeDescription,
+    BrickGrid, Manifest, VolumeDescription, VoxelBox,
     data::{
         levels::{self, Halving},
         manifest::ManifestError,
@@ -37,6 +37,38 @@ pub(super) fn volumes(
         all.truncate(1);
     }
     all
+}
+
+/// The voxels of a box of level 1 of a volume; `read` gives those of the volume in a box.
+pub(super) fn halved(
+    exact: &VolumeDescription,
+    level: &VolumeDescription,
+    stored: &VoxelBox,
+    mut read: impl FnMut(&VoxelBox) -> io::Result<Vec<u8>>,
+) -> io::Result<Vec<u8>> {
+    let of_size = |volume: &VolumeDescription, dims| VolumeDescription {
+        dims,
+        ..volume.clone()
+    };
+    let whole = levels::in_exact(stored, exact, level);
+    let (from, to) = (of_size(exact, whole.size()), of_size(level, stored.size()));
+    let mut halving = Halving::new(&from, &to);
+    let (mut bytes, mut numbers, mut means) = (Vec::new(), Vec::new(), Vec::new());
+    let [width, _, depth] = from.dims;
+    for z in 0..depth {
+        let mut slice = whole;
+        (slice.lo[2], slice.hi[2]) = (whole.lo[2] + z, whole.lo[2] + z + 1);
+        let voxels = read(&slice)?;
+        let rows = voxels.chunks_exact(width as usize * from.voxel.bytes());
+        for (y, row) in (0..).zip(rows) {
+            numbers_of(&from, row, &mut numbers);
+            halving.row(y, &numbers);
+        }
+        if halving.end_slice(z, &mut means).is_some() {
+            levels::append_all(&means, &to, &mut bytes);
+        }
+    }
+    Ok(bytes)
 }
 
 /// A level that is being made.

@@ -71,6 +71,7 @@ pub(super) fn cut(
         values: ValueGathering::new(volume),
         levels: LevelCutter::new(&volumes, grid.edge(), gather),
         stream: file.voxels()?,
+        scratch: gather.folder_or(voxels.path()),
         on_brick,
     };
     let total = volume.voxel_bytes();
@@ -131,6 +132,8 @@ struct Passing<'a> {
     values: ValueGathering,
     levels: LevelCutter<'a>,
     stream: VoxelStream,
+    /// Only this can fail as levels are made.
+    scratch: &'a Path,
     on_brick: OnBrick<'a>,
 }
 
@@ -140,12 +143,13 @@ impl Passing<'_> {
         let mut bytes = Vec::new();
         let [nx, ny, _] = voxels.grid.dims();
         let row_bytes = nx as usize * voxels.voxel_bytes;
-        let io = BrickStoreError::io(voxels.path());
+        let io = BrickStoreError::io(self.scratch);
         let Self {
             values,
             levels,
             stream,
             on_brick,
+            ..
         } = self;
         for batch in bricker::batches([nx, ny, slices.end - slices.start], row_bytes) {
             bytes.resize(batch.rows * row_bytes, 0);
@@ -204,7 +208,7 @@ fn cut_layer(
 impl Voxels {
     /// The bricks of a row along x, all of it read together.
     fn row_of_bricks(&self, bricks: Vec<BrickIndex>) -> io::Result<Vec<(BrickIndex, Vec<u8>)>> {
-        let mut file = File::open(self.file.path())?;
+        let mut file = self.open()?;
         let mut row: Vec<(BrickIndex, VoxelBox, Vec<u8>)> = Vec::new();
         for brick in bricks {
             row.push((brick, self.grid.stored_box(brick), Vec::new()));
@@ -232,9 +236,13 @@ impl Voxels {
             .collect())
     }
 
+    /// The file, opened.
+    pub(super) fn open(&self) -> io::Result<File> {
+        File::open(self.file.path())
+    }
+
     /// The voxels of a box.
-    pub(super) fn read(&self, stored: &VoxelBox) -> io::Result<Vec<u8>> {
-        let mut file = File::open(self.file.path())?;
+    pub(super) fn read(&self, file: &mut File, stored: &VoxelBox) -> io::Result<Vec<u8>> {
         let [width, height, _] = stored.size().map(|n| n as usize);
         let width = width * self.voxel_bytes;
         let row_bytes = self.grid.dims()[0] as usize * self.voxel_bytes;
@@ -251,7 +259,7 @@ impl Voxels {
         for (z, row) in
             (stored.lo[2]..stored.hi[2]).flat_map(|z| (y..).take(rows).map(move |y| (z, y)))
         {
-            self.seek(&mut file, [x, row, z])?;
+            self.seek(file, [x, row, z])?;
             file.read_exact(&mut part)?;
             let rows = part.chunks(row_bytes);
             rows.for_each(|row| bytes.extend_from_slice(&row[..width]));
