@@ -17,7 +17,6 @@ use brickmesh_topology::{
         placement::partitioned::place_partition,
         plan_rules::PlanRules,
         roster::{Roster, RosterEntry},
-        schedule::SPEED_ONE,
     },
     base::seeded::Seeded,
     data::{
@@ -411,11 +410,8 @@ fn planned(
     held: &[BrickSet],
     settings: &RenderSettings,
 ) -> FramePlan {
-    let entry = |(peer, bricks): (&PeerId, &BrickSet)| RosterEntry {
-        peer: peer.clone(),
-        speed_millionths: SPEED_ONE,
-        bricks: bricks.clone(),
-    };
+    let entry =
+        |(peer, bricks): (&PeerId, &BrickSet)| RosterEntry::new(peer.clone(), bricks.clone());
     let camera = Camera::whole(manifest.volume());
     let plan = FramePlan::derive(&PlanInputs {
         manifest,

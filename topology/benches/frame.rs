@@ -8,7 +8,6 @@ use brickmesh_topology::{
         placement::{deal, shares},
         plan_rules::PlanRules,
         roster::{Roster, RosterEntry},
-        schedule::SPEED_ONE,
     },
     data::{brick_set::BrickSet, manifest::ManifestParts},
     picture::visible_cells::VisibleCells,
@@ -31,11 +30,11 @@ fn manifest(bricks_on_an_edge: u32) -> Manifest {
 fn roster(bricks: u32, peers: usize, copies: u32) -> Roster {
     let rooms = shares(bricks, &vec![bricks; peers], copies);
     let held: Vec<BrickSet> = deal(bricks, &rooms, 1);
-    Roster::new(held.into_iter().enumerate().map(|(n, bricks)| RosterEntry {
-        peer: PeerId::new(&format!("peer-{n:02}")),
-        speed_millionths: SPEED_ONE,
-        bricks,
-    }))
+    Roster::new(
+        held.into_iter()
+            .enumerate()
+            .map(|(n, bricks)| RosterEntry::new(PeerId::new(&format!("peer-{n:02}")), bricks)),
+    )
 }
 
 fn plans(c: &mut Criterion) {

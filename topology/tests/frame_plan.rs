@@ -14,7 +14,7 @@ use brickmesh_topology::{
         frame_plan::{Earlier, FramePlan, PlanInputs},
         plan_rules::{PlanRules, Strategy},
         prediction::Prediction,
-        roster::{Roster, RosterEntry},
+        roster::{Roster, RosterEntry, RosterError, WAIT_THOUSANDTHS_MAX},
         schedule::{Assignment, SPEED_ONE},
     },
     base::seeded::Seeded,
@@ -48,9 +48,8 @@ fn roster(bricks: u32, speeds: [u64; 5]) -> Vec<RosterEntry> {
             }
         }
         RosterEntry {
-            peer: PeerId::new(&format!("peer-{d}")),
             speed_millionths,
-            bricks: held,
+            ..RosterEntry::new(PeerId::new(&format!("peer-{d}")), held)
         }
     };
     (0..).zip(speeds).map(entry).collect()
@@ -142,6 +141,32 @@ fn opaque() -> TransferFunction {
     let mut tf = TransferFunction::ramp(0.0, 95.0);
     tf.points.iter_mut().for_each(|p| p.opacity = 0.5);
     tf
+}
+
+#[test]
+fn who_waits_for_bricks_is_given_less_and_counts_as_fast_as_before() {
+    let mut scene = Scene::new(&TransferFunction::ramp(0.0, 95.0), [SPEED_ONE; 5]);
+    let view = view(0.3, 1.0);
+    let loads = |plan: &FramePlan| {
+        let of = |d: usize| {
+            let jobs = plan.jobs.iter().filter(|j| j.renderer == Some(d));
+            jobs.map(|j| j.estimate_micros).sum::<u64>()
+        };
+        [of(0), of(1)]
+    };
+    let before = loads(&scene.plan(&view, &CostTable::default()));
+    scene.entries[1].wait_thousandths = 3_000;
+    let plan = scene.plan(&view, &CostTable::default());
+    let [other, waiting] = loads(&plan);
+    assert!(
+        3 * waiting < 2 * before[1] && other > before[0],
+        "{before:?} {waiting} {other}"
+    );
+    assert_eq!((plan.speeds[1], plan.paces[1]), (SPEED_ONE, SPEED_ONE / 4));
+    scene.entries[1].wait_thousandths = WAIT_THOUSANDTHS_MAX + 1;
+    let count = scene.manifest.grid().brick_count();
+    let wrong = Roster::new(scene.entries).validate(count);
+    assert!(matches!(wrong, Err(RosterError::Wait { .. })), "{wrong:?}");
 }
 
 #[test]

@@ -175,6 +175,7 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
         reply(FrameMessage::JobsDone {
             plan,
             jobs: vec![(1, 700); 2],
+            waited: 300,
         }),
         reply(FrameMessage::Lacking {
             plan,
@@ -249,11 +250,7 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
 #[must_use]
 pub fn roster(manifest: &Manifest) -> Roster {
     let count = manifest.grid().brick_count();
-    let entry = |name, bricks| RosterEntry {
-        peer: PeerId::new(name),
-        speed_millionths: 1_000_000,
-        bricks,
-    };
+    let entry = |name, bricks| RosterEntry::new(PeerId::new(name), bricks);
     Roster::new([
         entry("mallory", BrickSet::all(count)),
         entry("bob", BrickSet::all(count)),

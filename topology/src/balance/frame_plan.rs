@@ -108,6 +108,8 @@ pub struct FramePlan {
     pub peers: Vec<PeerId>,
     /// Their speeds in millionths, in roster order.
     pub speeds: Vec<u64>,
+    /// How fast each gets on, in roster order, millionths: as fast as it renders, but for the time that it waits for bricks.
+    pub paces: Vec<u64>,
     /// Jobs, front to back; a job's index is its id in the frame.
     pub jobs: Vec<PlannedJob>,
     /// Indices of the peers that hold each job's brick, ascending.
@@ -175,10 +177,12 @@ impl FramePlan {
             None => inputs.decompose(inputs.roster, &holders),
         };
         let mut jobs = front_to_back_jobs(inputs, &cut)?;
-        let (peers, speeds) = peers_and_speeds(inputs.roster);
+        let entries = inputs.roster.entries().iter();
+        let peers: Vec<PeerId> = entries.clone().map(|e| e.peer.clone()).collect();
+        let paces: Vec<u64> = entries.clone().map(RosterEntry::pace_millionths).collect();
         let scheduled = inputs.assignable(&mut jobs, &holders, &peers);
-        let mut schedule = assign(inputs.rules.assign, &scheduled, &speeds);
-        let (tiles, tile_jobs) = inputs.composite(&jobs, &scheduled, &mut schedule, &speeds);
+        let mut schedule = assign(inputs.rules.assign, &scheduled, &paces);
+        let (tiles, tile_jobs) = inputs.composite(&jobs, &scheduled, &mut schedule, &paces);
         for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
             job.renderer = renderer;
         }
@@ -187,7 +191,8 @@ impl FramePlan {
             mode: inputs.settings.mode,
             opaque: inputs.settings.opaque(),
             peers,
-            speeds,
+            speeds: entries.map(|e| e.speed_millionths).collect(),
+            paces,
             jobs,
             holders: Arc::new(scheduled.into_iter().map(|j| j.holders).collect()),
             tiles,
@@ -375,13 +380,13 @@ impl PlanInputs<'_> {
         jobs: &[PlannedJob],
         scheduled: &[ScheduledJob],
         schedule: &mut Schedule,
-        speeds: &[u64],
+        paces: &[u64],
     ) -> (Vec<Tile>, TileJobs) {
-        let mut tiles = tiles(self.view.rect(), speeds.len());
+        let mut tiles = tiles(self.view.rect(), paces.len());
         let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
         let tile_jobs = TileJobs::new(&rects, |j| schedule.assignment[j].is_some(), &tiles);
         if self.rules.composite == Strategy::Refined {
-            lengthen_runs(scheduled, &tile_jobs, &mut tiles, schedule, speeds);
+            lengthen_runs(scheduled, &tile_jobs, &mut tiles, schedule, paces);
         }
         (tiles, tile_jobs)
     }
@@ -423,11 +428,6 @@ fn front_to_back_jobs(
         }
     };
     Ok(order.into_iter().map(job).collect())
-}
-
-fn peers_and_speeds(roster: &Roster) -> (Vec<PeerId>, Vec<u64>) {
-    let both = |e: &RosterEntry| (e.peer.clone(), e.speed_millionths);
-    roster.entries().iter().map(both).unzip()
 }
 
 fn digest(settings: Digest, peers: &[PeerId], jobs: &[PlannedJob], tiles: &[Tile]) -> Digest {
@@ -477,6 +477,7 @@ pub(crate) fn scripted(
         digest: digest(Digest::of(b""), &peers, &jobs, &tiles),
         trees: BTreeMap::new(),
         peers,
+        paces: speeds.clone(),
         speeds,
         jobs,
         holders: Arc::new(holders),

@@ -1,4 +1,4 @@
-//! What jobs will cost in the next frame, and how fast devices are.
+//! What jobs will cost in the next frame, how fast devices are, and how long they wait for bricks.
 //!
 //! Costs are whole microseconds on a device of speed 1. Two predictions: the last frame's cost as
 //! it was (Frey & Ertl 2011, section 5.1), or scaled by how the number of samples that the job is
@@ -7,6 +7,7 @@
 
 use crate::balance::{
     job_tree::{Leaf, MIN_JOB_MICROS},
+    roster::WAIT_THOUSANDTHS_MAX,
     schedule::SPEED_ONE,
 };
 use serde::{Deserialize, Serialize};
@@ -211,6 +212,22 @@ pub fn next_speeds(speeds: &[u64], work: &[Work]) -> Vec<u64> {
         .collect()
 }
 
+/// Time that a device waits for bricks that are read, per time that it renders, in thousandths, after a frame in which it
+/// rendered and waited so long; `before`: what it was.
+///
+/// A device that has come to wait much longer holds up all others, so that is believed at once, as is what was measured first; anything
+/// else counts by half. One that did next to nothing keeps what it had.
+#[must_use]
+pub fn next_wait(before: Option<u64>, rendered_micros: u64, waited_micros: u64) -> Option<u64> {
+    if rendered_micros.max(waited_micros) < WORK_MICROS_MIN {
+        return before;
+    }
+    let measured = scale(waited_micros, 1000, rendered_micros.max(WORK_MICROS_MIN));
+    let next = before.filter(|&before| measured <= NEWS * before.max(1000));
+    let next = next.map_or(measured, |before| u64::midpoint(before, measured));
+    Some(next.min(WAIT_THOUSANDTHS_MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +262,22 @@ mod tests {
         assert!(many.cost_micros < 4_000, "{many:?}");
         let own = Prediction::Projected.predict(leaf(3_000, 100_000), 100_000, rate);
         assert!((2_900..3_000).contains(&own.cost_micros), "{own:?}");
+    }
+
+    #[test]
+    fn waiting_is_believed_at_once_where_it_is_news_and_else_by_half() {
+        assert_eq!(next_wait(None, 500_000, 2_000_000), Some(4_000));
+        assert_eq!(next_wait(Some(4_000), 500_000, 2_500_000), Some(4_500));
+        assert_eq!(next_wait(Some(4_000), 500_000, 10_000_000), Some(20_000));
+        assert_eq!(next_wait(Some(4_000), 500_000, 0), Some(2_000));
+        assert_eq!(
+            next_wait(Some(4_000), 0, 900),
+            Some(4_000),
+            "next to nothing"
+        );
+        assert_eq!(next_wait(None, 0, 900), None);
+        assert_eq!(next_wait(None, 0, u64::MAX), Some(WAIT_THOUSANDTHS_MAX));
+        assert_eq!(next_wait(Some(0), 500_000, 500_000), Some(500));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariant: ascending by peer, so that every peer lists the same roster in the same order.
 
 use crate::{
+    balance::schedule::SPEED_ONE,
     base::{digest::Digest, peer::PeerId},
     data::brick_set::BrickSet,
 };
@@ -18,6 +19,9 @@ pub const ROSTER_PEERS_MAX: usize = 4096;
 /// Largest speed, millionths.
 pub const SPEED_MAX: u64 = 1_000_000_000_000;
 
+/// Longest time that a peer waits for bricks, per time that it renders, thousandths.
+pub const WAIT_THOUSANDTHS_MAX: u64 = 1_000_000;
+
 /// A peer in a roster snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterEntry {
@@ -25,8 +29,31 @@ pub struct RosterEntry {
     pub peer: PeerId,
     /// Its speed in millionths.
     pub speed_millionths: u64,
-    /// The bricks that it announced to hold.
+    /// Time that it waits for bricks that are read, per time that it renders, in thousandths; 0: none are read.
+    pub wait_thousandths: u64,
+    /// The bricks that it announced to hold, and those that it reads where nobody does.
     pub bricks: BrickSet,
+}
+
+impl RosterEntry {
+    /// A peer of speed 1 that waits for nothing.
+    #[must_use]
+    pub fn new(peer: PeerId, bricks: BrickSet) -> Self {
+        Self {
+            peer,
+            speed_millionths: SPEED_ONE,
+            wait_thousandths: 0,
+            bricks,
+        }
+    }
+
+    /// How fast it gets on, waiting included, millionths.
+    #[must_use]
+    pub fn pace_millionths(&self) -> u64 {
+        let pace = u128::from(self.speed_millionths) * 1000;
+        let pace = pace / (1000 + u128::from(self.wait_thousandths));
+        u64::try_from(pace).unwrap_or(u64::MAX).max(1)
+    }
 }
 
 /// Who takes part in a frame and what they hold; ascending by peer.
@@ -67,6 +94,16 @@ pub enum RosterError {
         /// The peer.
         peer: PeerId,
         /// Speed found.
+        found: u64,
+    },
+    /// A wait beyond reason.
+    #[error(
+        "peer {peer} is said to wait {found} thousandths of the time that it renders; {WAIT_THOUSANDTHS_MAX} is the most"
+    )]
+    Wait {
+        /// The peer.
+        peer: PeerId,
+        /// Wait found.
         found: u64,
     },
 }
@@ -116,6 +153,12 @@ impl Roster {
                     found: e.speed_millionths,
                 });
             }
+            if e.wait_thousandths > WAIT_THOUSANDTHS_MAX {
+                return Err(RosterError::Wait {
+                    peer: e.peer.clone(),
+                    found: e.wait_thousandths,
+                });
+            }
         }
         Ok(())
     }
@@ -136,6 +179,7 @@ impl Roster {
         for e in &self.entries {
             put_text(&mut bytes, e.peer.as_str());
             bytes.extend(e.speed_millionths.to_le_bytes());
+            bytes.extend(e.wait_thousandths.to_le_bytes());
             e.bricks
                 .words()
                 .iter()

@@ -13,7 +13,7 @@
 //! frame again without it (`frame_requests`).
 //!
 //! Who is done asks only where the plan says that something is left, or where a late peer has
-//! offered: in a frame that goes as planned nobody says a word. Plans do not know how long bricks take to be read: who
+//! offered: in a frame that goes as planned nobody says a word. Plans know how long bricks take to be read only from frames before: who
 //! waits for them offers jobs while it does.
 //!
 //! Costs are whole microseconds. Peers are indices into the roster of the frame's plan.
@@ -100,7 +100,8 @@ pub struct Work {
     holders: Arc<Vec<Vec<usize>>>,
     /// Who was to render each job.
     renderers: Vec<Option<usize>>,
-    speeds: Vec<u64>,
+    /// How fast each peer gets on.
+    paces: Vec<u64>,
     /// What each peer was planned to take.
     loads: Vec<u64>,
     /// Jobs to render, front to back.
@@ -153,7 +154,7 @@ impl Work {
             costs: plan.jobs.iter().map(PlannedJob::cost_micros).collect(),
             holders: Arc::clone(&plan.holders),
             renderers: plan.jobs.iter().map(|j| j.renderer).collect(),
-            speeds: plan.speeds.clone(),
+            paces: plan.paces.clone(),
             loads: plan.schedule.loads_micros.clone(),
             queue,
             parked: VecDeque::new(),
@@ -265,10 +266,10 @@ impl Work {
         self.offer_if_late(out);
     }
 
-    /// Time that the jobs of this peer took until now, microseconds.
+    /// Time that rendering took here until now, microseconds.
     #[must_use]
-    pub fn spent_micros(&self) -> u64 {
-        self.done.measured_micros
+    pub fn rendered_micros(&self) -> u64 {
+        (self.done.measured_micros).saturating_sub(self.waited_micros)
     }
 
     /// A job is not rendered: nobody would see it. False: it does not wait here.
@@ -318,7 +319,7 @@ impl Work {
 
     /// Takes a message of another peer.
     pub fn heard(&mut self, from: usize, message: &StealMessage, out: &mut Vec<StealOutput>) {
-        if !self.steal || from == self.me || from >= self.speeds.len() {
+        if !self.steal || from == self.me || from >= self.paces.len() {
             return;
         }
         match message {
@@ -352,7 +353,7 @@ impl Work {
     /// Cost of a job on a peer, microseconds.
     fn cost(&self, job: u32, peer: usize) -> u64 {
         let cost = self.costs.get(job as usize).copied().unwrap_or(0);
-        cost_on(cost, self.speeds[peer])
+        cost_on(cost, self.paces[peer])
     }
 
     /// Time over expected time of what was rendered here, waiting for bricks among it, in thousandths.

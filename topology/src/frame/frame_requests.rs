@@ -26,7 +26,7 @@ use crate::{
     balance::{
         cost_table::CostTable,
         frame_plan::FramePlan,
-        prediction::Prediction,
+        prediction::{Prediction, next_wait},
         roster::{Candidate, Roster, RosterEntry},
         schedule::SPEED_ONE,
     },
@@ -63,6 +63,8 @@ pub struct FrameRequests {
 struct DataSet {
     candidates: Vec<Candidate>,
     costs: Arc<CostTable>,
+    /// How long peers wait for bricks that are read, per time that they render, thousandths.
+    waits: BTreeMap<PeerId, u64>,
 }
 
 impl FrameRequests {
@@ -135,11 +137,14 @@ impl FrameRequests {
             let end = failure.map_or(FrameEnd::NobodyHolds, gave_up);
             return self.end(number, end, out);
         }
+        let are_read = are_read(candidates, &part);
+        let waits = data_set.map(|d| &d.waits).filter(|_| are_read);
+        let wait = |peer: &PeerId| waits.and_then(|w| w.get(peer)).copied();
         let with_speed = |e: RosterEntry| RosterEntry {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
+            wait_thousandths: wait(&e.peer).unwrap_or(0),
             ..e
         };
-        let are_read = are_read(candidates, &part);
         let roster = Roster::new(part.into_iter().map(with_speed));
         let first = asked.first.as_ref();
         let inputs = AttemptInputs {
@@ -372,12 +377,14 @@ impl FrameRequests {
         };
         call_off(&asked, number, out);
         let (plan, measured) = match asked.state {
-            State::Running(run) => (Some(Arc::clone(run.attempt.plan())), run.measured),
+            State::Running(run) => {
+                if end == FrameEnd::Whole {
+                    self.learn(asked.data_set, asked.prediction, &run);
+                }
+                (Some(Arc::clone(run.attempt.plan())), run.measured)
+            }
             _ => (None, BTreeMap::new()),
         };
-        if let Some(plan) = plan.as_ref().filter(|_| end == FrameEnd::Whole) {
-            self.learn(asked.data_set, asked.prediction, plan, &measured);
-        }
         out.push(FramesOutput::Ended(Box::new(EndedFrame {
             number,
             end,
@@ -389,19 +396,26 @@ impl FrameRequests {
         })));
     }
 
-    /// Speeds and costs for the next frames.
-    fn learn(
-        &mut self,
-        data_set: Digest,
-        prediction: Prediction,
-        plan: &FramePlan,
-        measured: &BTreeMap<u32, (usize, u64)>,
-    ) {
-        if let Some(data_set) = self.data_sets.get_mut(&data_set) {
-            let (speeds, costs) = plan.learned(&data_set.costs, measured, prediction);
-            data_set.costs = Arc::new(costs);
-            self.speeds.extend(plan.peers.iter().cloned().zip(speeds));
+    /// Speeds, waits and costs for the next frames.
+    fn learn(&mut self, data_set: Digest, prediction: Prediction, run: &Run) {
+        let Some(data_set) = self.data_sets.get_mut(&data_set) else {
+            return;
+        };
+        let plan = run.plan();
+        let (speeds, costs) = plan.learned(&data_set.costs, &run.measured, prediction);
+        data_set.costs = Arc::new(costs);
+        if run.inputs.are_read {
+            for (by, peer) in plan.peers.iter().enumerate() {
+                let of_it = run.measured.values().filter(|(d, _)| *d == by);
+                let rendered = of_it.map(|(_, micros)| *micros).sum();
+                let waited = run.waited.get(&by).copied().unwrap_or(0);
+                let before = data_set.waits.get(peer).copied();
+                if let Some(wait) = next_wait(before, rendered, waited) {
+                    data_set.waits.insert(peer.clone(), wait);
+                }
+            }
         }
+        self.speeds.extend(plan.peers.iter().cloned().zip(speeds));
     }
 }
 

@@ -134,6 +134,8 @@ pub struct FrameWorker<F, I> {
     bricks: DeviceBricks,
     /// Without a device nobody's jobs can be done here.
     has_device: bool,
+    /// What the device has rendered until now, microseconds.
+    rendered_micros: u64,
     /// Messages that wait for room.
     waiting: usize,
     /// What is kept was used, and there may be more of it: see [`FrameWorker::resume`].
@@ -173,6 +175,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             cache: RenderCache::default(),
             bricks: DeviceBricks::default(),
             has_device: true,
+            rendered_micros: 0,
             waiting: 0,
             is_paused: false,
         }
@@ -355,6 +358,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     pub fn ask_again(&mut self, now: u64, out: &mut Vec<WorkerOutput<F, I>>) {
         let mut is_behind = self.waiting > 0;
         for frame in &mut self.frames {
+            frame.count_reading(now, self.rendered_micros, is_behind);
             frame.count_waiting(now, is_behind, out);
             is_behind |= frame.is_busy();
         }
@@ -575,7 +579,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         let is_it = |o: &OnDevice<F>| o.index == job && o.key == *key;
         let at = self.on_device.iter().position(is_it)?;
         let order = self.on_device.remove(at)?;
-        self.turns.took(&key.0, order.given_micros, micros(&order));
+        let micros = micros(&order);
+        self.rendered_micros = self.rendered_micros.saturating_add(micros);
+        self.turns.took(&key.0, order.given_micros, micros);
         Some(order)
     }
 

@@ -12,7 +12,7 @@ mod drops;
 mod own_assignment;
 
 use crate::{
-    balance::{frame_plan::FrameWork, roster::RosterEntry, schedule::SPEED_ONE},
+    balance::{frame_plan::FrameWork, roster::RosterEntry},
     base::{digest::Digest, peer::PeerId},
     data::{
         brick_grid::{BrickGrid, BrickIndex},
@@ -836,11 +836,7 @@ impl Replicas {
     pub fn roster(&self, takes_part: impl Fn(&PeerId) -> bool) -> Vec<(RosterEntry, BrickSet)> {
         let others = announced(&self.others).filter(|(p, _)| takes_part(p));
         let entry = |(peer, a): (&PeerId, &Announcement)| {
-            let entry = RosterEntry {
-                peer: peer.clone(),
-                speed_millionths: SPEED_ONE,
-                bricks: a.held.clone(),
-            };
+            let entry = RosterEntry::new(peer.clone(), a.held.clone());
             (entry, a.readable.clone())
         };
         others

@@ -8,7 +8,6 @@ use brickmesh_topology::{
         frame_plan::{FramePlan, PlanInputs},
         plan_rules::PlanRules,
         roster::{Roster, RosterEntry},
-        schedule::SPEED_ONE,
     },
     data::brick_set::BrickSet,
     picture::{camera::Camera, visible_cells::VisibleCells},
@@ -32,11 +31,8 @@ pub(super) fn needed(
     view: &View,
     settings: &RenderSettings,
 ) -> Result<u32, Box<dyn Error>> {
-    let alone = RosterEntry {
-        peer: PeerId::new("alone"),
-        speed_millionths: SPEED_ONE,
-        bricks: BrickSet::all(manifest.grid().brick_count()),
-    };
+    let all = BrickSet::all(manifest.grid().brick_count());
+    let alone = RosterEntry::new(PeerId::new("alone"), all);
     let plan = FramePlan::derive(&PlanInputs {
         manifest,
         view,

@@ -167,9 +167,8 @@ fn row(
     let entries = held.into_iter().zip(inputs.devices).enumerate();
     // Names that sort as the devices do.
     let roster = Roster::new(entries.map(|(n, (bricks, device))| RosterEntry {
-        peer: PeerId::new(&format!("{n:06}")),
         speed_millionths: device.speed_millionths,
-        bricks,
+        ..RosterEntry::new(PeerId::new(&format!("{n:06}")), bricks)
     }));
     let frames = inputs
         .views

@@ -31,7 +31,9 @@ impl FrameRequests {
             FrameMessage::BadTile => {
                 self.apply(frame, AttemptInput::Failed(from), Why::BadTile, out);
             }
-            FrameMessage::JobsDone { plan, jobs } => self.jobs_done(&from, frame, plan, jobs, out),
+            FrameMessage::JobsDone { plan, jobs, waited } => {
+                self.jobs_done(&from, frame, plan, (jobs, waited), out);
+            }
             FrameMessage::Given { plan, jobs, by } => {
                 for job in jobs {
                     let given = AttemptInput::Given {
@@ -78,12 +80,17 @@ impl FrameRequests {
         from: &PeerId,
         frame: FrameId,
         plan: Digest,
-        jobs: Vec<(u32, u64)>,
+        (jobs, waited): (Vec<(u32, u64)>, u64),
         out: &mut Vec<FramesOutput>,
     ) {
         let asked = self.frames.get(&frame.number);
-        // No job can have taken longer than the frame so far.
+        // No job can have taken longer than the frame so far, nor can anybody have waited longer.
         let most = asked.map_or(0, |a| self.now - a.since);
+        if let Some(run) = self.run(frame).filter(|r| r.plan().digest == plan)
+            && let Some(by) = run.plan().index_of(from)
+        {
+            run.waited.insert(by, waited.min(most));
+        }
         for (job, micros) in jobs {
             let done = AttemptInput::Job {
                 job,

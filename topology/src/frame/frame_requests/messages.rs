@@ -135,6 +135,8 @@ pub enum FrameMessage {
         plan: Digest,
         /// Jobs, and the time that each took, microseconds; 0: nobody would have seen it.
         jobs: Vec<(u32, u64)>,
+        /// How long the sender has waited for bricks of this attempt until now, microseconds, to a twentieth of a second.
+        waited: u64,
     },
     /// A tile that is none.
     #[serde(skip)]

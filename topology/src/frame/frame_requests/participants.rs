@@ -179,7 +179,6 @@ fn most_missed(had: &BrickSet, left_out: &[&Candidate]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::{
-        balance::schedule::SPEED_ONE,
         data::brick_grid::BrickIndex,
         frame::frame_requests::attempt::ATTEMPTS_MAX,
         mesh::keeper::{ANNOUNCE_MICROS, TICK_MICROS},
@@ -192,11 +191,7 @@ mod tests {
             held.insert(BrickIndex(b));
         }
         Candidate {
-            entry: RosterEntry {
-                peer: PeerId::new(name),
-                speed_millionths: SPEED_ONE,
-                bricks: held,
-            },
+            entry: RosterEntry::new(PeerId::new(name), held),
             readable: BrickSet::default(),
             suspects: Arc::new(suspects.iter().map(|s| PeerId::new(s)).collect()),
             is_silent: false,

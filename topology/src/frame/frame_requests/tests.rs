@@ -25,6 +25,8 @@ struct Asking {
     inputs: Vec<(FrameId, AttemptInputs)>,
     /// The plan of each attempt.
     plans: BTreeMap<FrameId, Arc<FramePlan>>,
+    /// How long who is done says that it waited.
+    waited: u64,
 }
 
 fn id(name: &str) -> PeerId {
@@ -41,11 +43,7 @@ fn candidate(name: &str, bricks: impl IntoIterator<Item = u32>) -> Candidate {
         held.insert(BrickIndex(b));
     });
     Candidate {
-        entry: RosterEntry {
-            peer: id(name),
-            speed_millionths: SPEED_ONE,
-            bricks: held,
-        },
+        entry: RosterEntry::new(id(name), held),
         readable: BrickSet::default(),
         suspects: Arc::default(),
         is_silent: false,
@@ -89,6 +87,7 @@ impl Asking {
             now: 0,
             inputs: Vec::new(),
             plans: BTreeMap::new(),
+            waited: 0,
         };
         asking.candidates(candidates);
         asking
@@ -139,8 +138,8 @@ impl Asking {
     /// A job, and the time that it took.
     fn done_in(&mut self, name: &str, frame: FrameId, job: (u32, u64)) -> Vec<FramesOutput> {
         let jobs = vec![job];
-        let plan = self.plan(frame);
-        self.says(name, frame, FrameMessage::JobsDone { plan, jobs })
+        let (plan, waited) = (self.plan(frame), self.waited);
+        self.says(name, frame, FrameMessage::JobsDone { plan, jobs, waited })
     }
 
     fn tile(&mut self, name: &str, frame: FrameId) -> Vec<FramesOutput> {
@@ -242,6 +241,40 @@ fn a_frame_ends_when_its_tiles_and_times_are_there_and_is_learnt_from() {
 }
 
 #[test]
+fn who_waits_for_bricks_that_are_read_is_planned_to_do_so_where_some_are_read_again() {
+    let readers = ["a", "b"].map(|name| Candidate {
+        readable: BrickSet::all(2),
+        ..candidate(name, [])
+    });
+    let mut mesh = Asking::new(&readers);
+    let waits = |mesh: &Asking| {
+        let inputs = &mesh.inputs.last().unwrap().1;
+        let entries = inputs.roster.value.entries().iter();
+        entries.map(|e| e.wait_thousandths).collect::<Vec<_>>()
+    };
+    let rendered = |mesh: &mut Asking, number, waited: [u64; 2]| {
+        mesh.ask(number);
+        let planned = waits(mesh);
+        mesh.now += 100 * MS;
+        for (job, (name, waited)) in (0..).zip(["a", "b"].into_iter().zip(waited)) {
+            mesh.waited = waited;
+            mesh.done(name, frame(number, 0), job);
+        }
+        assert!(ended(&mesh.tile("b", frame(number, 0))).is_some());
+        planned
+    };
+    assert_eq!(rendered(&mut mesh, 0, [0, 9 * MS]), [0, 0]);
+    // Nobody can have waited longer than the frame took.
+    assert_eq!(rendered(&mut mesh, 1, [0, u64::MAX]), [0, 9_000]);
+    assert_eq!(rendered(&mut mesh, 2, [0, 0]), [0, 100_000]);
+    // All is held now.
+    mesh.candidates(&[candidate("a", [0, 1]), candidate("b", [0, 1])]);
+    assert_eq!(rendered(&mut mesh, 3, [0, 0]), [0, 0]);
+    mesh.candidates(&readers);
+    assert_eq!(rendered(&mut mesh, 4, [0, 0]), [0, 50_000]);
+}
+
+#[test]
 fn who_was_lost_is_sent_everything_again() {
     let mut mesh = three();
     mesh.ask(0);
@@ -269,7 +302,12 @@ fn who_follows_another_plan_is_left_out_once_for_all_that_it_says() {
     mesh.ask(0);
     let plan = Digest::of(b"another plan");
     let jobs = vec![(0, MS), (1, MS)];
-    let out = mesh.says("a", frame(0, 0), FrameMessage::JobsDone { plan, jobs });
+    let done = FrameMessage::JobsDone {
+        plan,
+        jobs,
+        waited: 0,
+    };
+    let out = mesh.says("a", frame(0, 0), done);
     assert_eq!(without(&out), Some(vec!["a"]));
     let again = out
         .iter()

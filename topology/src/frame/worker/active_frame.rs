@@ -45,8 +45,13 @@ pub(super) struct ActiveFrame<F, I> {
     to_ask: VecDeque<BrickIndex>,
     /// Bricks that cannot be had.
     in_vain: BTreeSet<BrickIndex>,
-    /// Since when it waits for bricks, as far as that is not counted, and what its jobs had taken by then; microseconds.
+    /// Since when it waits for bricks, as far as that is not counted, and what it had rendered by then; microseconds.
     waits_since: Option<(u64, u64)>,
+    /// Since when it is the first frame here and has bricks to come, as far as that is not counted, and what the device had rendered by
+    /// then; microseconds.
+    reads_since: Option<(u64, u64)>,
+    /// How long that was, and how long the device rendered meanwhile, microseconds.
+    reads: (u64, u64),
 }
 
 impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
@@ -79,6 +84,8 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             to_ask: VecDeque::new(),
             in_vain: BTreeSet::new(),
             waits_since: None,
+            reads_since: None,
+            reads: (0, 0),
         }
     }
 
@@ -301,23 +308,35 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.step(out, Work::tick);
     }
 
-    /// Time went by: what was spent waiting for bricks counts, unless `is_behind` another frame, or messages.
+    /// Time went by: as long as bricks are to come, what this peer's device did not render is time spent waiting for them, unless the frame
+    /// `is_behind` another one; `rendered`: what it has rendered of any frame, microseconds.
+    pub(super) fn count_reading(&mut self, now: u64, rendered: u64, is_behind: bool) {
+        if let Some((then, rendered_then)) = self.reads_since.take() {
+            self.reads.0 += now.saturating_sub(then);
+            self.reads.1 += rendered.saturating_sub(rendered_then);
+        }
+        let has_bricks_to_come = self.work.parked().next().is_some();
+        self.reads_since = (!is_behind && has_bricks_to_come).then_some((now, rendered));
+    }
+
+    /// Time went by: what was spent waiting for bricks while nothing could be rendered counts as late, unless `is_behind` another frame, or messages.
     pub(super) fn count_waiting(
         &mut self,
         now: u64,
         is_behind: bool,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
+        let rendered = self.work.rendered_micros();
         let waits_since = self.waits_since.take();
         if is_behind || !self.work.waits_for_bricks() {
             return;
         }
-        if let Some((then, spent_then)) = waits_since {
-            let spent = self.work.spent_micros().saturating_sub(spent_then);
-            let waited = now.saturating_sub(then).saturating_sub(spent);
+        if let Some((then, rendered_then)) = waits_since {
+            let rendered = rendered.saturating_sub(rendered_then);
+            let waited = now.saturating_sub(then).saturating_sub(rendered);
             self.step(out, |work, steals| work.waited(waited, steals));
         }
-        self.waits_since = Some((now, self.work.spent_micros()));
+        self.waits_since = Some((now, rendered));
     }
 
     pub(super) fn idle(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
@@ -374,7 +393,8 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     fn tell_times(&self, times: Vec<(u32, u64)>, out: &mut Vec<WorkerOutput<F, I>>) {
         if !times.is_empty() {
             let (plan, jobs) = (self.plan().digest, times);
-            let done = FrameMessage::JobsDone { plan, jobs };
+            let waited = self.reads.0.saturating_sub(self.reads.1);
+            let done = FrameMessage::JobsDone { plan, jobs, waited };
             out.push(WorkerOutput::Tell(self.key.clone(), done));
         }
     }

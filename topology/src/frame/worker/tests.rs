@@ -138,7 +138,11 @@ fn the_device_has_one_job_or_a_few_small_ones_on_hand_oldest_frame_first() {
     assert_eq!(runs(&out), [[0, 1]]);
     let plan = large.0.digest;
     let jobs = vec![(0, 1_000), (1, 1_000)];
-    let jobs_done = FrameMessage::JobsDone { plan, jobs };
+    let jobs_done = FrameMessage::JobsDone {
+        plan,
+        jobs,
+        waited: 0,
+    };
     assert_eq!(told(&out), [(key(1, 0), jobs_done)]);
     for (job, next) in [(0, vec![(2, 2)]), (1, vec![(2, 3)]), (2, vec![(2, 4)])] {
         assert_eq!(renders(&done(&mut worker, &key(2, 0), job)), next);
@@ -574,6 +578,36 @@ fn jobs_wait_for_their_bricks_while_others_are_rendered() {
     worker.freed((data_set(), BrickIndex(0)));
     let out = begin(&mut worker, key(2, 0), &frame);
     assert_eq!(stages(&out).0, [1, 3, 0]);
+}
+
+#[test]
+fn the_time_for_which_a_frame_waits_for_bricks_is_told_without_that_of_rendering() {
+    let mut worker = holding(&[2]);
+    begin(&mut worker, key(1, 0), &shown(&[9_000; 4]));
+    begin(&mut worker, key(2, 0), &shown(&[9_000; 4]));
+    let mut out = Vec::new();
+    let mut tick = |worker: &mut Worker, at: u64| {
+        out.clear();
+        worker.ask_again(at * 50_000, &mut out);
+        let waited = told(&out).into_iter().filter_map(|(key, m)| match m {
+            FrameMessage::JobsDone { waited, .. } => Some((key.1.number, waited)),
+            _ => None,
+        });
+        waited.collect::<Vec<_>>()
+    };
+    tick(&mut worker, 0);
+    let rendered = |worker: &mut Worker, frame: u64, job: u32| {
+        let done = [(job, (Names::of(job, RECT), 20_000))];
+        worker.rendered(&key(frame, 0), done, &mut Vec::new());
+    };
+    rendered(&mut worker, 1, 2);
+    assert_eq!(tick(&mut worker, 1), [(1, 30_000)]);
+    assert_eq!(tick(&mut worker, 2), []);
+    // The device renders the next frame meanwhile, which is behind.
+    rendered(&mut worker, 2, 2);
+    staged(&mut worker, 0, true);
+    rendered(&mut worker, 1, 0);
+    assert_eq!(tick(&mut worker, 3), [(1, 90_000), (2, 0)], "in all");
 }
 
 #[test]
