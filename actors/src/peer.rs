@@ -104,7 +104,8 @@ impl Peer {
             })
         };
         // On this thread: in a mesh of one process each further thread costs a frame tens of microseconds.
-        let scheduling = Scheduler::new(outbox.clone(), addresses.clone());
+        let (memory, copies) = (config.memory_bytes, config.keep_copies);
+        let scheduling = Scheduler::new(outbox.clone(), addresses.clone(), memory);
         Context::with_receiver(scheduler_inputs).run(scheduling);
         {
             let outbox = outbox.clone();
@@ -113,7 +114,6 @@ impl Peer {
         let asking = Requester::new(outbox.clone(), addresses.clone());
         Context::with_receiver(requester_inputs).run(asking);
         Context::with_receiver(viewpoint_inputs).run(Viewpoints::new(outbox.clone()));
-        let (memory, copies) = (config.memory_bytes, config.keep_copies);
         let shelf = config.shelf;
         let owning = BrickOwner::new(
             outbox,

@@ -54,11 +54,11 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler without data sets.
+    /// A scheduler without data sets, of a peer whose bricks may take so many bytes.
     #[must_use]
-    pub fn new(outbox: Outbox, addresses: Addresses) -> Self {
+    pub fn new(outbox: Outbox, addresses: Addresses, memory_bytes: u64) -> Self {
         Self {
-            worker: FrameWorker::new(outbox.local().clone()),
+            worker: FrameWorker::new(outbox.local().clone(), memory_bytes),
             to_owner: Patient::new(addresses.owner.clone()),
             outbox,
             addresses,

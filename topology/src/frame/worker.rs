@@ -162,9 +162,9 @@ struct OnDevice<F> {
 }
 
 impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
-    /// A worker without frames, with a device.
+    /// A worker without frames, with a device on which bricks may take so many bytes.
     #[must_use]
-    pub fn new(local: PeerId) -> Self {
+    pub fn new(local: PeerId, memory_bytes: u64) -> Self {
         Self {
             local,
             frames: VecDeque::new(),
@@ -172,7 +172,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             aside: Vec::new(),
             begun: VecDeque::new(),
             turns: Turns::default(),
-            cache: RenderCache::default(),
+            cache: RenderCache::new(memory_bytes),
             bricks: DeviceBricks::default(),
             has_device: true,
             rendered_micros: 0,

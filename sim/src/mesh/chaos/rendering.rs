@@ -71,7 +71,7 @@ impl Rendering {
             speed,
             bricks: BrickSet::new(brick_count),
             inputs: FrameInputs::default(),
-            worker: FrameWorker::new(env.name(me).clone()),
+            worker: FrameWorker::new(env.name(me).clone(), u64::MAX),
             tasks: VecDeque::new(),
             task: None,
             stages: VecDeque::new(),

@@ -7,7 +7,8 @@
 //! A requester's frame number means one picture: whoever asks for another under the same number spoils
 //! its own.
 //!
-//! Invariant: bounded by bytes, whatever is asked for; the oldest frames are forgotten first.
+//! Invariant: bounded by bytes, whatever is asked for; the oldest frames are forgotten first. Of a frame that is too large itself, what was rendered
+//! first is kept.
 
 use crate::{
     balance::frame_plan::PlannedJob,
@@ -18,8 +19,11 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Bytes of images that are kept.
+/// Bytes of images that are kept, at most and at least; between them a quarter of the memory that bricks may take, beside which
+/// they are.
 const BYTES_MAX: usize = 64 << 20;
+/// See [`BYTES_MAX`].
+const BYTES_MIN: usize = 8 << 20;
 /// Memory of an image besides its pixels, about.
 const IMAGE_BYTES: usize = 256;
 
@@ -35,6 +39,7 @@ pub(super) struct RenderCache<I> {
     /// Jobs with a name of what decides their pixels: that name, and the frame's number.
     contents: BTreeMap<(Digest, u64), Part>,
     bytes: usize,
+    bytes_max: usize,
 }
 
 /// Of one frame, whichever attempt.
@@ -53,34 +58,39 @@ struct KeptJob<I> {
     micros: u64,
 }
 
-impl<I> Default for RenderCache<I> {
-    fn default() -> Self {
+impl<I: Image> RenderCache<I> {
+    /// Nothing is kept yet; bricks may take so many bytes.
+    pub(super) fn new(memory_bytes: u64) -> Self {
+        let quarter = usize::try_from(memory_bytes / 4).unwrap_or(usize::MAX);
         Self {
             frames: BTreeMap::new(),
             next: 0,
             contents: BTreeMap::new(),
             bytes: 0,
+            bytes_max: quarter.clamp(BYTES_MIN, BYTES_MAX),
         }
     }
-}
 
-impl<I: Image> RenderCache<I> {
     /// Takes what was rendered of a job, and the microseconds that it took.
     pub(super) fn put(&mut self, key: &FrameKey, job: PlannedJob, image: I, micros: u64) {
         let bytes = bytes_of(&image);
-        if bytes > BYTES_MAX {
+        if bytes > self.bytes_max {
             return;
         }
-        while self.bytes + bytes > BYTES_MAX {
-            let Some((name, oldest)) = self.frames.pop_first() else {
-                break;
+        let own = self.name_of(key);
+        while self.bytes + bytes > self.bytes_max {
+            let is_older = |name: u64| own.is_none_or(|own| name < own);
+            let first = self.frames.first_entry();
+            let Some(oldest) = first.filter(|first| is_older(*first.key())) else {
+                return;
             };
+            let (name, oldest) = oldest.remove_entry();
             self.bytes -= oldest.bytes();
             for content in oldest.jobs.values().filter_map(|kept| kept.content) {
                 self.contents.remove(&(content, name));
             }
         }
-        let name = self.name_of(key).unwrap_or(self.next);
+        let name = own.unwrap_or(self.next);
         self.next = self.next.max(name + 1);
         let frame = self.frames.entry(name).or_insert_with(|| KeptFrame {
             requester: key.0.clone(),
@@ -207,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_later_attempt_finds_what_an_earlier_one_rendered_and_no_other_frame_does() {
-        let mut cache = RenderCache::default();
+        let mut cache = RenderCache::new(u64::MAX);
         let (seven, image) = job(7, 8);
         cache.put(&key("a", 1, 0), seven, image, 70);
         let mut take = |key: FrameKey, job: &PlannedJob| cache.take(&key, job);
@@ -223,7 +233,7 @@ mod tests {
 
     #[test]
     fn another_frame_finds_what_is_said_to_be_the_same_and_that_alone() {
-        let mut cache = RenderCache::default();
+        let mut cache = RenderCache::new(u64::MAX);
         let content = |n: u8| Some(Digest::of(&[n]));
         let named = |n, (job, image)| {
             (
@@ -265,7 +275,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_and_what_is_over_is_forgotten() {
-        let mut cache = RenderCache::default();
+        let mut cache = RenderCache::new(u64::MAX);
         // 1024² pixels are 16 MiB.
         for number in 0..9 {
             let (job, image) = job(0, 1024);
@@ -282,5 +292,13 @@ mod tests {
         cache.forget(&PeerId::new("b"), None);
         cache.forget(&PeerId::new("a"), None);
         assert_eq!((cache.frames.len(), cache.bytes), (0, 0));
+        for brick in 0..9 {
+            let (job, image) = job(brick, 1024);
+            cache.put(&key("a", 1, 0), job, image, 1);
+        }
+        let kept = (0..9).filter(|&b| cache.has(&key("a", 1, 1), &job(b, 1024).0));
+        assert_eq!(kept.collect::<Vec<_>>(), [0, 1, 2]);
+        let few = RenderCache::<Names>::new(1);
+        assert_eq!(few.bytes_max, BYTES_MIN);
     }
 }

@@ -65,7 +65,7 @@ fn data_set() -> Digest {
 }
 
 fn worker() -> Worker {
-    FrameWorker::new(PeerId::new("a"))
+    FrameWorker::new(PeerId::new("a"), u64::MAX)
 }
 
 fn begin(worker: &mut Worker, key: FrameKey, frame: &Arc<Shown>) -> Vec<Output> {
@@ -432,7 +432,7 @@ fn a_job_that_cannot_be_rendered_ends_its_frame_and_a_lost_device_all() {
 #[test]
 fn who_is_done_steals_and_who_was_stolen_from_sends_what_it_has() {
     let frame = shown(&[9_000; 4]);
-    let (mut a, mut b) = (worker(), Worker::new(PeerId::new("b")));
+    let (mut a, mut b) = (worker(), Worker::new(PeerId::new("b"), u64::MAX));
     begin(&mut a, key(1, 0), &frame);
     let asked = begin(&mut b, key(1, 0), &frame);
     let [WorkerOutput::Steal { plan, message, .. }] = &asked[..] else {
@@ -472,7 +472,7 @@ fn who_is_done_steals_and_who_was_stolen_from_sends_what_it_has() {
 #[test]
 fn whoever_waits_long_for_bricks_gives_its_jobs_to_those_that_do_not() {
     let frame = shown(&[1_000; 4]);
-    let (mut a, mut b) = (holding(&[]), Worker::new(PeerId::new("b")));
+    let (mut a, mut b) = (holding(&[]), Worker::new(PeerId::new("b"), u64::MAX));
     begin(&mut a, key(1, 0), &frame);
     // What is said from one to the other until nobody says more; whether that was much.
     let talk = |a: &mut Worker, b: &mut Worker, mut out: Vec<Output>| {
