@@ -545,8 +545,8 @@ pub struct ImportArgs {
     /// Coarser levels to make beside it, at most, each of half as many voxels on each axis that has 32 or more; none with --keep, --mask or --slab [default: until no axis of 32 voxels or more is longer than a brick]
     #[arg(long, value_name = "N", conflicts_with_all = ["keep", "mask", "slab"])]
     pub levels: Option<u8>,
-    /// Parts of an uncompressed file that are read at the same time, each by a thread; more where a disk or share is faster with more [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Parts of an uncompressed file that are read at the same time, each by a thread; more where a disk or share is faster with more. Each takes memory for a row of bricks along x [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), conflicts_with_all = ["keep", "mask", "slab"])]
     pub parts: Option<u16>,
     #[command(flatten)]
     /// What is empty; where one of these is given, slab projections and what each brick weighs are kept, and empty bricks are one.

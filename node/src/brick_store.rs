@@ -126,10 +126,12 @@ pub enum BrickStoreError {
         why: String,
     },
     /// There is no room for a scratch file.
-    #[error("{}: {source}; a file that is rendered in place needs room for its coarser levels there, a fiftieth of its size: name a folder that has it with TMPDIR", path.display())]
+    #[error("{}: {source}; a file that is rendered in place needs {} MiB there for its coarser levels: name a folder that has them with TMPDIR", path.display(), bytes.div_ceil(1 << 20))]
     Scratch {
         /// Folder of the scratch files.
         path: PathBuf,
+        /// Bytes that are needed there, at most.
+        bytes: u64,
         /// Why.
         source: io::Error,
     },

@@ -162,7 +162,10 @@ fn who_waits_for_bricks_is_given_less_and_counts_as_fast_as_before() {
         3 * waiting < 2 * before[1] && other > before[0],
         "{before:?} {waiting} {other}"
     );
-    assert_eq!((plan.speeds[1], plan.paces[1]), (SPEED_ONE, SPEED_ONE / 4));
+    assert_eq!(
+        (plan.speeds[1], plan.effective_speeds[1]),
+        (SPEED_ONE, SPEED_ONE / 4)
+    );
     scene.entries[1].wait_thousandths = WAIT_THOUSANDTHS_MAX + 1;
     let count = scene.manifest.grid().brick_count();
     let wrong = Roster::new(scene.entries).validate(count);

@@ -1,5 +1,5 @@
 //! A volume file whose bricks are cut out of it when they are asked for: it is read once, for the manifest, and copied nowhere. Bricks of
-//! level 1 are made of it then, too; those of coarser levels, a 56th of the volume, are in a scratch file.
+//! level 1 are made of it then, too; those of coarser levels, a 56th of a volume that is halved on all axes, are in a scratch file.
 //!
 //! Invariant: what is read later is checked against what was read then, as files can change.
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::volume_file::VolumeFile;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
-use brickmesh_topology::{BrickIndex, Digest, Manifest, VolumeDescription};
+use brickmesh_topology::{BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
@@ -28,6 +28,7 @@ pub struct InPlaceStore {
     file: Arc<Voxels>,
     manifest: Arc<Manifest>,
     bricks: Bricks,
+    level: usize,
     /// From level 1 on, of the volume itself.
     levels: Vec<Arc<Self>>,
 }
@@ -55,6 +56,7 @@ pub(super) fn open(
     })?;
     let no_scratch = |source| BrickStoreError::Scratch {
         path: scratch.to_owned(),
+        bytes: scratch_bytes(file, edge),
         source,
     };
     let kept = Scratch::new(scratch).map_err(no_scratch)?;
@@ -88,6 +90,7 @@ pub(super) fn open(
             1 => Bricks::Halved(file.description.clone()),
             _ => Bricks::Kept(Arc::clone(&kept), starts_of(level)),
         },
+        level,
         file: Arc::clone(&voxels),
         manifest: Arc::new(manifest),
         levels: Vec::new(),
@@ -97,6 +100,24 @@ pub(super) fn open(
         levels,
         ..level((0, manifest))
     })
+}
+
+/// Bytes that scratch files take at most: bricks of levels from 2 on, and two layers of each level while it is cut.
+fn scratch_bytes(file: &VolumeFile, edge: u32) -> u64 {
+    let voxel_bytes = file.description.voxel.bytes() as u64;
+    let levels = level_cutter::volumes(&file.description, edge, usize::MAX);
+    let grids = levels.iter().map(|v| BrickGrid::new(v.dims, edge));
+    let of_level = |(level, grid): (usize, BrickGrid)| {
+        let [x, y, z] = grid.counts();
+        let layers = if level > 1 { z + 2 } else { 2.min(z) };
+        // The first one has no ghosts before it.
+        let first = x * y * 1.min(z - 1);
+        let layer = (first..first + x * y).map(BrickIndex);
+        let voxels = layer.map(|b| grid.stored_box(b).voxel_count());
+        u64::from(layers) * voxels.sum::<u64>()
+    };
+    let all = grids.flatten().enumerate().skip(1).map(of_level);
+    all.sum::<u64>() * voxel_bytes
 }
 
 impl InPlaceStore {
@@ -128,15 +149,19 @@ impl BrickSource for InPlaceStore {
                 what: format!("brick {} is not in the grid", brick.0),
             });
         }
-        let path = self.file.path().display();
+        let (path, level) = (self.file.path().display(), self.level);
+        let from = match self.bricks {
+            Bricks::Kept(..) => " in its scratch file",
+            Bricks::Cut | Bricks::Halved(_) => "",
+        };
+        let name = format!("{path}{from}: brick {} of level {level}", brick.0);
         let bytes = self.bytes_of(brick).map_err(|error| SourceError {
-            what: format!("{path}: brick {} cannot be read: {error}", brick.0),
+            what: format!("{name} cannot be read: {error}"),
         })?;
         if Digest::of(&bytes) != self.manifest.brick_digest(brick) {
             return Err(SourceError {
                 what: format!(
-                    "{path}: brick {} is not what it was when the file was opened: it was changed; open it again",
-                    brick.0
+                    "{name} is not what it was when the file was opened: it was changed; open it again"
                 ),
             });
         }
@@ -262,7 +287,9 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with(&gone.display().to_string()) && error.contains("TMPDIR"),
+            error.starts_with(&gone.display().to_string())
+                && error.contains("TMPDIR")
+                && error.contains("needs 1 MiB"),
             "{error}"
         );
     }

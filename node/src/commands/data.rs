@@ -32,6 +32,13 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         .into());
     }
     let file = volume_file::open_with_fill(&args.source.volume, args.source.fill)?;
+    if args.parts.is_some() && file.plain_voxels().is_ok_and(|plain| plain.is_none()) {
+        return Err(format!(
+            "{}: --parts is for uncompressed .raw, NRRD, MetaImage and NIfTI files, of which parts can be read; import without it",
+            args.source.volume.display()
+        )
+        .into());
+    }
     let how = ImportOptions {
         levels_max: args.levels.map_or(usize::MAX, Into::into),
         placement: args.placement,

@@ -1,4 +1,5 @@
-//! Pictures by a deadline: of each a coarse level first, then finer ones as long as there is time.
+//! Pictures by a deadline: of each a coarse level first, then finer ones as long as there is time. One in which boxes are missing, as peers have just
+//! opened its level, takes the place of no whole one, and is tried again.
 
 use super::{Ahead, BAND_PIXELS_MAX, Done, Turn, TurnResult, Writing, is_seen};
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
 };
 use brickmesh_topology::picture::{camera::bands, level_choice::next_level};
 use std::{
+    collections::BTreeMap,
     error::Error,
     sync::Arc,
     time::{Duration, Instant},
@@ -64,12 +66,21 @@ impl Opening {
     }
 }
 
+/// Between two trials at a level of which boxes were missing.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// A picture that was rendered.
 struct Picture {
     level: usize,
     /// The rows of each band.
     bands: Vec<Vec<u8>>,
     done: Done,
+}
+
+impl Picture {
+    fn is_whole(&self) -> bool {
+        self.done.stats.iter().all(|band| band.missing.is_empty())
+    }
 }
 
 impl Turn<'_> {
@@ -114,7 +125,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The finest picture, no finer than its goal, that is there in time; the first one however long it takes.
+    /// The finest whole picture, no finer than its goal, that is there in time; the first one however long it takes. Where none is whole, one that is not.
     async fn best_by(
         &self,
         session: &Arc<Session>,
@@ -125,22 +136,32 @@ impl Turn<'_> {
     ) -> Result<Picture, Box<dyn Error>> {
         let mut best: Option<Picture> = None;
         let mut times: Vec<(usize, Duration)> = Vec::new();
+        // Levels of which boxes were missing, and when that was.
+        let mut tried: BTreeMap<usize, Instant> = BTreeMap::new();
         loop {
             let left = limit.saturating_sub(since.elapsed());
-            if let Some(best) = best.take_if(|best| best.level <= goal || left.is_zero()) {
+            let is_good = |best: &Picture| best.level <= goal && best.is_whole();
+            if let Some(best) = best.take_if(|best| is_good(best) || left.is_zero()) {
                 return Ok(best);
             }
+            let whole = best.as_ref().filter(|best| best.is_whole());
             let open: Vec<usize> = opening.opened.borrow_and_update().keys().copied().collect();
             let finer = open.into_iter().filter(|&l| l >= goal);
-            let finer = finer.filter(|l| best.as_ref().is_none_or(|best| *l < best.level));
-            let next = next_level(&times, finer.rev(), left);
-            if next.is_none() && opening.is_done {
+            let finer = finer.filter(|l| whole.is_none_or(|best| *l < best.level));
+            let is_due = |l: &usize| tried.get(l).is_none_or(|at| at.elapsed() >= AGAIN);
+            let next = next_level(&times, finer.filter(is_due).rev(), left);
+            if next.is_none() && opening.is_done && tried.is_empty() {
                 return best.ok_or_else(|| SessionError::Ended.into());
             }
+            let is_done = opening.is_done;
             let work = async {
                 match next {
                     Some(level) => self.picture(session, shot, level, since).await.map(Some),
-                    None => opening.more().await.map(|()| None),
+                    None if tried.is_empty() => opening.more().await.map(|()| None),
+                    None => tokio::select! {
+                        more = opening.more(), if !is_done => more.map(|()| None),
+                        () = tokio::time::sleep(AGAIN) => Ok(None),
+                    },
                 }
             };
             let begun = Instant::now();
@@ -151,8 +172,15 @@ impl Turn<'_> {
             };
             match done {
                 Ok(Ok(Some(picture))) => {
-                    times.push((picture.level, begun.elapsed()));
-                    best = Some(picture);
+                    if picture.is_whole() {
+                        tried.remove(&picture.level);
+                        times.push((picture.level, begun.elapsed()));
+                    } else {
+                        tried.insert(picture.level, Instant::now());
+                    }
+                    if picture.is_whole() || best.as_ref().is_none_or(|best| !best.is_whole()) {
+                        best = Some(picture);
+                    }
                 }
                 Ok(Err(error)) => return Err(error),
                 // More levels are open, or the time is over.

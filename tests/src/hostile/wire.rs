@@ -175,7 +175,7 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
         reply(FrameMessage::JobsDone {
             plan,
             jobs: vec![(1, 700); 2],
-            waited: 300,
+            took: (700, 300),
         }),
         reply(FrameMessage::Lacking {
             plan,

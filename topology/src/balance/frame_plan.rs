@@ -18,7 +18,7 @@ use crate::{
         plan_rules::{PlanRules, Strategy},
         prediction::{Prediction, Work, next_speeds},
         roster::{Roster, RosterEntry, put_text},
-        schedule::{SPEED_ONE, Schedule, ScheduledJob, assign, work_of},
+        schedule::{SPEED_ONE, Schedule, ScheduledJob, assign, cost_on, work_of},
         tile_runs::{TileJobs, lengthen_runs},
     },
     base::{digest::Digest, peer::PeerId},
@@ -108,8 +108,8 @@ pub struct FramePlan {
     pub peers: Vec<PeerId>,
     /// Their speeds in millionths, in roster order.
     pub speeds: Vec<u64>,
-    /// How fast each gets on, in roster order, millionths: as fast as it renders, but for the time that it waits for bricks.
-    pub paces: Vec<u64>,
+    /// The same where time that a peer waits for bricks counts as time that its jobs take ([`RosterEntry::effective_speed`]).
+    pub effective_speeds: Vec<u64>,
     /// Jobs, front to back; a job's index is its id in the frame.
     pub jobs: Vec<PlannedJob>,
     /// Indices of the peers that hold each job's brick, ascending.
@@ -179,10 +179,12 @@ impl FramePlan {
         let mut jobs = front_to_back_jobs(inputs, &cut)?;
         let entries = inputs.roster.entries().iter();
         let peers: Vec<PeerId> = entries.clone().map(|e| e.peer.clone()).collect();
-        let paces: Vec<u64> = entries.clone().map(RosterEntry::pace_millionths).collect();
+        let effective_speeds: Vec<u64> =
+            entries.clone().map(RosterEntry::effective_speed).collect();
         let scheduled = inputs.assignable(&mut jobs, &holders, &peers);
-        let mut schedule = assign(inputs.rules.assign, &scheduled, &paces);
-        let (tiles, tile_jobs) = inputs.composite(&jobs, &scheduled, &mut schedule, &paces);
+        let mut schedule = assign(inputs.rules.assign, &scheduled, &effective_speeds);
+        let (tiles, tile_jobs) =
+            inputs.composite(&jobs, &scheduled, &mut schedule, &effective_speeds);
         for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
             job.renderer = renderer;
         }
@@ -192,7 +194,7 @@ impl FramePlan {
             opaque: inputs.settings.opaque(),
             peers,
             speeds: entries.map(|e| e.speed_millionths).collect(),
-            paces,
+            effective_speeds,
             jobs,
             holders: Arc::new(scheduled.into_iter().map(|j| j.holders).collect()),
             tiles,
@@ -201,6 +203,21 @@ impl FramePlan {
             trees,
             digest,
         })
+    }
+
+    /// Longest time that a peer is expected to render, without waiting for bricks, microseconds.
+    #[must_use]
+    pub fn rendering_makespan_micros(&self) -> u64 {
+        if self.speeds == self.effective_speeds {
+            return self.schedule.makespan_micros;
+        }
+        let mut loads = vec![0_u64; self.peers.len()];
+        for job in &self.jobs {
+            if let Some(d) = job.renderer {
+                loads[d] = loads[d].saturating_add(cost_on(job.cost_micros(), self.speeds[d]));
+            }
+        }
+        loads.into_iter().max().unwrap_or(0)
     }
 
     /// A peer's index in the roster.
@@ -380,13 +397,19 @@ impl PlanInputs<'_> {
         jobs: &[PlannedJob],
         scheduled: &[ScheduledJob],
         schedule: &mut Schedule,
-        paces: &[u64],
+        effective_speeds: &[u64],
     ) -> (Vec<Tile>, TileJobs) {
-        let mut tiles = tiles(self.view.rect(), paces.len());
+        let mut tiles = tiles(self.view.rect(), effective_speeds.len());
         let rects: Vec<PixelRect> = jobs.iter().map(|j| j.rect).collect();
         let tile_jobs = TileJobs::new(&rects, |j| schedule.assignment[j].is_some(), &tiles);
         if self.rules.composite == Strategy::Refined {
-            lengthen_runs(scheduled, &tile_jobs, &mut tiles, schedule, paces);
+            lengthen_runs(
+                scheduled,
+                &tile_jobs,
+                &mut tiles,
+                schedule,
+                effective_speeds,
+            );
         }
         (tiles, tile_jobs)
     }
@@ -461,7 +484,7 @@ pub(crate) fn scripted(
     let mut loads = vec![0; peers.len()];
     for j in &jobs {
         if let Some(d) = j.renderer {
-            loads[d] += crate::balance::schedule::cost_on(j.estimate_micros, speeds[d]);
+            loads[d] += cost_on(j.estimate_micros, speeds[d]);
         }
     }
     FramePlan {
@@ -477,7 +500,7 @@ pub(crate) fn scripted(
         digest: digest(Digest::of(b""), &peers, &jobs, &tiles),
         trees: BTreeMap::new(),
         peers,
-        paces: speeds.clone(),
+        effective_speeds: speeds.clone(),
         speeds,
         jobs,
         holders: Arc::new(holders),

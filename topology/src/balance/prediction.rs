@@ -216,11 +216,11 @@ pub fn next_speeds(speeds: &[u64], work: &[Work]) -> Vec<u64> {
 /// rendered and waited so long; `before`: what it was.
 ///
 /// A device that has come to wait much longer holds up all others, so that is believed at once, as is what was measured first; anything
-/// else counts by half. One that did next to nothing keeps what it had.
+/// else counts by half. Of one that did next to nothing an eighth is forgotten: it is given something again in time.
 #[must_use]
 pub fn next_wait(before: Option<u64>, rendered_micros: u64, waited_micros: u64) -> Option<u64> {
     if rendered_micros.max(waited_micros) < WORK_MICROS_MIN {
-        return before;
+        return before.map(|before| before - before.div_ceil(8));
     }
     let measured = scale(waited_micros, 1000, rendered_micros.max(WORK_MICROS_MIN));
     let next = before.filter(|&before| measured <= NEWS * before.max(1000));
@@ -270,11 +270,13 @@ mod tests {
         assert_eq!(next_wait(Some(4_000), 500_000, 2_500_000), Some(4_500));
         assert_eq!(next_wait(Some(4_000), 500_000, 10_000_000), Some(20_000));
         assert_eq!(next_wait(Some(4_000), 500_000, 0), Some(2_000));
-        assert_eq!(
-            next_wait(Some(4_000), 0, 900),
-            Some(4_000),
-            "next to nothing"
-        );
+        assert_eq!(next_wait(Some(4_000), 0, 900), Some(3_500));
+        let after = |frames: usize| {
+            let frames =
+                (0..frames).try_fold(WAIT_THOUSANDTHS_MAX, |wait, _| next_wait(Some(wait), 0, 0));
+            frames.unwrap()
+        };
+        assert!(after(25) < 3_000 && after(100) == 0);
         assert_eq!(next_wait(None, 0, 900), None);
         assert_eq!(next_wait(None, 0, u64::MAX), Some(WAIT_THOUSANDTHS_MAX));
         assert_eq!(next_wait(Some(0), 500_000, 500_000), Some(500));

@@ -20,7 +20,7 @@ pub const ROSTER_PEERS_MAX: usize = 4096;
 pub const SPEED_MAX: u64 = 1_000_000_000_000;
 
 /// Longest time that a peer waits for bricks, per time that it renders, thousandths.
-pub const WAIT_THOUSANDTHS_MAX: u64 = 1_000_000;
+pub const WAIT_THOUSANDTHS_MAX: u64 = 64_000;
 
 /// A peer in a roster snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,8 @@ pub struct RosterEntry {
     pub peer: PeerId,
     /// Its speed in millionths.
     pub speed_millionths: u64,
-    /// Time that it waits for bricks that are read, per time that it renders, in thousandths; 0: none are read.
+    /// Time that it waits for bricks that are read, per time that it renders jobs, whether their bricks are held or read, in thousandths; 0
+    /// where none are read.
     pub wait_thousandths: u64,
     /// The bricks that it announced to hold, and those that it reads where nobody does.
     pub bricks: BrickSet,
@@ -47,12 +48,12 @@ impl RosterEntry {
         }
     }
 
-    /// How fast it gets on, waiting included, millionths.
+    /// Its speed where the time that it waits counts as time that its jobs take, millionths.
     #[must_use]
-    pub fn pace_millionths(&self) -> u64 {
-        let pace = u128::from(self.speed_millionths) * 1000;
-        let pace = pace / (1000 + u128::from(self.wait_thousandths));
-        u64::try_from(pace).unwrap_or(u64::MAX).max(1)
+    pub fn effective_speed(&self) -> u64 {
+        let speed = u128::from(self.speed_millionths) * 1000;
+        let speed = speed / (1000 + u128::from(self.wait_thousandths));
+        u64::try_from(speed).unwrap_or(u64::MAX).max(1)
     }
 }
 

@@ -100,8 +100,8 @@ pub struct Work {
     holders: Arc<Vec<Vec<usize>>>,
     /// Who was to render each job.
     renderers: Vec<Option<usize>>,
-    /// How fast each peer gets on.
-    paces: Vec<u64>,
+    /// The speed of each peer, with which jobs take as long as is expected, waiting for bricks included.
+    effective_speeds: Vec<u64>,
     /// What each peer was planned to take.
     loads: Vec<u64>,
     /// Jobs to render, front to back.
@@ -154,7 +154,7 @@ impl Work {
             costs: plan.jobs.iter().map(PlannedJob::cost_micros).collect(),
             holders: Arc::clone(&plan.holders),
             renderers: plan.jobs.iter().map(|j| j.renderer).collect(),
-            paces: plan.paces.clone(),
+            effective_speeds: plan.effective_speeds.clone(),
             loads: plan.schedule.loads_micros.clone(),
             queue,
             parked: VecDeque::new(),
@@ -319,7 +319,7 @@ impl Work {
 
     /// Takes a message of another peer.
     pub fn heard(&mut self, from: usize, message: &StealMessage, out: &mut Vec<StealOutput>) {
-        if !self.steal || from == self.me || from >= self.paces.len() {
+        if !self.steal || from == self.me || from >= self.effective_speeds.len() {
             return;
         }
         match message {
@@ -353,7 +353,7 @@ impl Work {
     /// Cost of a job on a peer, microseconds.
     fn cost(&self, job: u32, peer: usize) -> u64 {
         let cost = self.costs.get(job as usize).copied().unwrap_or(0);
-        cost_on(cost, self.paces[peer])
+        cost_on(cost, self.effective_speeds[peer])
     }
 
     /// Time over expected time of what was rendered here, waiting for bricks among it, in thousandths.

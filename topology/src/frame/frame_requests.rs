@@ -213,7 +213,7 @@ impl FrameRequests {
     fn set_deadline(&mut self, number: u64, out: &mut Vec<FramesOutput>) {
         let up_to_it = self.frames.range(..=number);
         let runs = up_to_it.filter_map(|(_, a)| a.running());
-        let makespans: Vec<u64> = runs.map(|r| r.plan().schedule.makespan_micros).collect();
+        let makespans: Vec<u64> = runs.map(|r| r.plan().rendering_makespan_micros()).collect();
         let now = self.now;
         if let Some(asked) = self.frames.get_mut(&number)
             && let State::Running(run) = &mut asked.state
@@ -406,9 +406,7 @@ impl FrameRequests {
         data_set.costs = Arc::new(costs);
         if run.inputs.are_read {
             for (by, peer) in plan.peers.iter().enumerate() {
-                let of_it = run.measured.values().filter(|(d, _)| *d == by);
-                let rendered = of_it.map(|(_, micros)| *micros).sum();
-                let waited = run.waited.get(&by).copied().unwrap_or(0);
+                let (rendered, waited) = run.took.get(&by).copied().unwrap_or_default();
                 let before = data_set.waits.get(peer).copied();
                 if let Some(wait) = next_wait(before, rendered, waited) {
                     data_set.waits.insert(peer.clone(), wait);

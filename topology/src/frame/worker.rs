@@ -695,6 +695,11 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             let Some((job, next)) = frame.next_job() else {
                 break;
             };
+            if !frame.is_here(&job, &self.bricks, &self.cache) {
+                // What was kept of it had to make room since.
+                frame.look_for_bricks(&self.bricks, &self.cache);
+                continue;
+            }
             if !has_room(next) || self.on_device.iter().any(|o| o.is_of(&frame.key, &job)) {
                 break;
             }
@@ -710,18 +715,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 }
                 continue;
             }
-            let order = OnDevice {
-                key: frame.key.clone(),
-                data_set: frame.data_set,
-                frame: Arc::clone(&frame.frame),
-                index,
-                job,
-                estimate_micros: next,
-                given_micros: 0,
-                before_micros: 0,
-                is_to_wait: false,
-                is_over: false,
-            };
+            let order = OnDevice::new(frame, (index, job), next);
             self.give_device(order, out);
         }
         // After what is kept, which may hide what would be read.
@@ -738,6 +732,26 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 }
 
 impl<F> OnDevice<F> {
+    /// A job of a frame that the device was not told of yet.
+    fn new<I>(
+        of: &ActiveFrame<F, I>,
+        (index, job): (u32, PlannedJob),
+        estimate_micros: u64,
+    ) -> Self {
+        Self {
+            key: of.key.clone(),
+            data_set: of.data_set,
+            frame: Arc::clone(&of.frame),
+            index,
+            job,
+            estimate_micros,
+            given_micros: 0,
+            before_micros: 0,
+            is_to_wait: false,
+            is_over: false,
+        }
+    }
+
     /// Whether it is a job of a frame, in whichever attempt, and will be kept.
     fn is_of(&self, key: &FrameKey, job: &PlannedJob) -> bool {
         let is_same_frame = self.key.0 == key.0 && self.key.1.number == key.1.number;

@@ -31,8 +31,8 @@ impl FrameRequests {
             FrameMessage::BadTile => {
                 self.apply(frame, AttemptInput::Failed(from), Why::BadTile, out);
             }
-            FrameMessage::JobsDone { plan, jobs, waited } => {
-                self.jobs_done(&from, frame, plan, (jobs, waited), out);
+            FrameMessage::JobsDone { plan, jobs, took } => {
+                self.jobs_done(&from, frame, plan, (jobs, took), out);
             }
             FrameMessage::Given { plan, jobs, by } => {
                 for job in jobs {
@@ -80,7 +80,7 @@ impl FrameRequests {
         from: &PeerId,
         frame: FrameId,
         plan: Digest,
-        (jobs, waited): (Vec<(u32, u64)>, u64),
+        (jobs, (rendered, waited)): (Vec<(u32, u64)>, (u64, u64)),
         out: &mut Vec<FramesOutput>,
     ) {
         let asked = self.frames.get(&frame.number);
@@ -89,7 +89,7 @@ impl FrameRequests {
         if let Some(run) = self.run(frame).filter(|r| r.plan().digest == plan)
             && let Some(by) = run.plan().index_of(from)
         {
-            run.waited.insert(by, waited.min(most));
+            run.took.insert(by, (rendered.min(most), waited.min(most)));
         }
         for (job, micros) in jobs {
             let done = AttemptInput::Job {
@@ -128,6 +128,10 @@ impl FrameRequests {
 
     pub(super) fn lost(&mut self, peer: &PeerId, out: &mut Vec<FramesOutput>) {
         self.sent.remove(peer);
+        // It may come back with another disk.
+        for data_set in self.data_sets.values_mut() {
+            data_set.waits.remove(peer);
+        }
         let frames = self.frames.iter().map(|(&number, a)| a.frame(number));
         for frame in frames.collect::<Vec<_>>() {
             let lost = AttemptInput::Lost(peer.clone());

@@ -60,8 +60,8 @@ pub(super) struct Run {
     pub(super) attempt: Attempt,
     /// Who rendered each job, as index of the plan, and the time it took there.
     pub(super) measured: BTreeMap<u32, (usize, u64)>,
-    /// How long peers, by index of the plan, waited for bricks, microseconds.
-    pub(super) waited: BTreeMap<usize, u64>,
+    /// How long peers, by index of the plan, rendered and waited for bricks, microseconds.
+    pub(super) took: BTreeMap<usize, (u64, u64)>,
     /// The time that it has.
     pub(super) micros: u64,
     /// Who is asked why tiles do not come.
@@ -117,7 +117,7 @@ impl Run {
             inputs,
             attempt,
             measured: BTreeMap::new(),
-            waited: BTreeMap::new(),
+            took: BTreeMap::new(),
             micros: 0,
             blame: None,
         }

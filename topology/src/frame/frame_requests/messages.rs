@@ -129,14 +129,14 @@ pub enum FrameMessage {
         /// The plan.
         plan: Digest,
     },
-    /// Jobs of this plan are rendered, or hidden.
+    /// Jobs of this plan are rendered, or hidden; none: bricks are awaited.
     JobsDone {
         /// The plan.
         plan: Digest,
         /// Jobs, and the time that each took, microseconds; 0: nobody would have seen it.
         jobs: Vec<(u32, u64)>,
-        /// How long the sender has waited for bricks of this attempt until now, microseconds, to a twentieth of a second.
-        waited: u64,
+        /// How long the sender has rendered jobs in this attempt until now, and, as seen every twentieth of a second, waited for bricks of it, microseconds.
+        took: (u64, u64),
     },
     /// A tile that is none.
     #[serde(skip)]

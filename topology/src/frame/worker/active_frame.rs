@@ -23,6 +23,17 @@ use std::{
     sync::Arc,
 };
 
+/// Whether the brick of a job of a frame is in device memory, or what was rendered of the job is kept.
+fn is_here<I: Image>(
+    (data_set, key): (Digest, &FrameKey),
+    job: &PlannedJob,
+    bricks: &DeviceBricks,
+    cache: &RenderCache<I>,
+) -> bool {
+    let may_be_kept = key.1.attempt > 0 || job.content.is_some();
+    bricks.is_here((data_set, job.brick)) || may_be_kept && cache.has(key, job)
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ActiveFrame<F, I> {
@@ -52,7 +63,12 @@ pub(super) struct ActiveFrame<F, I> {
     reads_since: Option<(u64, u64)>,
     /// How long that was, and how long the device rendered meanwhile, microseconds.
     reads: (u64, u64),
+    /// The requester knows that it has waited so long, microseconds.
+    told_waited: u64,
 }
+
+/// Waiting that is told though nothing was rendered, microseconds.
+const TOLD_MICROS: u64 = 100_000;
 
 impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     pub(super) fn new(
@@ -86,6 +102,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             waits_since: None,
             reads_since: None,
             reads: (0, 0),
+            told_waited: 0,
         }
     }
 
@@ -94,12 +111,8 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     pub(super) fn look_for_bricks(&mut self, bricks: &DeviceBricks, cache: &RenderCache<I>) {
         let (data_set, plan) = (self.data_set, (*self.frame).as_ref());
         let brick_of = |job: u32| plan.jobs[job as usize].brick;
-        let is_here = |job: u32| {
-            let is_kept = |j: &PlannedJob| {
-                (self.key.1.attempt > 0 || j.content.is_some()) && cache.has(&self.key, j)
-            };
-            bricks.is_here((data_set, brick_of(job))) || is_kept(&plan.jobs[job as usize])
-        };
+        let name = (data_set, &self.key);
+        let is_here = |job: u32| is_here(name, &plan.jobs[job as usize], bricks, cache);
         self.work.park(is_here);
         let came: Vec<u32> = self.work.parked().filter(|&j| is_here(j)).collect();
         self.work.unpark(&came);
@@ -117,6 +130,16 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         let (kept, others): (VecDeque<_>, VecDeque<_>) =
             wanted.partition(|&b| bricks.is_kept((data_set, b)));
         self.to_ask = kept.into_iter().chain(others).collect();
+    }
+
+    /// Whether what a job needs is here.
+    pub(super) fn is_here(
+        &self,
+        job: &PlannedJob,
+        bricks: &DeviceBricks,
+        cache: &RenderCache<I>,
+    ) -> bool {
+        is_here((self.data_set, &self.key), job, bricks, cache)
     }
 
     /// The next brick to be asked for.
@@ -383,18 +406,21 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.tell_times(times, out);
     }
 
-    /// Tells the requester what was rendered, where the frame waits for bricks: it takes longer than was planned.
+    /// Tells the requester what was rendered, where the frame waits for bricks: it takes longer than was planned; and how long it has
+    /// waited, also where others have got the jobs that it waited for.
     pub(super) fn tell_of_progress(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
         let is_waiting = self.work.parked().next().is_some();
         let times = is_waiting.then(|| self.outgoing.take_times());
         self.tell_times(times.unwrap_or_default(), out);
     }
 
-    fn tell_times(&self, times: Vec<(u32, u64)>, out: &mut Vec<WorkerOutput<F, I>>) {
-        if !times.is_empty() {
+    fn tell_times(&mut self, times: Vec<(u32, u64)>, out: &mut Vec<WorkerOutput<F, I>>) {
+        let waited = self.reads.0.saturating_sub(self.reads.1);
+        if !times.is_empty() || waited >= self.told_waited + TOLD_MICROS {
+            self.told_waited = waited;
             let (plan, jobs) = (self.plan().digest, times);
-            let waited = self.reads.0.saturating_sub(self.reads.1);
-            let done = FrameMessage::JobsDone { plan, jobs, waited };
+            let took = (self.work.rendered_micros(), waited);
+            let done = FrameMessage::JobsDone { plan, jobs, took };
             out.push(WorkerOutput::Tell(self.key.clone(), done));
         }
     }

@@ -7,8 +7,8 @@
 //! A requester's frame number means one picture: whoever asks for another under the same number spoils
 //! its own.
 //!
-//! Invariant: bounded by bytes, whatever is asked for; the oldest frames are forgotten first. Of a frame that is too large itself, what was rendered
-//! first is kept.
+//! Invariant: bounded by bytes, whatever is asked for; the oldest frames are forgotten first, and none of a requester for an older one of its
+//! own: of a frame that is too large what was rendered first is kept.
 
 use crate::{
     balance::frame_plan::PlannedJob,
@@ -77,11 +77,10 @@ impl<I: Image> RenderCache<I> {
         if bytes > self.bytes_max {
             return;
         }
-        let own = self.name_of(key);
         while self.bytes + bytes > self.bytes_max {
-            let is_older = |name: u64| own.is_none_or(|own| name < own);
+            let is_older = |f: &KeptFrame<I>| f.requester != key.0 || f.number < key.1.number;
             let first = self.frames.first_entry();
-            let Some(oldest) = first.filter(|first| is_older(*first.key())) else {
+            let Some(oldest) = first.filter(|first| is_older(first.get())) else {
                 return;
             };
             let (name, oldest) = oldest.remove_entry();
@@ -90,7 +89,7 @@ impl<I: Image> RenderCache<I> {
                 self.contents.remove(&(content, name));
             }
         }
-        let name = own.unwrap_or(self.next);
+        let name = self.name_of(key).unwrap_or(self.next);
         self.next = self.next.max(name + 1);
         let frame = self.frames.entry(name).or_insert_with(|| KeptFrame {
             requester: key.0.clone(),
@@ -298,7 +297,20 @@ mod tests {
         }
         let kept = (0..9).filter(|&b| cache.has(&key("a", 1, 1), &job(b, 1024).0));
         assert_eq!(kept.collect::<Vec<_>>(), [0, 1, 2]);
-        let few = RenderCache::<Names>::new(1);
-        assert_eq!(few.bytes_max, BYTES_MIN);
+        // Two frames that are rendered in turn leave each other what they have.
+        for brick in 0..9 {
+            for number in [2, 1] {
+                let (job, image) = job(brick, 1024);
+                cache.put(&key("a", number, 0), job, image, 1);
+            }
+        }
+        let kept = [1, 2].map(|n| {
+            (0..9)
+                .filter(|&b| cache.has(&key("a", n, 1), &job(b, 1024).0))
+                .count()
+        });
+        assert_eq!(kept, [1, 2]);
+        let bounds = [1, 100 << 20, 1 << 40].map(|of| RenderCache::<Names>::new(of).bytes_max);
+        assert_eq!(bounds, [BYTES_MIN, 25 << 20, BYTES_MAX]);
     }
 }

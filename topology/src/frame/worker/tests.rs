@@ -141,7 +141,7 @@ fn the_device_has_one_job_or_a_few_small_ones_on_hand_oldest_frame_first() {
     let jobs_done = FrameMessage::JobsDone {
         plan,
         jobs,
-        waited: 0,
+        took: (2_000, 0),
     };
     assert_eq!(told(&out), [(key(1, 0), jobs_done)]);
     for (job, next) in [(0, vec![(2, 2)]), (1, vec![(2, 3)]), (2, vec![(2, 4)])] {
@@ -589,11 +589,11 @@ fn the_time_for_which_a_frame_waits_for_bricks_is_told_without_that_of_rendering
     let mut tick = |worker: &mut Worker, at: u64| {
         out.clear();
         worker.ask_again(at * 50_000, &mut out);
-        let waited = told(&out).into_iter().filter_map(|(key, m)| match m {
-            FrameMessage::JobsDone { waited, .. } => Some((key.1.number, waited)),
+        let took = told(&out).into_iter().filter_map(|(key, m)| match m {
+            FrameMessage::JobsDone { took, .. } => Some((key.1.number, took)),
             _ => None,
         });
-        waited.collect::<Vec<_>>()
+        took.collect::<Vec<_>>()
     };
     tick(&mut worker, 0);
     let rendered = |worker: &mut Worker, frame: u64, job: u32| {
@@ -601,13 +601,18 @@ fn the_time_for_which_a_frame_waits_for_bricks_is_told_without_that_of_rendering
         worker.rendered(&key(frame, 0), done, &mut Vec::new());
     };
     rendered(&mut worker, 1, 2);
-    assert_eq!(tick(&mut worker, 1), [(1, 30_000)]);
+    assert_eq!(tick(&mut worker, 1), [(1, (20_000, 30_000))]);
     assert_eq!(tick(&mut worker, 2), []);
     // The device renders the next frame meanwhile, which is behind.
     rendered(&mut worker, 2, 2);
     staged(&mut worker, 0, true);
     rendered(&mut worker, 1, 0);
-    assert_eq!(tick(&mut worker, 3), [(1, 90_000), (2, 0)], "in all");
+    let in_all = [(1, (40_000, 90_000)), (2, (20_000, 0))];
+    assert_eq!(tick(&mut worker, 3), in_all);
+    // Also where nothing comes.
+    let told = [4, 5, 6, 7].map(|at| tick(&mut worker, at));
+    let later = [(1, (40_000, 190_000))];
+    assert_eq!(told, [&[][..], &later, &[], &[(1, (40_000, 290_000))]]);
 }
 
 #[test]
