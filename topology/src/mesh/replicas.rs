@@ -395,7 +395,7 @@ impl Replicas {
     }
 
     /// Bricks that nobody who stays holds.
-    fn unheld(&self) -> u32 {
+    pub(super) fn unheld(&self) -> u32 {
         self.grid.brick_count() - self.held().len()
     }
 

@@ -55,6 +55,17 @@ impl Keeper {
         limits
     }
 
+    /// Those, and where the peers have enough memory now: what they were before, until all bricks are held. Who has little room
+    /// would give it to one level, while of the others bricks are read.
+    pub(super) fn limits(&mut self) -> BTreeMap<Digest, u64> {
+        let limits = self.level_limits();
+        let mut used = self.sets.values().filter(|s| s.replicas.is_in_use());
+        if !limits.is_empty() || used.all(|s| s.replicas.unheld() == 0) {
+            self.limits = limits;
+        }
+        self.limits.clone()
+    }
+
     /// The volumes in use, those that want least first.
     fn volumes(&self, of_mesh: u64) -> Vec<Volume<'_>> {
         let used = || self.sets.values().filter(|s| s.replicas.is_in_use());

@@ -255,11 +255,11 @@ impl Keeper {
     /// tick.
     pub(super) fn keep_up(&mut self, out: &mut Vec<KeeperOutput>) {
         self.foresee();
+        let limits = self.limits();
         let transfers = &self.transfers;
         let mut all: u64 = self.sets.values().map(|s| s.bytes(transfers)).sum();
         let mut dropped = Vec::new();
         let mut unfreed = self.unfreed_bytes();
-        let limits = self.level_limits();
         let unlimited = self.sets.iter().filter(|(d, _)| !limits.contains_key(d));
         let unlimited: u64 = unlimited.map(|(_, s)| s.bytes(transfers)).sum();
         let limited = self.hello.memory_bytes.saturating_sub(unlimited);

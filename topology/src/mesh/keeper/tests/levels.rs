@@ -240,6 +240,48 @@ fn a_volume_is_read_where_there_is_room_for_a_few_bricks() {
 }
 
 #[test]
+fn what_peers_read_is_read_until_one_that_has_joined_with_room_for_all_holds_it() {
+    let all = volume_and_levels();
+    for (capacity, opened) in [(8, 3), (14, 3), (8, 1), (14, 1), (60, 1)] {
+        let mut mesh = Mesh::new(&[capacity; 2]);
+        mesh.run(SECOND);
+        let offer = |mesh: &mut Mesh, levels: std::ops::Range<usize>| {
+            for (level, n) in levels.rev().flat_map(|level| [(level, 0), (level, 1)]) {
+                mesh.input(n, KeeperInput::Offer(Arc::clone(&all[level]), 2));
+            }
+        };
+        offer(&mut mesh, 0..opened);
+        mesh.run(10 * SECOND);
+        mesh.join(1000);
+        mesh.run(10 * LATENCY);
+        offer(&mut mesh, opened..3);
+        mesh.run(10 * LATENCY);
+        for step in 0..300 {
+            mesh.run(SECOND / 10);
+            for volume in &all {
+                let name = volume.digest();
+                let is_had = |brick: &BrickIndex| {
+                    (0..3).any(|n| {
+                        let own = mesh.replicas(n, name).announcement();
+                        own.held.contains(*brick) || own.readable.contains(*brick)
+                    })
+                };
+                let missing = volume.grid().bricks().filter(|b| !is_had(b)).count();
+                let bricks = volume.grid().brick_count();
+                // Levels that are opened just then come within half a second.
+                let is_due = step > 5 || opened == 3 || bricks == 144;
+                let is_had = missing == 0 || !is_due;
+                assert!(
+                    is_had,
+                    "{capacity} {opened}: {missing} of {bricks}, step {step}"
+                );
+            }
+        }
+        assert_eq!(mesh.held(2, all[0].digest()), 144);
+    }
+}
+
+#[test]
 fn bricks_of_levels_come_before_those_of_the_volume() {
     let all = volume_and_levels();
     let mut mesh = Mesh::new(&[300, 300]);
