@@ -252,6 +252,25 @@ impl Session {
     /// # Errors
     /// [`SessionError`], any but a frame's.
     pub async fn open_level(&self, level: usize) -> Result<Arc<Manifest>, SessionError> {
+        self.open_level_once(level, Arriving::new).await
+    }
+
+    /// As [`Self::open_level`], as soon as each brick is held by some peer or can be read for frames, for pictures that are wanted soon.
+    ///
+    /// # Errors
+    /// As [`Self::open_level`].
+    pub(crate) async fn open_level_soon(
+        &self,
+        level: usize,
+    ) -> Result<Arc<Manifest>, SessionError> {
+        self.open_level_once(level, Arriving::of_first_copies).await
+    }
+
+    async fn open_level_once(
+        &self,
+        level: usize,
+        arriving: fn(Instant) -> Arriving,
+    ) -> Result<Arc<Manifest>, SessionError> {
         if let Some(open) = self.open.borrow().get(&level) {
             return Ok(Arc::clone(open));
         }
@@ -282,7 +301,7 @@ impl Session {
                 "it is of another volume; import the volume again".to_owned(),
             ));
         }
-        self.wait_for_bricks(&manifest).await?;
+        self.wait_for_bricks(&manifest, arriving).await?;
         self.provide(&manifest);
         self.open.send_modify(|open| {
             open.insert(level, Arc::clone(&manifest));
@@ -526,10 +545,14 @@ impl Session {
     /// Waits until every peer with memory holds what its placement asks for (where bricks are read for frames: those that have
     /// the source), or until it is clear that no more comes. Where bricks are missing then, frames say which; with `whole` that is an
     /// error.
-    async fn wait_for_bricks(&self, manifest: &Manifest) -> Result<(), SessionError> {
+    async fn wait_for_bricks(
+        &self,
+        manifest: &Manifest,
+        arriving: fn(Instant) -> Arriving,
+    ) -> Result<(), SessionError> {
         let (is_own, whole) = (self.source.is_some(), self.whole);
         let mut progress = Progress::new("loading bricks");
-        let mut arriving = Arriving::new(Instant::now());
+        let mut arriving = arriving(Instant::now());
         loop {
             let status = self.mesh.status_with_unreadable().await?;
             let of_set = |d: &&DataSetStatus| d.manifest.digest() == manifest.digest();

@@ -139,6 +139,8 @@ pub(super) struct Arriving {
     known: (u64, u64, Vec<PeerId>),
     since: Instant,
     settled_since: Option<Instant>,
+    /// One copy of each brick is enough, or that it can be read.
+    is_first_enough: bool,
 }
 
 impl Arriving {
@@ -147,6 +149,15 @@ impl Arriving {
             known: Default::default(),
             since: now,
             settled_since: None,
+            is_first_enough: false,
+        }
+    }
+
+    /// Waits for one copy of each brick, held or read.
+    pub(super) fn of_first_copies(now: Instant) -> Self {
+        Self {
+            is_first_enough: true,
+            ..Self::new(now)
         }
     }
 
@@ -186,7 +197,7 @@ impl Arriving {
         let settled_for = self.settled_since.map(|at| now.duration_since(at));
         let missing = data_set.safety.missing;
         // Whoever says that it will hold bricks and gets none is not waited for.
-        if missing == 0 && (settled || quiet > SETTLED) {
+        if missing == 0 && (settled || quiet > SETTLED || self.is_first_enough) {
             return Arrival::Done;
         }
         let bricks = data_set.manifest.grid().brick_count();
@@ -337,6 +348,11 @@ mod tests {
             let of_one = read.data_sets[0].residency.values_mut().next();
             of_one.unwrap().source = source;
             assert_eq!(look(&mut Arriving::new(now), &read, now), arrival);
+            let soon = look(&mut Arriving::of_first_copies(now), &read, now);
+            assert_eq!(soon, Arrival::Done);
         }
+        let one_is_missing = mesh(1, [9; 2]);
+        let soon = look(&mut Arriving::of_first_copies(now), &one_is_missing, now);
+        assert_eq!(soon, Arrival::UnderWay);
     }
 }

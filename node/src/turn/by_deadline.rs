@@ -37,7 +37,7 @@ impl Opening {
         let session = Arc::clone(session);
         let task = actix::spawn(async move {
             for level in (goal..session.volumes().len()).rev() {
-                match session.open_level(level).await {
+                match session.open_level_soon(level).await {
                     Err(error @ SessionError::Level { .. }) if level > goal => {
                         tracing::warn!("{error}; finer ones are seen");
                     }
