@@ -89,8 +89,8 @@ pub struct Keeper {
     announced_at: u64,
     /// When bricks that could not be read were looked at last.
     looked_at: u64,
-    /// Most memory that data sets may take, of those that are limited, bytes.
-    limits: BTreeMap<Digest, u64>,
+    /// Most memory that data sets may take, of those that are limited, bytes, and when that was worked out last.
+    limits: (BTreeMap<Digest, u64>, u64),
     /// What is to be announced has changed.
     dirty: bool,
     dropping: Vec<(u64, Digest, BrickIndex)>,
@@ -157,7 +157,7 @@ impl Keeper {
             speed_millionths: None,
             announced_at: 0,
             looked_at: 0,
-            limits: BTreeMap::new(),
+            limits: (BTreeMap::new(), 0),
             dirty: false,
             dropping: Vec::new(),
             leaving: Leaving::No,

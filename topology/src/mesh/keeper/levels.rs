@@ -14,6 +14,8 @@ const EXACT_PART: u64 = 8;
 /// Bricks of each level for which there is room in any case, as far as half of the volume's part goes: some are rendered while
 /// the next are read.
 const BRICKS_MIN: u64 = 4;
+/// How long limits stay at most once there is enough memory: they may leave bricks without a place.
+const LIMITS_MICROS: u64 = 30_000_000;
 /// Of a level that takes no more than this part of what is left, there are as many copies as are wanted; of others one.
 const SMALL_PART: u64 = 16;
 
@@ -55,15 +57,20 @@ impl Keeper {
         limits
     }
 
-    /// Those, and where the peers have enough memory now: what they were before, until all bricks are held. Who has little room
-    /// would give it to one level, while of the others bricks are read.
+    /// Those, and where the peers have enough memory now: what they were before, until all bricks are held, or for a while. Who has
+    /// little room would give it to one level, while of the others bricks are read.
     pub(super) fn limits(&mut self) -> BTreeMap<Digest, u64> {
         let limits = self.level_limits();
+        let (before, since) = &self.limits;
         let mut used = self.sets.values().filter(|s| s.replicas.is_in_use());
-        if !limits.is_empty() || used.all(|s| s.replicas.unheld() == 0) {
-            self.limits = limits;
+        let stay = limits.is_empty()
+            && self.now < since.saturating_add(LIMITS_MICROS)
+            && used.any(|s| s.replicas.unheld() > 0);
+        if stay {
+            return before.clone();
         }
-        self.limits.clone()
+        self.limits = (limits.clone(), self.now);
+        limits
     }
 
     /// The volumes in use, those that want least first.

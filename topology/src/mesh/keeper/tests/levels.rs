@@ -282,6 +282,30 @@ fn what_peers_read_is_read_until_one_that_has_joined_with_room_for_all_holds_it(
 }
 
 #[test]
+fn where_a_peer_joins_with_which_all_just_fits_all_comes_to_be_held() {
+    let all = volume_and_levels();
+    for (capacity, joining) in [(90, 90), (60, 140), (20, 220)] {
+        let mut mesh = Mesh::new(&[capacity; 2]);
+        mesh.run(SECOND);
+        for (level, n) in all.iter().flat_map(|level| [(level, 0), (level, 1)]) {
+            mesh.input(n, KeeperInput::Offer(Arc::clone(level), 1));
+        }
+        mesh.run(10 * SECOND);
+        mesh.join(joining);
+        mesh.run(90 * SECOND);
+        for volume in &all {
+            let safety = mesh.replicas(0, volume.digest()).safety();
+            let bricks = volume.grid().brick_count();
+            assert_eq!(
+                (safety.missing, safety.read),
+                (0, 0),
+                "{capacity} {joining}: {bricks}"
+            );
+        }
+    }
+}
+
+#[test]
 fn bricks_of_levels_come_before_those_of_the_volume() {
     let all = volume_and_levels();
     let mut mesh = Mesh::new(&[300, 300]);
