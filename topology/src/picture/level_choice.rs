@@ -34,6 +34,10 @@ pub fn level_for(view: &View, levels: &[VolumeDescription], clip: &Clip) -> usiz
     coarser.count()
 }
 
+/// From a level to the next finer one a picture takes so many times as long at least, where it is said beforehand: bricks are eight times as many, but
+/// what a picture of any level takes is most of what coarse ones do.
+const TIMES_MIN: f64 = 4.0;
+
 /// The level that is to be rendered next, where there is so much time left: the finest that is expected to be there in time, by
 /// how times grew from level to level, or else the next finer one. `times`: what levels of the same picture took, coarsest
 /// first; `open`: finer ones that there are, coarsest first.
@@ -48,7 +52,7 @@ pub fn next_level(
         [.., (coarser, less), (level, more)] => {
             let levels = coarser.saturating_sub(*level).max(1) as f64;
             let times = more.as_secs_f64() / less.as_secs_f64().max(f64::MIN_POSITIVE);
-            Some((*level, *more, times.powf(levels.recip()).max(1.0)))
+            Some((*level, *more, times.powf(levels.recip()).max(TIMES_MIN)))
         }
         _ => None,
     };
@@ -285,12 +289,17 @@ mod tests {
         assert_eq!(next(&[], &[5, 4], 0), Some(5), "something is to be seen");
         let times = [(5, ms(10)), (4, ms(20))];
         assert_eq!(next(&times[..1], &[4, 3, 0], 9_000), Some(4));
-        // 40, 80, 160 and 320 ms.
-        assert_eq!(next(&times, &[3, 2, 1, 0], 400), Some(0));
-        assert_eq!(next(&times, &[3, 2, 1, 0], 100), Some(2));
-        assert_eq!(next(&times, &[3, 2], 400), Some(2));
+        // 80, 320, 1280 and 5120 ms, not 40 to 320.
+        assert_eq!(next(&times, &[3, 2, 1, 0], 6_000), Some(0));
+        assert_eq!(next(&times, &[3, 2, 1, 0], 400), Some(2));
+        assert_eq!(next(&times, &[3, 2], 6_000), Some(2));
+        // 640, 5120, 40 960 and 327 680 ms.
+        let times_eight = [(5, ms(10)), (4, ms(80))];
+        assert_eq!(next(&times_eight, &[3, 2, 1, 0], 6_000), Some(2));
         assert_eq!(next(&times, &[3, 2, 1, 0], 10), Some(3));
         // A finer one may take less.
-        assert_eq!(next(&[(5, ms(20)), (3, ms(10))], &[2, 1, 0], 15), Some(0));
+        let times = [(5, ms(20)), (3, ms(10))];
+        assert_eq!(next(&times, &[2, 1, 0], 700), Some(0));
+        assert_eq!(next(&times, &[2, 1, 0], 15), Some(2));
     }
 }
