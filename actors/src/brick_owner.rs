@@ -29,9 +29,10 @@ use brickmesh_topology::{
     BrickBytes, BrickIndex, Digest, Manifest, PeerId,
     data::brick_set::BrickSet,
     mesh::{
+        announcement::Announcement,
         keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
         membership::Health,
-        replicas::{Announcement, Origin, Replicas},
+        replicas::{Origin, Replicas},
     },
 };
 use bytes::Bytes;

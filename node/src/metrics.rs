@@ -14,7 +14,7 @@ use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{
     PeerId,
-    mesh::{assignment::Safety, replicas::Announcement},
+    mesh::{announcement::Announcement, assignment::Safety},
 };
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::json;

@@ -21,7 +21,7 @@ use brickmesh_actors::{
 use brickmesh_node::network::{Multiaddr, Network, NetworkConfig};
 use brickmesh_topology::{
     Camera, Digest, PeerId, RenderSettings, TransferFunction, View, VoxelType,
-    balance::plan_rules::PlanRules, mesh::replicas::Announcement,
+    balance::plan_rules::PlanRules, mesh::announcement::Announcement,
 };
 use bytes::Bytes;
 use std::{fmt, future::Future, sync::Arc, time::Duration};

@@ -15,11 +15,12 @@ use brickmesh_topology::{
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::{collections::BTreeMap, hint::black_box};
 
-/// A cube of bricks of 32 voxels; values rise with x.
+/// A cube of bricks of 32 voxels, of 8 where they are many; values rise with x.
 fn manifest(bricks_on_an_edge: u32) -> Manifest {
-    let edge = 32 * bricks_on_an_edge;
+    let brick = if bricks_on_an_edge < 16 { 32 } else { 8 };
+    let edge = brick * bricks_on_an_edge;
     let volume = VolumeDescription::new([edge; 3], VoxelType::U8);
-    let parts = ManifestParts::cut(volume, 32, "bench", |stored| {
+    let parts = ManifestParts::cut(volume, brick, "bench", |stored| {
         let [nx, ny, nz] = stored.size();
         let value = |i: u32| u8::try_from((stored.lo[0] + i % nx) * 255 / edge).unwrap_or(255);
         (0..nx * ny * nz).map(value).collect()
@@ -38,7 +39,14 @@ fn roster(bricks: u32, peers: usize, copies: u32) -> Roster {
 }
 
 fn plans(c: &mut Criterion) {
-    for (edge, peers, copies) in [(8, 1, 3), (4, 8, 3), (4, 8, 8), (6, 8, 3), (6, 64, 3)] {
+    for (edge, peers, copies) in [
+        (8, 1, 3),
+        (4, 8, 3),
+        (4, 8, 8),
+        (6, 8, 3),
+        (6, 64, 3),
+        (40, 3, 1),
+    ] {
         let manifest = manifest(edge);
         let transfer = TransferFunction::ramp(0.0, 255.0);
         let settings = RenderSettings::new(transfer, 0.5);

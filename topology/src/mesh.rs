@@ -1,8 +1,9 @@
-//! A peer among others: who is well (`membership`), who should hold what (`replicas`, `assignment`), bricks
+//! A peer among others: who is well (`membership`), who should hold what (`replicas`, `assignment`), what is said of that (`announcement`), bricks
 //! on their way (`transfers`), bricks read for frames (`staging`), bricks on a disk (`shelf`), and the keeper, which brings these together; a device that is lost.
 //!
 //! May use `base`, `data`, `balance` and, for who may take part in frames, `frame`; `.ci/arrows` checks it.
 
+pub mod announcement;
 pub mod assignment;
 pub mod device_recovery;
 pub mod fit;

@@ -4,9 +4,9 @@ use crate::data_set::BrickSource;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     mesh::{
+        announcement::Announcement,
         assignment::Safety,
         keeper::{Hello, Vitals},
-        replicas::Announcement,
     },
 };
 use std::{collections::BTreeMap, sync::Arc};

@@ -17,7 +17,7 @@ use brickmesh_actors::{
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
 use brickmesh_topology::{
     PeerId,
-    mesh::{keeper::FrameTimes, replicas::Announcement},
+    mesh::{announcement::Announcement, keeper::FrameTimes},
 };
 use serde_json::{Value, json};
 use std::{error::Error, fmt::Write as _, num::NonZeroUsize, time::Duration};

@@ -5,9 +5,9 @@ use brickmesh_topology::{
     BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
     data::{brick_set::BrickSet, brick_table::BrickRecord, manifest::ManifestParts},
     mesh::{
+        announcement::Announcement,
         assignment::Safety,
         keeper::{FrameTimes, Hello, Vitals},
-        replicas::Announcement,
     },
 };
 use std::sync::Arc;

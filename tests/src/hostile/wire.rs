@@ -20,9 +20,9 @@ use brickmesh_topology::{
     base::seeded::Seeded,
     data::brick_set::BrickSet,
     mesh::{
+        announcement::{Announcement, Said, Saying},
         keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
         membership::Heartbeat,
-        replicas::Announcement,
     },
     picture::render_settings::Mode,
 };
@@ -126,6 +126,11 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 ..Announcement::expected(manifest.grid().brick_count(), 9)
             }),
         },
+        changed(manifest),
+        KeeperMessage::ResidencyDigests {
+            digests: Arc::new([(data_set, Digest::of(b"announcement"))].into()),
+        },
+        KeeperMessage::NeedResidency { data_set },
         KeeperMessage::BrickRequest { data_set, brick },
         KeeperMessage::BrickRefused {
             data_set,
@@ -133,6 +138,20 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
             why: "none here".to_owned(),
         },
     ]
+}
+
+/// One brick more is held than nothing.
+fn changed(manifest: &Manifest) -> KeeperMessage {
+    let mut announcement = Announcement::expected(manifest.grid().brick_count(), 9);
+    let mut said = Said::new(announcement.clone());
+    announcement.held.insert(BrickIndex(3));
+    let Some(Saying::Change(change)) = said.say(&announcement) else {
+        panic!("one brick is a change")
+    };
+    KeeperMessage::ResidencyChanged {
+        data_set: manifest.digest(),
+        change,
+    }
 }
 
 fn cancel(frame: FrameId) -> Message {

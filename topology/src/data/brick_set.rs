@@ -17,6 +17,23 @@ pub struct BrickSet {
     len: u32,
 }
 
+/// What makes one set of another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrickSetChange {
+    /// That of the new one; where that of the old one is another, the old one counts as empty.
+    brick_count: u32,
+    /// The words that differ: index and new word.
+    words: Vec<(u32, u64)>,
+}
+
+impl BrickSetChange {
+    /// Number of words that differ.
+    #[must_use]
+    pub fn word_count(&self) -> usize {
+        self.words.len()
+    }
+}
+
 /// As it travels.
 #[derive(Deserialize)]
 struct Told {
@@ -142,6 +159,45 @@ impl BrickSet {
         bricks.take_while(|b| b.0 < self.brick_count)
     }
 
+    /// The most bricks that it can have.
+    #[must_use]
+    pub fn brick_count(&self) -> u32 {
+        self.brick_count
+    }
+
+    /// What makes this set of another one.
+    #[must_use]
+    pub fn change_from(&self, before: &Self) -> BrickSetChange {
+        let is_same_size = before.brick_count == self.brick_count;
+        let befores = before.words.iter().filter(|_| is_same_size);
+        let befores = befores.chain(std::iter::repeat(&0));
+        let words = (0_u32..).zip(&self.words).zip(befores);
+        let words = words.filter(|((_, word), before)| word != before);
+        BrickSetChange {
+            brick_count: self.brick_count,
+            words: words.map(|((index, &word), _)| (index, word)).collect(),
+        }
+    }
+
+    /// What a change makes of this set; `None`: it has words that a set does not have, or there can be
+    /// more bricks than `brick_count_max`.
+    #[must_use]
+    pub fn changed(&self, change: &BrickSetChange, brick_count_max: u32) -> Option<Self> {
+        let brick_count = change.brick_count;
+        if brick_count > brick_count_max {
+            return None;
+        }
+        let mut words = if brick_count == self.brick_count {
+            self.words.clone()
+        } else {
+            Self::new(brick_count).words
+        };
+        for &(index, word) in &change.words {
+            *words.get_mut(index as usize)? = word;
+        }
+        Some(Told { brick_count, words }.into())
+    }
+
     /// The bits, 64 bricks a word, for digests.
     #[must_use]
     pub fn words(&self) -> &[u64] {
@@ -184,6 +240,34 @@ mod tests {
             one.iter().map(|b| b.0).collect::<Vec<_>>(),
             [0, 63, 64, 129]
         );
+    }
+
+    #[test]
+    fn a_change_makes_one_set_of_another() {
+        let of = |size: u32, bricks: &[u32]| {
+            let mut set = BrickSet::new(size);
+            assert!(bricks.iter().all(|&b| set.insert(BrickIndex(b))));
+            set
+        };
+        let sets = [
+            of(130, &[0, 63, 129]),
+            of(130, &[63]),
+            of(0, &[]),
+            of(70, &[69]),
+        ];
+        for (before, after) in sets.iter().flat_map(|b| sets.iter().map(move |a| (b, a))) {
+            let change = after.change_from(before);
+            assert_eq!(before.changed(&change, 130).as_ref(), Some(after));
+        }
+        let change = sets[1].change_from(&sets[0]);
+        assert_eq!(change.word_count(), 2);
+        assert_eq!(sets[0].changed(&change, 129), None, "too large");
+        assert_eq!(sets[3].changed(&sets[0].change_from(&sets[1]), 70), None);
+        let beyond = BrickSetChange {
+            brick_count: 130,
+            words: vec![(3, 1)],
+        };
+        assert_eq!(sets[0].changed(&beyond, 130), None);
     }
 
     #[test]

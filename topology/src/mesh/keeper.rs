@@ -6,9 +6,10 @@
 //! the same machine on a virtual clock. Times are microseconds of any clock that goes on.
 //!
 //! Invariants: only bricks in device memory are announced as held. What a peer holds is not believed before it
-//! has said what it is. Beats and announcements are said again and again, so that none may be
-//! missed; a request for a brick is made again when its time is over.
+//! has said what it is. Beats are said again and again, and digests of announcements, so that none may be
+//! missed (`announce`); a request for a brick is made again when its time is over.
 
+mod announce;
 mod device;
 mod levels;
 mod messages;
@@ -25,8 +26,9 @@ use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_bytes::BrickBytes, brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
+        announcement::{Announcement, Said},
         membership::{Change, Health, Heartbeat, Membership, Patience},
-        replicas::{Announcement, Replicas},
+        replicas::Replicas,
         shelf::Shelf,
         staging::Staging,
         transfers::{Request, Transfers},
@@ -39,7 +41,7 @@ use std::{
 
 /// How often [`KeeperInput::Tick`] is to be said.
 pub const TICK_MICROS: u64 = 100_000;
-/// What is held is announced again after this, changed or not, for who missed it.
+/// Digests of what was announced are said after this, for who missed any of it.
 pub(crate) const ANNOUNCE_MICROS: u64 = 2_000_000;
 /// Frames count as under way so long after it was said last that some are, and this peer's own for this peer: those of others are heard
 /// of with heartbeats.
@@ -86,7 +88,10 @@ pub struct Keeper {
     others_rendering_at: Option<u64>,
     last_frame: Option<FrameTimes>,
     speed_millionths: Option<u64>,
-    announced_at: u64,
+    /// When digests of what was announced were said last.
+    digests_at: u64,
+    /// When peers were asked for their announcements of data sets.
+    asked_to_announce: BTreeMap<(PeerId, Digest), u64>,
     /// When bricks that could not be read were looked at last.
     looked_at: u64,
     /// Most memory that data sets may take, of those that are limited, bytes, and when that was worked out last.
@@ -113,6 +118,8 @@ struct DataSet {
     /// Memory that its largest brick takes on this peer's device; at least 1.
     brick_bytes: u64,
     replicas: Replicas,
+    /// What was announced of it; `None`: nothing yet.
+    said: Option<Said>,
     shelf: Shelf,
     /// Until then, while copies are wanting, whoever hears of it counts as there from the beginning.
     new_until: u64,
@@ -155,7 +162,8 @@ impl Keeper {
             others_rendering_at: None,
             last_frame: None,
             speed_millionths: None,
-            announced_at: 0,
+            digests_at: 0,
+            asked_to_announce: BTreeMap::new(),
             looked_at: 0,
             limits: (BTreeMap::new(), 0),
             dirty: false,
@@ -284,7 +292,10 @@ impl Keeper {
         self.shelve_held(out);
         self.stage_all(out);
         self.upload_all(out);
-        if self.dirty || self.now.saturating_sub(self.announced_at) >= ANNOUNCE_MICROS {
+        if self.now.saturating_sub(self.digests_at) >= ANNOUNCE_MICROS {
+            self.announce(out);
+            self.say_digests(out);
+        } else if self.dirty {
             self.announce(out);
         }
         self.go_if_handed_over(out);
@@ -320,13 +331,11 @@ impl Keeper {
         // The heartbeat first: nothing is taken from strangers.
         let heartbeat = self.next_beat();
         out.push(KeeperOutput::Send(peer.clone(), heartbeat));
+        self.announce(out);
         for (&data_set, set) in &self.sets {
             out.push(KeeperOutput::Send(peer.clone(), set.opening(self.now)));
-            let residency = KeeperMessage::Residency {
-                data_set,
-                announcement: Arc::new(set.replicas.announcement().clone()),
-            };
-            out.push(KeeperOutput::Send(peer.clone(), residency));
+            let residency = set.residency(data_set);
+            out.extend(residency.map(|r| KeeperOutput::Send(peer.clone(), r)));
         }
         self.connected.insert(peer);
     }
@@ -368,6 +377,15 @@ impl Keeper {
                 data_set,
                 announcement,
             } => self.heard_residency(from, data_set, announcement, out),
+            KeeperMessage::ResidencyChanged { data_set, change } => {
+                self.heard_change(from, data_set, &change, out);
+            }
+            KeeperMessage::ResidencyDigests { digests } => self.heard_digests(&from, &digests, out),
+            KeeperMessage::NeedResidency { data_set } => {
+                let residency = self.sets.get(&data_set);
+                let residency = residency.and_then(|set| set.residency(data_set));
+                out.extend(residency.map(|r| KeeperOutput::Send(from, r)));
+            }
             KeeperMessage::BrickRequest { data_set, brick } => {
                 self.asked_for(from, data_set, brick, out);
             }

@@ -19,11 +19,10 @@ use crate::{
         brick_set::BrickSet,
     },
     mesh::{
+        announcement::Announcement,
         assignment::{FirstPlacement, Parting, Safety, name_hash},
-        membership::MEMBERS_MAX,
     },
 };
-use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -31,80 +30,6 @@ use std::{
 
 /// Most copies of a brick that anybody can want.
 pub const REDUNDANCY_MAX: u32 = 64;
-
-/// What a peer says of a data set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announcement {
-    /// The bricks in its device memory.
-    pub held: BrickSet,
-    /// The bricks that it holds or will.
-    pub assigned: BrickSet,
-    /// Bricks that it has room for.
-    pub capacity: u32,
-    /// Bricks that it keeps room free for besides, to read such into that nobody holds.
-    #[serde(default)]
-    pub reserve: u32,
-    /// Bricks that it can read into device memory for a frame, where nobody holds them.
-    #[serde(default)]
-    pub readable: BrickSet,
-    /// Bricks on its shelf, each checked: it can give them.
-    #[serde(default)]
-    pub shelf: BrickSet,
-    /// Bricks that its shelf has room for, with those that are there.
-    #[serde(default)]
-    pub shelf_room: u32,
-    /// Whether it can read every brick from its own source.
-    pub source: bool,
-    /// Whether it holds all that it should.
-    pub settled: bool,
-    /// Whether somebody there needs the data set: looks at it, or offers it.
-    pub in_use: bool,
-    /// Whether it is about to leave: its copies do not count.
-    pub leaving: bool,
-    /// Who is about to leave, as it knows: of them it does not count any copies.
-    #[serde(default)]
-    pub leavers: BTreeSet<PeerId>,
-}
-
-impl Announcement {
-    /// What is known of a peer that has said nothing of the data set yet, but how much room it
-    /// has.
-    #[must_use]
-    pub fn expected(brick_count: u32, capacity: u32) -> Self {
-        let none = BrickSet::new(brick_count);
-        Self {
-            held: none.clone(),
-            assigned: none,
-            capacity,
-            reserve: 0,
-            readable: BrickSet::default(),
-            shelf: BrickSet::default(),
-            shelf_room: 0,
-            source: false,
-            settled: false,
-            in_use: false,
-            leaving: false,
-            leavers: BTreeSet::new(),
-        }
-    }
-
-    /// Whether a brick can be had of it.
-    #[must_use]
-    pub fn gives(&self, brick: BrickIndex) -> bool {
-        self.source || self.held.contains(brick) || self.shelf.contains(brick)
-    }
-
-    /// Whether it fits a grid of so many bricks.
-    #[must_use]
-    pub fn is_valid(&self, brick_count: u32) -> bool {
-        let is_none_or_valid = |s: &BrickSet| *s == BrickSet::default() || s.is_valid(brick_count);
-        self.held.is_valid(brick_count)
-            && self.assigned.is_valid(brick_count)
-            && is_none_or_valid(&self.readable)
-            && is_none_or_valid(&self.shelf)
-            && self.leavers.len() <= MEMBERS_MAX
-    }
-}
 
 /// See the module.
 #[derive(Clone, Debug)]

@@ -11,10 +11,7 @@
 use crate::{
     base::{peer::PeerId, seeded::mixed},
     data::{brick_grid::BrickIndex, brick_set::BrickSet},
-    mesh::{
-        assignment::name_hash,
-        replicas::{Announcement, Replicas},
-    },
+    mesh::{announcement::Announcement, assignment::name_hash, replicas::Replicas},
 };
 use std::collections::{BTreeSet, VecDeque};
 

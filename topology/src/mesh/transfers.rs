@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::{
         data::brick_grid::{BrickGrid, BrickIndex},
-        mesh::replicas::Announcement,
+        mesh::announcement::Announcement,
     };
     use std::collections::BTreeSet;
 

@@ -141,6 +141,9 @@ fn keeper_mark(message: &KeeperMessage) -> u64 {
             let held = u64::from(announcement.held.len());
             4 | held << 8 | u64::from(announcement.assigned.len()) << 32
         }
+        KeeperMessage::ResidencyChanged { .. } => 8,
+        KeeperMessage::ResidencyDigests { digests } => 9 | (digests.len() as u64) << 8,
+        KeeperMessage::NeedResidency { .. } => 10,
         KeeperMessage::BrickRequest { brick, .. } => 5 | u64::from(brick.0) << 8,
         KeeperMessage::BrickRefused { brick, .. } => 7 | u64::from(brick.0) << 8,
     }

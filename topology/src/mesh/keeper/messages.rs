@@ -6,12 +6,16 @@ use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_bytes::BrickBytes, brick_grid::BrickIndex, manifest::Manifest},
     mesh::{
+        announcement::{Announcement, AnnouncementChange},
         membership::{Change, Heartbeat},
-        replicas::{Announcement, Origin},
+        replicas::Origin,
     },
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// What a peer says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +103,23 @@ pub enum KeeperMessage {
         data_set: Digest,
         /// What it says of it; shared, as it goes to all.
         announcement: Arc<Announcement>,
+    },
+    /// What the sender holds of a data set has changed.
+    ResidencyChanged {
+        /// The data set.
+        data_set: Digest,
+        /// What of it; shared, as it goes to all.
+        change: Arc<AnnouncementChange>,
+    },
+    /// What the sender said of its data sets, for who missed any of it.
+    ResidencyDigests {
+        /// The name of what it said last of each data set; shared, as it goes to all.
+        digests: Arc<BTreeMap<Digest, Digest>>,
+    },
+    /// The sender missed what was said of a data set: say all of it.
+    NeedResidency {
+        /// The data set.
+        data_set: Digest,
     },
     /// Asks a holder for a brick.
     BrickRequest {

@@ -10,20 +10,15 @@ use crate::{
     base::{digest::Digest, peer::PeerId},
     data::{brick_grid::BrickIndex, brick_set::BrickSet, manifest::Manifest},
     mesh::{
+        announcement::Announcement,
         assignment::Parting,
         membership::Health,
-        replicas::{Announcement, Origin, Replicas},
+        replicas::{Origin, Replicas},
         shelf::Shelf,
         transfers::Transfers,
     },
 };
 use std::{collections::BTreeSet, sync::Arc};
-
-/// Longest set of bricks that is kept for a data set that is not known yet, in words of 64: its
-/// manifest would be larger than a message can be.
-const EARLY_WORDS_MAX: usize = 2048;
-/// Most data sets that are not known yet whose announcements by a peer are kept.
-const EARLY_MAX: usize = 64;
 
 impl DataSet {
     fn new(local: &PeerId, manifest: Arc<Manifest>, brick_bytes: u64, redundancy: u32) -> Self {
@@ -36,6 +31,7 @@ impl DataSet {
             replicas: Replicas::new(local.clone(), grid, redundancy, 0, name, parting),
             brick_bytes,
             manifest,
+            said: None,
             shelf: Shelf::default(),
             new_until: 0,
         }
@@ -460,82 +456,8 @@ impl Keeper {
         }
     }
 
-    /// Tells all peers what is held.
-    pub(super) fn announce(&mut self, out: &mut Vec<KeeperOutput>) {
-        if self.leaving == super::Leaving::Gone {
-            return;
-        }
-        self.dirty = false;
-        self.announced_at = self.now;
-        for (&data_set, set) in &self.sets {
-            let announcement = Arc::new(set.replicas.announcement().clone());
-            let residency = KeeperMessage::Residency {
-                data_set,
-                announcement,
-            };
-            self.send_all(&residency, out);
-        }
-    }
-
-    pub(super) fn heard_residency(
-        &mut self,
-        from: PeerId,
-        data_set: Digest,
-        announcement: Arc<Announcement>,
-        out: &mut Vec<KeeperOutput>,
-    ) {
-        if self.members.health(&from).is_none() {
-            // Not believed before it has said what it is, or is back: that may come right after.
-            if self.connected.contains(&from) && self.sets.contains_key(&data_set) {
-                self.keep_early(from, data_set, announcement);
-            }
-            return;
-        }
-        let Some(set) = self.sets.get_mut(&data_set) else {
-            if announcement.in_use && self.needs(data_set) {
-                let need = KeeperMessage::NeedManifest { data_set };
-                out.push(KeeperOutput::Send(from.clone(), need));
-            }
-            self.keep_early(from, data_set, announcement);
-            return;
-        };
-        let before = set.replicas.others().get(&from);
-        let is_as_before = |b: &Arc<Announcement>| {
-            b.held == announcement.held && b.readable == announcement.readable
-        };
-        let news = !before.is_some_and(is_as_before);
-        // Who leaves waits for the others to say that they know.
-        self.dirty |= announcement.leaving && before.is_none_or(|b| !b.leaving);
-        if !set.replicas.heard(&from, announcement, self.now) {
-            let why = "a residency that does not fit the data set";
-            out.push(KeeperOutput::Dropping(from, why));
-            return;
-        }
-        if news {
-            out.push(KeeperOutput::Roster(data_set));
-        }
-        self.download_all(out);
-    }
-
-    /// Keeps an announcement for when its data set or its peer is known.
-    fn keep_early(&mut self, from: PeerId, data_set: Digest, announcement: Arc<Announcement>) {
-        let words = |s: &BrickSet| s.words().len();
-        let sets = [
-            &announcement.held,
-            &announcement.assigned,
-            &announcement.readable,
-            &announcement.shelf,
-        ];
-        let is_small = sets.into_iter().all(|s| words(s) <= EARLY_WORDS_MAX);
-        let of_peer = self.early.entry(from).or_default();
-        let has_place = of_peer.len() < EARLY_MAX || of_peer.contains_key(&data_set);
-        if is_small && has_place {
-            of_peer.insert(data_set, announcement);
-        }
-    }
-
     /// Whether the manifest of a data set is to be asked for now: not while one may be on its way.
-    fn needs(&mut self, data_set: Digest) -> bool {
+    pub(super) fn needs(&mut self, data_set: Digest) -> bool {
         let now = self.now;
         self.needed
             .retain(|_, asked| now.saturating_sub(*asked) < NEED_MICROS);

@@ -1,3 +1,4 @@
+mod announce;
 mod drops;
 mod fit;
 mod levels;
@@ -6,7 +7,11 @@ mod shelf;
 mod stage;
 
 use super::*;
-use crate::mesh::{replicas::Origin, transfers::DOWNLOADS_MAX};
+use crate::mesh::{
+    announcement::{AnnouncementChange, Saying},
+    replicas::Origin,
+    transfers::DOWNLOADS_MAX,
+};
 use crate::{
     base::seeded::Seeded,
     data::{
@@ -38,6 +43,7 @@ struct Mesh {
     in_memory: Vec<BTreeSet<(Digest, BrickIndex)>>,
     /// Bricks on each peer's shelf, as they should be or not.
     shelves: Vec<BTreeMap<(Digest, BrickIndex), bool>>,
+    announced: Announced,
     /// The shelves take nothing.
     is_disk_full: bool,
     /// Bricks for which there was no room in device memory.
@@ -47,6 +53,28 @@ struct Mesh {
     /// How many times its bytes a brick takes on the devices, and how many times these say.
     brick_takes: u64,
     brick_said_to_take: u64,
+}
+
+/// Messages about what is held.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Announced {
+    wholes: usize,
+    changes: usize,
+    digests: usize,
+    asked: usize,
+}
+
+impl Announced {
+    fn count(&mut self, message: &KeeperMessage) {
+        let count = match message {
+            KeeperMessage::Residency { .. } => &mut self.wholes,
+            KeeperMessage::ResidencyChanged { .. } => &mut self.changes,
+            KeeperMessage::ResidencyDigests { .. } => &mut self.digests,
+            KeeperMessage::NeedResidency { .. } => &mut self.asked,
+            _ => return,
+        };
+        *count += 1;
+    }
 }
 
 fn name(n: usize) -> PeerId {
@@ -81,6 +109,7 @@ impl Mesh {
             got: Vec::new(),
             in_memory: Vec::new(),
             shelves: Vec::new(),
+            announced: Announced::default(),
             is_disk_full: false,
             not_fitting: 0,
             staged: Vec::new(),
@@ -154,6 +183,7 @@ impl Mesh {
     fn carry_out(&mut self, n: usize, output: KeeperOutput) {
         match output {
             KeeperOutput::Send(to, message) => {
+                self.announced.count(&message);
                 let to = index(&to);
                 let is_cut = self.cut.iter().any(|&c| c == (n, to) || c == (to, n));
                 if !is_cut && self.draws.below(100) >= self.loss_percent {

@@ -1,8 +1,8 @@
 //! Which bricks a peer that should not hold them any more may drop, and when; and which it goes on holding
 //! because nobody can take them over.
 
-use super::{Announcement, Replicas, announced};
-use crate::{base::peer::PeerId, data::brick_grid::BrickIndex};
+use super::{Replicas, announced};
+use crate::{base::peer::PeerId, data::brick_grid::BrickIndex, mesh::announcement::Announcement};
 use std::cmp::Reverse;
 
 /// How long a brick that is not assigned any more is held yet: longer than a peer stays in the mesh

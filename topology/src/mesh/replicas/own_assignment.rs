@@ -3,12 +3,15 @@
 //! What follows from everybody's announcements is `assignment`'s. Here: a newcomer gets to know the mesh
 //! first, and copies that others should take and do not are taken after a while.
 
-use super::{Announcement, Replicas, announced};
+use super::{Replicas, announced};
 use crate::{
     balance::frame_plan::FrameWork,
     base::{peer::PeerId, seeded::mixed},
     data::{brick_grid::BrickIndex, brick_set::BrickSet},
-    mesh::assignment::{Demand, Member, next_assignment},
+    mesh::{
+        announcement::Announcement,
+        assignment::{Demand, Member, next_assignment},
+    },
 };
 
 /// A newcomer takes its share once it has met nobody new for so long: before, it would think that
