@@ -219,7 +219,7 @@ impl BrickOwner {
         };
         let sent = self.outbox.send(to, lane, Message::Keeper(message));
         if let Err(error) = sent {
-            // All but requests is said again soon.
+            // All but requests is said again soon, or asked for.
             tracing::debug!(peer = to.short(), %error, "a message was not sent");
             if let Some((data_set, brick)) = asked {
                 self.step(KeeperInput::NotAsked(data_set, brick), None, ctx);

@@ -145,16 +145,16 @@ pub struct AnnouncementChange {
 }
 
 impl AnnouncementChange {
-    /// What makes `after` of an announcement and its name.
-    pub(super) fn between((before, name): (&Announcement, Digest), after: &Announcement) -> Self {
+    /// What makes `after` of what was said before.
+    pub(super) fn between(before: &Said, after: &Announcement) -> Self {
         let mut rest = after.clone();
         let mut sets: [BrickSetChange; 4] = Default::default();
-        let pairs = rest.sets_mut().into_iter().zip(before.sets());
+        let pairs = rest.sets_mut().into_iter().zip(before.announcement.sets());
         for (change, (set, before)) in sets.iter_mut().zip(pairs) {
             *change = std::mem::take(set).change_from(before);
         }
         Self {
-            before: name,
+            before: before.digest,
             rest,
             sets,
         }
@@ -211,7 +211,7 @@ impl Said {
             return None;
         }
         let before = std::mem::replace(self, Self::new(now.clone()));
-        let change = AnnouncementChange::between((&before.announcement, before.digest), now);
+        let change = AnnouncementChange::between(&before, now);
         // A changed word takes more bytes than one of a whole set.
         let words = change.sets.iter().map(BrickSetChange::word_count);
         if words.sum::<usize>() > now.word_count() / 2 {

@@ -42,7 +42,7 @@ use std::{
 /// How often [`KeeperInput::Tick`] is to be said.
 pub const TICK_MICROS: u64 = 100_000;
 /// Digests of what was announced are said after this, for who missed any of it.
-pub(crate) const ANNOUNCE_MICROS: u64 = 2_000_000;
+pub(crate) const DIGESTS_MICROS: u64 = 2_000_000;
 /// Frames count as under way so long after it was said last that some are, and this peer's own for this peer: those of others are heard
 /// of with heartbeats.
 const RENDERING_MICROS: u64 = 1_000_000;
@@ -91,7 +91,7 @@ pub struct Keeper {
     /// When digests of what was announced were said last.
     digests_at: u64,
     /// When peers were asked for their announcements of data sets.
-    asked_to_announce: BTreeMap<(PeerId, Digest), u64>,
+    asked_to_announce: BTreeMap<PeerId, BTreeMap<Digest, u64>>,
     /// When bricks that could not be read were looked at last.
     looked_at: u64,
     /// Most memory that data sets may take, of those that are limited, bytes, and when that was worked out last.
@@ -181,6 +181,7 @@ impl Keeper {
             KeeperInput::Connected(peer) => self.connected(peer, out),
             KeeperInput::Lost(peer) => {
                 self.connected.remove(&peer);
+                self.asked_to_announce.remove(&peer);
                 self.forget_early(&peer);
                 self.transfers.unreachable(&peer);
                 self.upload_all(out);
@@ -292,7 +293,7 @@ impl Keeper {
         self.shelve_held(out);
         self.stage_all(out);
         self.upload_all(out);
-        if self.now.saturating_sub(self.digests_at) >= ANNOUNCE_MICROS {
+        if self.now.saturating_sub(self.digests_at) >= DIGESTS_MICROS {
             self.announce(out);
             self.say_digests(out);
         } else if self.dirty {
@@ -376,13 +377,17 @@ impl Keeper {
             KeeperMessage::Residency {
                 data_set,
                 announcement,
-            } => self.heard_residency(from, data_set, announcement, out),
+            } => {
+                self.is_answered(&from, data_set);
+                self.heard_residency(from, data_set, announcement, out);
+            }
             KeeperMessage::ResidencyChanged { data_set, change } => {
                 self.heard_change(from, data_set, &change, out);
             }
             KeeperMessage::ResidencyDigests { digests } => self.heard_digests(&from, &digests, out),
             KeeperMessage::NeedResidency { data_set } => {
-                let residency = self.sets.get(&data_set);
+                let is_gone = self.leaving == Leaving::Gone;
+                let residency = self.sets.get(&data_set).filter(|_| !is_gone);
                 let residency = residency.and_then(|set| set.residency(data_set));
                 out.extend(residency.map(|r| KeeperOutput::Send(from, r)));
             }

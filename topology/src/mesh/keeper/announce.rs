@@ -17,10 +17,8 @@ const EARLY_WORDS_MAX: usize = 2048;
 /// Most data sets that are not known yet whose announcements by a peer are kept.
 const EARLY_MAX: usize = 64;
 
-/// A peer is asked again after this for what it announces of a data set.
+/// A peer that does not answer is asked again after this for what it announces of a data set.
 const ASK_MICROS: u64 = 1_000_000;
-/// Most announcements that are waited for at a time.
-const ASKED_MAX: usize = 1024;
 
 impl DataSet {
     /// What was announced of it, for one who did not hear it.
@@ -65,6 +63,9 @@ impl Keeper {
 
     /// Names to all peers what was announced, for who missed any of it.
     pub(super) fn say_digests(&mut self, out: &mut Vec<KeeperOutput>) {
+        if self.leaving == Leaving::Gone {
+            return;
+        }
         self.digests_at = self.now;
         let said = self
             .sets
@@ -113,23 +114,67 @@ impl Keeper {
             out.push(KeeperOutput::Dropping(from.clone(), why));
             return;
         }
+        self.forget_unnamed(from, digests, out);
         for (&data_set, digest) in digests {
             let heard = self.heard_of(from, data_set);
             match heard.filter(|a| a.digest() == *digest).map(Arc::clone) {
                 None => self.ask_to_announce(from, data_set, out),
-                // Its manifest may be wanting yet.
-                Some(heard) => self.heard_residency(from.clone(), data_set, heard, out),
+                Some(heard) if !self.sets.contains_key(&data_set) => {
+                    // Its manifest may be wanting yet.
+                    self.heard_residency(from.clone(), data_set, heard, out);
+                }
+                Some(_) => {}
             }
+        }
+    }
+
+    /// What a peer has closed, it has nothing of, also where its word of that was missed.
+    fn forget_unnamed(
+        &mut self,
+        from: &PeerId,
+        named: &BTreeMap<Digest, Digest>,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        if let Some(of_peer) = self.early.get_mut(from) {
+            of_peer.retain(|data_set, _| named.contains_key(data_set));
+        }
+        if let Some(asked) = self.asked_to_announce.get_mut(from) {
+            asked.retain(|data_set, _| named.contains_key(data_set));
+        }
+        let has_some = |a: &Announcement| a.in_use || !a.held.is_empty() || !a.assigned.is_empty();
+        let closed = self.sets.iter().filter(|(d, set)| {
+            let of_peer = set.replicas.others().get(from);
+            !named.contains_key(d) && of_peer.is_some_and(|a| has_some(a))
+        });
+        let closed: Vec<_> = closed
+            .map(|(d, set)| (*d, set.manifest.grid().brick_count()))
+            .collect();
+        for (data_set, bricks) in closed {
+            let nothing = Arc::new(Announcement::expected(bricks, 0));
+            self.heard_residency(from.clone(), data_set, nothing, out);
+        }
+    }
+
+    /// What a peer was asked for has come.
+    pub(super) fn is_answered(&mut self, from: &PeerId, data_set: Digest) {
+        if let Some(asked) = self.asked_to_announce.get_mut(from) {
+            asked.remove(&data_set);
         }
     }
 
     /// Asks a peer for all that it announces of a data set, not again while that may be on its way.
     fn ask_to_announce(&mut self, from: &PeerId, data_set: Digest, out: &mut Vec<KeeperOutput>) {
-        let (now, asked) = (self.now, &mut self.asked_to_announce);
-        asked.retain(|_, at| now.saturating_sub(*at) < ASK_MICROS);
-        let name = (from.clone(), data_set);
-        if asked.len() < ASKED_MAX && !asked.contains_key(&name) {
-            asked.insert(name, now);
+        let now = self.now;
+        let is_open = self.sets.contains_key(&data_set);
+        if !is_open && (self.early.get(from)).is_some_and(|e| e.len() >= EARLY_MAX) {
+            return;
+        }
+        let asked = self.asked_to_announce.entry(from.clone()).or_default();
+        let is_asked = asked
+            .get(&data_set)
+            .is_some_and(|at| now.saturating_sub(*at) < ASK_MICROS);
+        if !is_asked && (asked.len() < DATA_SETS_MAX || asked.contains_key(&data_set)) {
+            asked.insert(data_set, now);
             let need = KeeperMessage::NeedResidency { data_set };
             out.push(KeeperOutput::Send(from.clone(), need));
         }
@@ -184,7 +229,9 @@ impl Keeper {
             &announcement.readable,
             &announcement.shelf,
         ];
-        let is_small = sets.into_iter().all(|s| words(s) <= EARLY_WORDS_MAX);
+        // Changes of it may be as large as it says to be.
+        let is_small = sets.into_iter().all(|s| words(s) <= EARLY_WORDS_MAX)
+            && announcement.is_valid(announcement.held.brick_count());
         let of_peer = self.early.entry(from).or_default();
         let has_place = of_peer.len() < EARLY_MAX || of_peer.contains_key(&data_set);
         if is_small && has_place {

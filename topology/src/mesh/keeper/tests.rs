@@ -7,11 +7,7 @@ mod shelf;
 mod stage;
 
 use super::*;
-use crate::mesh::{
-    announcement::{AnnouncementChange, Saying},
-    replicas::Origin,
-    transfers::DOWNLOADS_MAX,
-};
+use crate::mesh::{announcement::AnnouncementChange, replicas::Origin, transfers::DOWNLOADS_MAX};
 use crate::{
     base::seeded::Seeded,
     data::{

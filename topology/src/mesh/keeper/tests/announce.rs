@@ -66,11 +66,8 @@ fn changes_that_do_not_fit_and_digests_without_end_are_dropped() {
     let heard = believed(&mesh, data, 0, 1);
     let mut other = Announcement::expected(28, 9);
     other.held.insert(BrickIndex(27));
-    let Some(Saying::Whole(_)) = Said::new(other.clone()).say(&heard) else {
-        panic!("all of it is new")
-    };
     // As if it changed from what is known to bricks that the data set does not have.
-    let change = AnnouncementChange::between((&heard, heard.digest()), &other);
+    let change = AnnouncementChange::between(&Said::new(heard.clone()), &other);
     let change = Arc::new(change);
     let digests = (0..=DATA_SETS_MAX).map(|n| Digest::of(&n.to_le_bytes()));
     let digests = Arc::new(digests.map(|d| (d, d)).collect());
@@ -89,4 +86,67 @@ fn changes_that_do_not_fit_and_digests_without_end_are_dropped() {
         assert!(matches!(out[..], [KeeperOutput::Dropping(..)]), "{out:?}");
     }
     assert_eq!(believed(&mesh, data, 0, 1), heard);
+}
+
+#[test]
+fn what_was_closed_while_nobody_heard_it_is_known_from_the_next_digest() {
+    let (mut mesh, data) = four(0);
+    assert!(believed(&mesh, data, 1, 0).in_use);
+    mesh.cut = (1..4).map(|other| (0, other)).collect();
+    let mut out = Vec::new();
+    let keeper = mesh.keepers[0].as_mut().unwrap();
+    keeper.close(data, &mut out);
+    mesh.cut.clear();
+    assert!(believed(&mesh, data, 1, 0).in_use, "it was not told");
+    mesh.run(2 * SECOND + SECOND / 2);
+    let found = believed(&mesh, data, 1, 0);
+    assert!(!found.in_use && found.held.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_change_of_a_data_set_that_is_not_open_takes_no_memory() {
+    let (mut mesh, _) = four(0);
+    let large = |words: &str, bricks: u32| -> BrickSet {
+        let json = format!(r#"{{"brick_count":{bricks},"words":[{words}]}}"#);
+        serde_json::from_str(&json).unwrap()
+    };
+    let mut first = Announcement::expected(0, 0);
+    first.held = large("", u32::MAX);
+    let mut other = first.clone();
+    other.held = large("", u32::MAX - 1);
+    let said = Said::new(first);
+    let data_set = Digest::of(b"unknown");
+    let change = Arc::new(AnnouncementChange::between(&said, &other));
+    let announcement = Arc::clone(said.announcement());
+    let whole = KeeperMessage::Residency {
+        data_set,
+        announcement,
+    };
+    let change = KeeperMessage::ResidencyChanged { data_set, change };
+    for message in [whole, change] {
+        mesh.input(0, KeeperInput::Said(name(1), message));
+        let early = mesh.keeper(0).early.get(&name(1));
+        assert!(early.is_none_or(|e| !e.contains_key(&data_set)));
+    }
+}
+
+#[test]
+fn one_that_left_says_nothing_more() {
+    let mut mesh = Mesh::new(&[27, 27]);
+    mesh.run(SECOND);
+    let mut keeper = mesh.keepers[0].take().unwrap();
+    let mut out = Vec::new();
+    let offered = KeeperInput::Offer(manifest(1), 1);
+    keeper.step(mesh.now, offered, &mut out);
+    keeper.leaving = Leaving::Gone;
+    out.clear();
+    for tick in 1..50 {
+        keeper.step(mesh.now + tick * TICK_MICROS, KeeperInput::Tick, &mut out);
+    }
+    let need = KeeperMessage::NeedResidency {
+        data_set: manifest(1).digest(),
+    };
+    keeper.step(mesh.now, KeeperInput::Said(name(1), need), &mut out);
+    let says = |o: &&KeeperOutput| matches!(o, KeeperOutput::Send(..));
+    assert_eq!(out.iter().filter(says).count(), 0, "{out:?}");
 }
