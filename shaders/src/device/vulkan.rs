@@ -34,7 +34,7 @@ use crate::{
     scene::Scene,
     transfer_table::TransferTable,
 };
-use bands::{Band, BandedJob, next_bands, shares};
+use bands::{Band, BandedJob, next_bands, shares, timed_groups};
 use brickmesh_topology::{BrickBytes, Digest, VoxelType, picture::render_settings::Mode};
 use explain::Explain;
 use gpu::{Commands, Gpu, Home, dispatch};
@@ -324,9 +324,8 @@ impl VulkanDevice {
         let buffers = self.pictures.buffers(&self.gpu, count)?;
         let mut dispatches = Vec::with_capacity(bands.len());
         for band in bands {
-            if let Ok(job) = &jobs[band.of] {
-                dispatches.push(self.dispatch_of(job, band, &buffers.written)?);
-            }
+            let job = jobs[band.of].as_ref().map_err(Clone::clone)?;
+            dispatches.push(self.dispatch_of(job, band, &buffers.written)?);
         }
         // Kernels are compiled by now, which is no job's time.
         let begun = Instant::now();
@@ -340,11 +339,13 @@ impl VulkanDevice {
             }
             Ok(())
         };
-        let ticks = (self.gpu).submit_timed(&dispatches, BandDispatch::record, copy_back)?;
+        let groups = timed_groups(bands);
+        let timed: Vec<_> = groups.iter().map(|g| &dispatches[g.clone()]).collect();
+        let ticks = (self.gpu).submit_timed(&timed, BandDispatch::record, copy_back)?;
         let read = buffers.read.as_ref().unwrap_or(&buffers.written);
         let pixels = read.read().explain("reading a picture back")?;
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        for (band, micros) in bands.iter().zip(shares(bands, ticks, micros)) {
+        for (band, micros) in bands.iter().zip(shares(bands, &groups, ticks, micros)) {
             if let Ok(job) = &mut jobs[band.of] {
                 let first = usize::try_from(band.first).unwrap_or(usize::MAX);
                 job.add(&pixels[first..][..band.rect.pixel_count()], micros);

@@ -183,6 +183,12 @@ impl Work {
         Some(job)
     }
 
+    /// What the jobs that wait or are rendered here take, microseconds, waiting for bricks included.
+    #[must_use]
+    pub fn to_come_micros(&self) -> u64 {
+        u64::try_from(self.to_come_micros).unwrap_or(u64::MAX)
+    }
+
     /// The job that is taken next.
     #[must_use]
     pub fn first_job(&self) -> Option<u32> {

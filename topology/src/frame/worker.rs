@@ -4,8 +4,8 @@
 //! A pure state machine, which the scheduler of a peer and the simulator run. Whoever drives it carries out
 //! what it says, in that order, and tells it what the device has rendered.
 //!
-//! Invariant: the device has no more work on hand than is not worth stealing, or one job: what it has
-//! on hand cannot be given away.
+//! Invariant: the device has one job on hand, or two batches of short ones, which together are no more than is not worth stealing
+//! or a sixteenth of what is left of a frame: what it has on hand cannot be given away.
 //! A job that takes long is put aside where another requester has one to render; the device keeps what it has
 //! of it.
 //! Jobs whose bricks the peer does not hold wait until these are read; others are rendered meanwhile.
@@ -43,18 +43,19 @@ use turns::Turns;
 
 /// Frames that are remembered, so that one asked for twice is begun once.
 const BEGUN_MAX: usize = 256;
-/// Work that the device has on hand, in microseconds, if that is more than one job: it is to find small
-/// jobs there.
-const ON_HAND_MICROS: u64 = GAIN_MICROS_MIN;
-
-/// Jobs that are rendered together take so long, in microseconds: half of what is on hand, so that the device
-/// has work while it is said what comes after them. Short jobs one by one do not keep a device busy.
-const TOGETHER_MICROS: u64 = ON_HAND_MICROS / 2;
-/// Most of them, and most pixels of theirs: what is expected of a job may be far too little, and nothing is said of
-/// one before all are done.
-const TOGETHER_MAX: usize = 128;
-/// See [`TOGETHER_MAX`].
-const TOGETHER_PIXELS_MAX: usize = 1 << 20;
+/// Short jobs are rendered in batches that take so long at least, in microseconds. The device has two of them, so that it has
+/// work while it is said what comes next.
+const BATCH_MICROS_MIN: u64 = GAIN_MICROS_MIN / 2;
+/// The same, at most: less than [`SLICE_MICROS`], as batches are not put aside.
+const BATCH_MICROS_MAX: u64 = 16_000;
+/// Between the two, a batch is one of so many parts of what is left of a frame here (guided self-scheduling: Polychronopoulos, Kuck
+/// 1987): many threads are kept busy by many jobs only, and what the device has nobody can steal.
+const BATCHES: u64 = 32;
+/// Most jobs of a batch, and most pixels of theirs: what is expected of a job may be far too little, and nothing is
+/// said of one before all are done.
+const BATCH_JOBS_MAX: usize = 128;
+/// See [`BATCH_JOBS_MAX`].
+const BATCH_PIXELS_MAX: usize = 1 << 20;
 
 /// A job that takes longer is put aside after so long, in microseconds, where another requester's jobs wait.
 pub const SLICE_MICROS: u64 = 20_000;
@@ -155,6 +156,8 @@ struct OnDevice<F> {
     given_micros: u64,
     /// What it took before it was put aside.
     before_micros: u64,
+    /// It is of the batch of the one before.
+    joins_last: bool,
     /// The device was told to put it aside.
     is_to_wait: bool,
     /// It will not be asked for again.
@@ -427,7 +430,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         if self.frames.iter().any(|f| f.key == *key) {
             order.estimate_micros = order.estimate_micros.saturating_sub(micros);
             order.before_micros = order.before_micros.saturating_add(micros);
-            order.is_to_wait = false;
+            (order.is_to_wait, order.joins_last) = (false, false);
             self.aside.push(order);
             self.turns.end_turn();
         } else {
@@ -579,6 +582,10 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         let is_it = |o: &OnDevice<F>| o.index == job && o.key == *key;
         let at = self.on_device.iter().position(is_it)?;
         let order = self.on_device.remove(at)?;
+        // The rest of its batch is one still.
+        if let Some(next) = self.on_device.get_mut(at) {
+            next.joins_last &= order.joins_last;
+        }
         let micros = micros(&order);
         self.rendered_micros = self.rendered_micros.saturating_add(micros);
         self.turns.took(&key.0, order.given_micros, micros);
@@ -616,7 +623,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.turns.gave(&order.key.0, order.given_micros);
         match out.last_mut() {
             Some(WorkerOutput::Render { key, jobs, .. })
-                if *key == order.key && self.is_rendered_with(&order, jobs.len()) =>
+                if order.joins_last && *key == order.key =>
             {
                 jobs.push(order.index);
             }
@@ -631,20 +638,38 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.on_device.push_back(order);
     }
 
-    /// Whether a job is rendered together with so many that the device was told last.
-    fn is_rendered_with(&self, order: &OnDevice<F>, count: usize) -> bool {
-        let all = self.on_device.iter().rev().take(count).chain([order]);
-        let micros: u64 = all.clone().map(|o| o.estimate_micros).sum();
-        let pixels: usize = all.clone().map(|o| o.job.rect.pixel_count()).sum();
-        count < TOGETHER_MAX
-            && micros <= TOGETHER_MICROS
-            && pixels <= TOGETHER_PIXELS_MAX
-            && all.into_iter().all(|o| o.before_micros == 0)
-    }
-
-    /// What the device has to do, as is expected.
-    fn on_hand_micros(&self) -> u64 {
-        self.on_device.iter().map(|o| o.estimate_micros).sum()
+    /// Whether the device has room for a job, whose frame has work for `left` microseconds here; and whether the job joins the
+    /// batch that was named last. Jobs that become ready one by one are gathered while the device has two batches, or as much as
+    /// two may take.
+    fn has_room(&self, order: &OnDevice<F>, left: u64, out: &[WorkerOutput<F, I>]) -> (bool, bool) {
+        // Batches are not put aside for somebody else.
+        let most = if self.turns.is_shared(&order.key.0) {
+            SLICE_MICROS / 4
+        } else {
+            BATCH_MICROS_MAX
+        };
+        let batch = (left / BATCHES).clamp(BATCH_MICROS_MIN, most);
+        let is_short = order.estimate_micros <= batch / 2;
+        let batch_max = if is_short { batch } else { BATCH_MICROS_MIN };
+        let all = self.on_device.iter().chain([order]);
+        let on_hand: u64 = all.map(|o| o.estimate_micros).sum();
+        let is_room = on_hand <= 2 * batch_max;
+        let batches = self.on_device.iter().filter(|o| !o.joins_last).count();
+        let joins_last = match out.last() {
+            Some(WorkerOutput::Render { key, jobs, .. }) if *key == order.key => {
+                let all = self.on_device.iter().rev().take(jobs.len()).chain([order]);
+                let micros: u64 = all.clone().map(|o| o.estimate_micros).sum();
+                let pixels: usize = all.clone().map(|o| o.job.rect.pixel_count()).sum();
+                (batches == 1 || is_room)
+                    && jobs.len() < BATCH_JOBS_MAX
+                    && micros <= batch_max
+                    && pixels <= BATCH_PIXELS_MAX
+                    && all.into_iter().all(|o| o.before_micros == 0)
+            }
+            _ => false,
+        };
+        let is_next = batches == 1 && is_room;
+        (batches == 0 || joins_last || is_next, joins_last)
     }
 
     /// What the device renders is put aside where somebody else waits.
@@ -669,22 +694,17 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             return;
         }
         self.end_stuck(out);
-        // Jobs that become ready one by one are gathered while the device has the next ones.
-        let has_next = self.on_device.len() > 1 && self.on_hand_micros() > TOGETHER_MICROS;
         while let Some(at) = self.next_frame() {
-            let on_hand = self.on_hand_micros();
-            let is_free = self.on_device.is_empty();
-            let has_room =
-                |next: u64| is_free || !has_next && on_hand.saturating_add(next) <= ON_HAND_MICROS;
-            let frame = &mut self.frames[at];
+            let frame = &self.frames[at];
             if let Some(at) = self.aside.iter().position(|o| o.key == frame.key) {
-                if !has_room(self.aside[at].estimate_micros) {
+                if !self.has_room(&self.aside[at], frame.left_micros(), out).0 {
                     break;
                 }
                 let order = self.aside.swap_remove(at);
                 self.give_device(order, out);
                 continue;
             }
+            let frame = &mut self.frames[at];
             if let Some(brick) = frame.skip_next_hidden(out) {
                 let name = (frame.data_set, brick);
                 if self.is_paused_after(name, out) {
@@ -700,9 +720,13 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 frame.look_for_bricks(&self.bricks, &self.cache);
                 continue;
             }
-            if !has_room(next) || self.on_device.iter().any(|o| o.is_of(&frame.key, &job)) {
+            let frame = &self.frames[at];
+            let mut order = OnDevice::new(frame, job, next);
+            let (has_room, joins_last) = self.has_room(&order, frame.left_micros(), out);
+            if !has_room || self.on_device.iter().any(|o| o.is_of(&frame.key, &job)) {
                 break;
             }
+            let frame = &mut self.frames[at];
             let Some(index) = frame.take_job() else {
                 break;
             };
@@ -715,7 +739,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 }
                 continue;
             }
-            let order = OnDevice::new(frame, (index, job), next);
+            (order.index, order.joins_last) = (index, joins_last);
             self.give_device(order, out);
         }
         // After what is kept, which may hide what would be read.
@@ -733,20 +757,17 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 
 impl<F> OnDevice<F> {
     /// A job of a frame that the device was not told of yet.
-    fn new<I>(
-        of: &ActiveFrame<F, I>,
-        (index, job): (u32, PlannedJob),
-        estimate_micros: u64,
-    ) -> Self {
+    fn new<I>(of: &ActiveFrame<F, I>, job: PlannedJob, estimate_micros: u64) -> Self {
         Self {
             key: of.key.clone(),
             data_set: of.data_set,
             frame: Arc::clone(&of.frame),
-            index,
+            index: 0,
             job,
             estimate_micros,
             given_micros: 0,
             before_micros: 0,
+            joins_last: false,
             is_to_wait: false,
             is_over: false,
         }

@@ -4,13 +4,16 @@
 //! A job of a brick has a few thousand rays, which keep a large GPU busy for as long as its longest ray takes
 //! (NVIDIA H100, bricks of 64³ in 512²: half a millisecond each); bands of several jobs overlap.
 
-use super::{gpu::PARTS_MAX, pictures::GROUP_EDGE, resident::Visibility};
+use super::{gpu::TIMED_MAX, pictures::GROUP_EDGE, resident::Visibility};
 use crate::{
     device::{DeviceError, Job, RenderedJob},
     sub_image::SubImage,
 };
 use brickmesh_topology::PixelRect;
+use std::ops::Range;
 
+/// Bands of a submission, at most.
+const BANDS_MAX: usize = 256;
 /// The first pixel of a band in the buffer is a multiple of this: a device wants no more than 256 bytes of
 /// alignment (the bound of Vulkan's `minStorageBufferOffsetAlignment`).
 const ALIGNED_PIXELS: u64 = 256 / 16;
@@ -109,7 +112,7 @@ pub(super) fn next_bands<'a>(
             _ => whole_groups,
         };
         let rect = PixelRect { height, ..rest };
-        if rect.height == 0 || bands.len() == PARTS_MAX as usize {
+        if rect.height == 0 || bands.len() == BANDS_MAX {
             break;
         }
         bands.push(Band { of, rect, first });
@@ -121,14 +124,54 @@ pub(super) fn next_bands<'a>(
     bands
 }
 
-/// Microseconds of each band, of those that all took: by what the device's clock says of each, or else by pixels.
-pub(super) fn shares(bands: &[Band], ticks: Option<Vec<u64>>, micros: u64) -> Vec<u64> {
-    let pixels = || bands.iter().map(|b| b.rect.pixel_count() as u64).collect();
-    let of_each = ticks.filter(|t| t.iter().any(|t| *t > 0));
-    let of_each: Vec<u64> = of_each.unwrap_or_else(pixels);
-    let all = of_each.iter().map(|n| u128::from(*n)).sum::<u128>().max(1);
-    let share = |n: u64| u64::try_from(u128::from(micros) * u128::from(n) / all).unwrap_or(micros);
-    of_each.into_iter().map(share).collect()
+/// The bands that are timed together: each alone where they are few, else groups of about as many pixels.
+pub(super) fn timed_groups(bands: &[Band]) -> Vec<Range<usize>> {
+    let all: usize = bands.iter().map(|b| b.rect.pixel_count()).sum();
+    let most = all.div_ceil(TIMED_MAX);
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut pixels = 0;
+    for (at, band) in bands.iter().enumerate() {
+        let is_full = bands.len() <= TIMED_MAX || pixels >= most * groups.len();
+        let is_full = is_full && groups.len() < TIMED_MAX;
+        match groups.last_mut() {
+            Some(last) if !is_full => last.end = at + 1,
+            _ => groups.push(at..at + 1),
+        }
+        pixels += band.rect.pixel_count();
+    }
+    groups
+}
+
+/// Microseconds of each band, of those that all took: by what the device's clock says of its group, in that by pixels; where the
+/// device has no clock, by pixels.
+pub(super) fn shares(
+    bands: &[Band],
+    groups: &[Range<usize>],
+    ticks: Option<Vec<u64>>,
+    micros: u64,
+) -> Vec<u64> {
+    let pixels =
+        |bands: &[Band]| -> u64 { bands.iter().map(|b| b.rect.pixel_count() as u64).sum() };
+    let by_pixels = || groups.iter().map(|g| pixels(&bands[g.clone()])).collect();
+    let of_groups = ticks.filter(|t| t.iter().any(|t| *t > 0));
+    let of_groups: Vec<u64> = of_groups.unwrap_or_else(by_pixels);
+    let all = of_groups
+        .iter()
+        .map(|n| u128::from(*n))
+        .sum::<u128>()
+        .max(1);
+    let part = |of: u64, n: u64, all: u128| {
+        u64::try_from(u128::from(of) * u128::from(n) / all.max(1)).unwrap_or(of)
+    };
+    let groups = groups.iter().zip(of_groups);
+    let shares = groups.flat_map(|(group, n)| {
+        let (bands, of_group) = (&bands[group.clone()], part(micros, n, all));
+        let all = u128::from(pixels(bands));
+        bands
+            .iter()
+            .map(move |b| part(of_group, b.rect.pixel_count() as u64, all))
+    });
+    shares.collect()
 }
 
 #[cfg(test)]
@@ -185,7 +228,7 @@ mod tests {
         // A row that is larger than all that is allowed; jobs without pixels; more jobs than parts.
         assert_eq!(all_bands(vec![begun(0, 7), begun(500, 2)], 100, 9).len(), 2);
         assert_eq!(all_bands(vec![begun(2, 30)], 1 << 17, 8).len(), 4);
-        let many = (0..=PARTS_MAX).map(|_| begun(1, 1)).collect();
+        let many = (0..=BANDS_MAX).map(|_| begun(1, 1)).collect();
         assert_eq!(all_bands(many, 1 << 17, 9).len(), 2);
     }
 
@@ -193,12 +236,46 @@ mod tests {
     fn time_is_shared_by_the_clock_or_by_pixels() {
         let jobs = [begun(10, 10), begun(10, 30)];
         let bands = next_bands(jobs.iter().enumerate(), 1 << 17, 1 << 16);
-        assert_eq!(shares(&bands, None, 100), [25, 75]);
-        assert_eq!(shares(&bands, Some(vec![0, 0]), 100), [25, 75]);
-        assert_eq!(shares(&bands, Some(vec![30, 10]), 100), [75, 25]);
-        assert_eq!(
-            shares(&bands, Some(vec![u64::MAX; 2]), u64::MAX)[0],
-            u64::MAX / 2
-        );
+        let groups = timed_groups(&bands);
+        assert_eq!(groups, [0..1, 1..2], "few bands are timed each");
+        let shares = |ticks, micros| shares(&bands, &groups, ticks, micros);
+        assert_eq!(shares(None, 100), [25, 75]);
+        assert_eq!(shares(Some(vec![0, 0]), 100), [25, 75]);
+        assert_eq!(shares(Some(vec![30, 10]), 100), [75, 25]);
+        assert_eq!(shares(Some(vec![u64::MAX; 2]), u64::MAX)[0], u64::MAX / 2);
+    }
+
+    #[test]
+    fn many_bands_are_timed_in_groups_of_about_as_many_pixels() {
+        let groups_of = |jobs: &[BandedJob]| {
+            let bands = next_bands(jobs.iter().enumerate(), 1 << 17, 1 << 16);
+            assert_eq!(bands.len(), jobs.len());
+            let groups = timed_groups(&bands);
+            (bands, groups)
+        };
+        let (bands, groups) = groups_of(&[(); 10].map(|()| begun(8, 8)));
+        assert_eq!(groups, [0..3, 3..5, 5..8, 8..10]);
+        let ticks = Some(vec![30, 20, 0, 50]);
+        let found = shares(&bands, &groups, ticks, 1_000);
+        assert_eq!(found, [100, 100, 100, 100, 100, 0, 0, 0, 250, 250]);
+        assert_eq!(shares(&bands, &groups, None, 1_000), [100; 10]);
+        // One large band among small ones.
+        let jobs = [
+            begun(1, 1),
+            begun(100, 100),
+            begun(1, 1),
+            begun(1, 1),
+            begun(1, 1),
+        ];
+        let (_, groups) = groups_of(&jobs);
+        assert_eq!(groups, [0..2, 2..3, 3..4, 4..5]);
+        assert!(timed_groups(&[]).is_empty());
+        for count in 1..200 {
+            let jobs: Vec<BandedJob> = (0..count).map(|n| begun(1 + n * 7 % 13, 4)).collect();
+            let (bands, groups) = groups_of(&jobs);
+            assert!(groups.len() <= TIMED_MAX);
+            let all: Vec<usize> = groups.into_iter().flatten().collect();
+            assert!(all.into_iter().eq(0..bands.len()));
+        }
     }
 }

@@ -211,6 +211,11 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         Some((job, micros))
     }
 
+    /// What its jobs that are not done take here, microseconds, waiting for bricks included.
+    pub(super) fn left_micros(&self) -> u64 {
+        self.work.to_come_micros()
+    }
+
     pub(super) fn take_job(&mut self) -> Option<u32> {
         self.work.next_job()
     }

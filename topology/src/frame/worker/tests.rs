@@ -180,17 +180,74 @@ fn short_jobs_of_a_frame_are_rendered_together_and_the_next_ones_are_on_hand_mea
 }
 
 #[test]
+fn many_short_jobs_are_rendered_in_batches_that_get_shorter_towards_the_end() {
+    let mut worker = worker();
+    let mut now = together(&begin(&mut worker, key(1, 0), &shown(&[300; 400])));
+    let mut batches = Vec::new();
+    while !now.is_empty() {
+        let (_, jobs) = now.remove(0);
+        batches.push(jobs.len());
+        let image = |job| (job, (Names::of(job, RECT), 300));
+        let mut out = Vec::new();
+        worker.rendered(&key(1, 0), jobs.into_iter().map(image), &mut out);
+        now.extend(together(&out));
+        assert!(now.len() <= 2, "{now:?}");
+    }
+    assert_eq!(batches.iter().sum::<usize>(), 400);
+    // 120 ms are left at first, and a part in 32 of it is a batch: 12 jobs of 300 us.
+    assert_eq!(batches[0], 12);
+    assert!(batches.is_sorted_by(|a, b| a >= b), "{batches:?}");
+    assert!(batches[batches.len() - 3] <= 3, "{batches:?}");
+    // However much is left.
+    let first = together(&begin(
+        &mut self::worker(),
+        key(1, 0),
+        &shown(&[1_000; 4_000]),
+    ));
+    assert_eq!(first[0].1.len(), 16);
+}
+
+#[test]
+fn a_batch_of_which_a_job_is_done_is_one_still() {
+    let mut worker = worker();
+    let out = begin(&mut worker, key(1, 0), &shown(&[300; 12]));
+    assert_eq!(together(&out), [(1, vec![0, 1, 2]), (1, vec![3, 4, 5])]);
+    // Its driver says so one by one.
+    for job in [0, 1] {
+        assert_eq!(together(&done(&mut worker, &key(1, 0), job)), []);
+    }
+    let out = done(&mut worker, &key(1, 0), 2);
+    assert_eq!(together(&out), [(1, vec![6, 7, 8])]);
+}
+
+#[test]
+fn batches_are_shorter_where_somebody_else_waits() {
+    let mut worker = worker();
+    let many = shown(&[1_000; 4_000]);
+    let first = |out: &[Output]| together(out)[0].1.len();
+    assert_eq!(first(&begin(&mut worker, key(1, 0), &many)), 16);
+    let mut out = Vec::new();
+    let other = (PeerId::new("s"), key(1, 0).1);
+    worker.begin(0, (other, data_set()), many, true, &mut out);
+    let image = |job| (job, (Names::of(job, RECT), 1_000));
+    let mut out = Vec::new();
+    worker.rendered(&key(1, 0), (0..16).map(image), &mut out);
+    worker.rendered(&key(1, 0), (16..32).map(image), &mut out);
+    assert_eq!(first(&out), 5);
+}
+
+#[test]
 fn what_is_expected_of_jobs_does_not_alone_say_how_many_are_rendered_together() {
     let counts = |frame: &Arc<Shown>| -> Vec<usize> {
         let out = begin(&mut worker(), key(1, 0), frame);
         together(&out).iter().map(|(_, jobs)| jobs.len()).collect()
     };
-    assert_eq!(counts(&shown(&[1; 300])), [TOGETHER_MAX, TOGETHER_MAX, 44]);
+    assert_eq!(counts(&shown(&[1; 300])), [BATCH_JOBS_MAX, BATCH_JOBS_MAX]);
     let large = PixelRect {
-        width: u32::try_from(TOGETHER_PIXELS_MAX / 16).unwrap(),
+        width: u32::try_from(BATCH_PIXELS_MAX / 16).unwrap(),
         ..RECT
     };
-    assert_eq!(counts(&in_rect(&[1; 5], large)), [2, 2, 1]);
+    assert_eq!(counts(&in_rect(&[1; 5], large)), [2, 2]);
 }
 
 #[test]
@@ -204,7 +261,9 @@ fn a_job_that_was_put_aside_goes_on_alone() {
     let mut out = Vec::new();
     worker.put_aside(&own, 0, 24_900, &mut out);
     let jobs: Vec<_> = together(&out).into_iter().map(|(_, jobs)| jobs).collect();
-    assert_eq!(jobs, [[0].to_vec(), [0].to_vec(), [1, 2].to_vec()]);
+    assert_eq!(jobs, [[0], [0]]);
+    let out = done(&mut worker, &other, 0);
+    assert_eq!(together(&out), [(1, vec![1, 2])]);
 }
 
 #[test]
