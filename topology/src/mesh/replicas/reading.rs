@@ -1,0 +1,194 @@
+//! Bricks that a peer reads for frames, where all peers together have too little memory to hold them: the room that it keeps for
+//! them, and which it can read.
+
+use super::{Replicas, drops::STUCK_MICROS};
+use crate::data::{brick_grid::BrickIndex, brick_set::BrickSet};
+
+/// Room for bricks that are read for frames, at least: one is rendered while the next is read.
+const STAGED_MIN: u32 = 2;
+/// How long bricks are read yet once nobody need: frames that were planned before count on it.
+const READS_MICROS: u64 = 1_000_000;
+/// How long at most bricks are read for frames though the room that was kept for that is given to the last ones that nobody
+/// holds: two peers may take up the same ones, and find that out after [`STUCK_MICROS`].
+const READS_LAST_MICROS: u64 = 3 * STUCK_MICROS / 2;
+/// How often others are told that more can be read.
+const READABLE_MICROS: u64 = 2_000_000;
+
+/// Room that who reads bricks for frames keeps free for these, of room for so many: half of it where frames need more
+/// than all peers have room for, else an eighth, for what they need next.
+pub(in crate::mesh) fn reserve_of(room: u32, does_not_fit: bool) -> u32 {
+    let part = if does_not_fit { 2 } else { 8 };
+    (room / part).max(room.min(STAGED_MIN))
+}
+
+/// Room for so many bricks that are held, and an eighth of all of it that is kept free.
+pub(in crate::mesh) fn with_reserve(bricks: u32) -> u32 {
+    bricks.saturating_add((bricks / 7).max(STAGED_MIN))
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    /// Bricks that the peer's source did not give.
+    pub(super) unreadable: BrickSet,
+    /// The one of them that was looked at last.
+    looked_at: Option<BrickIndex>,
+    /// When it was said last what can be read.
+    readable_at: u64,
+    /// All is held, or will be: until then frames that were planned before may have bricks read here.
+    reads_until: Option<u64>,
+    /// Until then frames may have bricks read here that nobody holds yet, though no room is kept for them any more.
+    reads_last_until: u64,
+    /// Whether bricks are read for frames here.
+    is_reader: bool,
+}
+
+impl Reading {
+    /// Nothing is read yet.
+    pub(super) fn new(brick_count: u32) -> Self {
+        Self {
+            unreadable: BrickSet::new(brick_count),
+            looked_at: None,
+            readable_at: 0,
+            reads_until: None,
+            reads_last_until: 0,
+            is_reader: false,
+        }
+    }
+}
+
+impl Replicas {
+    /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
+    /// has the source, or some on its shelf, others that it reads for frames. `later`: there will be room for so many once
+    /// other data sets have dropped what they hold beyond their limits: frames wait for that, and are not refused.
+    pub fn set_room(&mut self, room: u32, later: u32, now: u64) {
+        let reads = match () {
+            () if self.own.source => self.grid.brick_count(),
+            () if self.on_shelf.is_empty() => 0,
+            () => self.own.shelf_room,
+        };
+        // There is room to read one brick, until it turns out that not even that fits.
+        let room_max = self.capacity_max.max(reads.min(1));
+        let room = room.min(room_max);
+        let least = room.max(later.min(room_max)).min(STAGED_MIN).min(reads);
+        let brick_count = self.grid.brick_count();
+        let reserve = if self.is_too_much(brick_count, room) {
+            let needed = self.needed_count();
+            let does_not_fit = self.is_too_much(with_reserve(needed), room);
+            reserve_of(room, does_not_fit).min(reads).max(least)
+        } else if self.own.reserve > 0
+            && (self.unheld() > self.reserves(least) || room < least && self.unheld() > 0)
+        {
+            // Whoever has room now, or will have, does not hold all of it yet.
+            least
+        } else {
+            0
+        };
+        if reserve > 0 || self.own.reserve == 0 {
+            (self.own.reserve, self.reading.reads_until) = (reserve, None);
+        } else if now
+            >= *self
+                .reading
+                .reads_until
+                .get_or_insert(now.saturating_add(READS_MICROS))
+        {
+            (self.own.reserve, self.reading.reads_until) = (0, None);
+            self.reading.reads_last_until = now.saturating_add(READS_LAST_MICROS);
+        } else {
+            self.own.reserve = least;
+        }
+        self.set_capacity(room.saturating_sub(self.own.reserve));
+    }
+
+    /// Room that all keep free, here for so many bricks.
+    fn reserves(&self, own: u32) -> u32 {
+        let staying = self.of_others().filter(|a| !a.leaving);
+        staying.map(|a| a.reserve).fold(own, u32::saturating_add)
+    }
+
+    /// How many bricks frames need, as far as that decides, else all.
+    pub(in crate::mesh) fn needed_count(&self) -> u32 {
+        (self.needed()).map_or(self.grid.brick_count(), BrickSet::len)
+    }
+
+    /// Bricks that nobody who stays holds.
+    pub(in crate::mesh) fn unheld(&self) -> u32 {
+        self.grid.brick_count() - self.held().len()
+    }
+
+    /// Whether all bricks together are more than all peers have room for.
+    pub(in crate::mesh) fn is_larger_than_memory(&self) -> bool {
+        let room = self.own.capacity.saturating_add(self.own.reserve);
+        self.is_too_much(self.grid.brick_count(), room)
+    }
+
+    /// Whether so many bricks are more than there is room for, here for `room`.
+    fn is_too_much(&self, bricks: u32, room: u32) -> bool {
+        let staying = self.of_others().filter(|a| !a.leaving);
+        let others = staying.map(|a| u64::from(a.capacity) + u64::from(a.reserve));
+        others.sum::<u64>() + u64::from(room) < u64::from(bricks)
+    }
+
+    /// Says which bricks this peer can read for frames, where it keeps room for that and has a device; `has_room`: there is
+    /// room to read one of them, kept or not. Returns whether that is news; what has come to the shelf is news every two
+    /// seconds.
+    pub fn set_staging(&mut self, has_device: bool, has_room: bool, now: u64) -> bool {
+        let mut readable = BrickSet::default();
+        let reads_last = has_room && now < self.reading.reads_last_until && self.unheld() > 0;
+        self.reading.is_reader = has_device && (self.own.reserve > 0 || reads_last);
+        if self.reading.is_reader {
+            readable = if self.own.source {
+                BrickSet::all(self.grid.brick_count())
+            } else {
+                self.own.shelf.clone()
+            };
+            self.reading.unreadable.iter().for_each(|b| {
+                readable.remove(b);
+            });
+        }
+        let is_more = !self.own.readable.is_empty()
+            && self.own.readable.len_without(&readable) == 0
+            && now.saturating_sub(self.reading.readable_at) < READABLE_MICROS;
+        if is_more || self.own.readable == readable {
+            return false;
+        }
+        (self.own.readable, self.reading.readable_at) = (readable, now);
+        true
+    }
+
+    /// Whether this peer reads a brick for a frame, where it has a device.
+    pub(in crate::mesh) fn reads(&self, brick: BrickIndex) -> bool {
+        self.reading.is_reader
+            && self.can_read_again(brick)
+            && !self.reading.unreadable.contains(brick)
+    }
+
+    /// A brick that the source did not give, to look whether it does now; another one each time.
+    pub(in crate::mesh) fn unreadable(&mut self) -> Option<BrickIndex> {
+        let after = self.reading.looked_at.map_or(0, |b| b.0 + 1);
+        let next = self.reading.unreadable.iter().find(|b| b.0 >= after);
+        self.reading.looked_at = next.or_else(|| self.reading.unreadable.iter().next());
+        self.reading.looked_at
+    }
+
+    /// Whether the source did not give a brick.
+    pub(in crate::mesh) fn is_unreadable(&self, brick: BrickIndex) -> bool {
+        self.reading.unreadable.contains(brick)
+    }
+
+    /// The source gives a brick that it did not give before: it may give the others, too.
+    pub(in crate::mesh) fn can_read(&mut self) {
+        self.reading.unreadable = BrickSet::new(self.grid.brick_count());
+    }
+
+    /// The source does not give a brick.
+    pub(in crate::mesh) fn cannot_read(&mut self, brick: BrickIndex) {
+        self.reading.unreadable.insert(brick);
+        self.own.readable.remove(brick);
+    }
+
+    /// Whether this peer has a brick on its disk: in its source, or on its shelf.
+    pub(super) fn can_read_again(&self, brick: BrickIndex) -> bool {
+        self.own.source || self.on_shelf.contains(brick)
+    }
+}
