@@ -43,7 +43,7 @@ use params::{JobParams, SceneParams};
 use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
 use resident::{ResidentSet, Visibility, brick_measure, no_leaps};
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
-use upload::upload;
+use upload::{Uploads, upload};
 use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
 use vulkano::{
     buffer::{BufferUsage, Subbuffer},
@@ -60,6 +60,9 @@ use vulkano::{
 
 /// Memory that pictures and uploads take besides the bricks, in bytes.
 pub const WORKING_BYTES_MAX: u64 = PICTURE_BYTES_MAX + upload::STAGING_BYTES;
+/// Pixels that are timed together on a GPU, at least: about the rays that a large one works on at a time. Where fewer are, it
+/// waits for the longest ray of each group: half a millisecond (NVIDIA H100, bricks of 64³ in 512²).
+const TIMED_PIXELS: usize = 1 << 17;
 /// Table error, relative to a range of 1, for which the sampler looks it up: below what 16 bits
 /// of colour show.
 const TABLE_ERROR_MAX: f32 = 1.0 / 65_536.0;
@@ -79,6 +82,9 @@ pub struct VulkanDevice {
     scene: Option<CurrentScene>,
     pictures: Pictures,
     preparation: Preparation,
+    uploads: Uploads,
+    /// Pixels that are timed together, at least.
+    timed_pixels: usize,
     /// Stands where a kernel that does not leap has a binding for leaps.
     no_leaps: Arc<ImageView>,
 }
@@ -129,19 +135,25 @@ impl VulkanDevice {
             brick_bytes: brick_bytes(&gpu, &kinds, memory_bytes),
         };
         tracing::info!(device = %info.name, %reason, "vulkan device opened");
+        let (kind, mut uploads) = (choice::kind(&physical), Uploads::default());
         Ok(Self {
             info,
             reason,
             linear,
             nearest,
             table_by_sampler: table_error.is_some_and(|e| e <= TABLE_ERROR_MAX),
-            pictures: Pictures::new(choice::kind(&physical) == VulkanKind::Discrete),
+            pictures: Pictures::new(kind == VulkanKind::Discrete),
+            timed_pixels: match kind {
+                VulkanKind::Cpu => 1,
+                _ => TIMED_PIXELS,
+            },
             kinds,
             preparation: Preparation::new(CELL_EDGE),
             pipelines: BTreeMap::new(),
             sets: BTreeMap::new(),
             scene: None,
-            no_leaps: no_leaps(&gpu)?,
+            no_leaps: no_leaps(&gpu, &mut uploads)?,
+            uploads,
             gpu,
         })
     }
@@ -249,7 +261,8 @@ impl VulkanDevice {
             });
         }
         let values = &scene.classifier.values;
-        let visibility = brick.visibility(&self.gpu, values, scene.table_number)?;
+        let visibility =
+            brick.visibility((&self.gpu, &mut self.uploads), values, scene.table_number)?;
         Ok(BandedJob::new(*job, visibility))
     }
 
@@ -339,9 +352,11 @@ impl VulkanDevice {
             }
             Ok(())
         };
-        let groups = timed_groups(bands);
+        let groups = timed_groups(bands, self.timed_pixels);
         let timed: Vec<_> = groups.iter().map(|g| &dispatches[g.clone()]).collect();
-        let ticks = (self.gpu).submit_timed(&timed, BandDispatch::record, copy_back)?;
+        let fill = |commands: &mut Commands| self.uploads.record(commands);
+        let ticks = (self.gpu).submit_timed(fill, &timed, BandDispatch::record, copy_back)?;
+        self.uploads.were_carried_out();
         let read = buffers.read.as_ref().unwrap_or(&buffers.written);
         let pixels = read.read().explain("reading a picture back")?;
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -405,7 +420,13 @@ impl RenderDevice for VulkanDevice {
             .sets
             .entry(key.data_set)
             .or_insert_with(|| ResidentSet::new(&self.gpu, self.info.memory_bytes));
-        let loaded = set.load(&self.gpu, key.brick, kind, (&voxels, cells), room);
+        let loaded = set.load(
+            (&self.gpu, &mut self.uploads),
+            key.brick,
+            kind,
+            (&voxels, cells),
+            room,
+        );
         if set.is_empty() {
             self.sets.remove(&key.data_set);
         }

@@ -124,18 +124,22 @@ pub(super) fn next_bands<'a>(
     bands
 }
 
-/// The bands that are timed together: each alone where they are few, else groups of about as many pixels.
-pub(super) fn timed_groups(bands: &[Band]) -> Vec<Range<usize>> {
+/// The bands that are timed together: at least so many pixels; each band alone where they are few, else groups of about as
+/// many pixels.
+pub(super) fn timed_groups(bands: &[Band], pixels_min: usize) -> Vec<Range<usize>> {
     let all: usize = bands.iter().map(|b| b.rect.pixel_count()).sum();
     let most = all.div_ceil(TIMED_MAX);
     let mut groups: Vec<Range<usize>> = Vec::new();
-    let mut pixels = 0;
+    let (mut pixels, mut before) = (0, 0);
     for (at, band) in bands.iter().enumerate() {
         let is_full = bands.len() <= TIMED_MAX || pixels >= most * groups.len();
-        let is_full = is_full && groups.len() < TIMED_MAX;
+        let is_full = is_full && pixels - before >= pixels_min && groups.len() < TIMED_MAX;
         match groups.last_mut() {
             Some(last) if !is_full => last.end = at + 1,
-            _ => groups.push(at..at + 1),
+            _ => {
+                groups.push(at..at + 1);
+                before = pixels;
+            }
         }
         pixels += band.rect.pixel_count();
     }
@@ -143,7 +147,7 @@ pub(super) fn timed_groups(bands: &[Band]) -> Vec<Range<usize>> {
 }
 
 /// Microseconds of each band, of those that all took: by what the device's clock says of its group, in that by pixels; where the
-/// device has no clock, by pixels.
+/// device has no clock, by pixels. The clock's first group is what came before the bands, which is no band's time.
 pub(super) fn shares(
     bands: &[Band],
     groups: &[Range<usize>],
@@ -152,20 +156,17 @@ pub(super) fn shares(
 ) -> Vec<u64> {
     let pixels =
         |bands: &[Band]| -> u64 { bands.iter().map(|b| b.rect.pixel_count() as u64).sum() };
-    let by_pixels = || groups.iter().map(|g| pixels(&bands[g.clone()])).collect();
-    let of_groups = ticks.filter(|t| t.iter().any(|t| *t > 0));
-    let of_groups: Vec<u64> = of_groups.unwrap_or_else(by_pixels);
-    let all = of_groups
-        .iter()
-        .map(|n| u128::from(*n))
-        .sum::<u128>()
-        .max(1);
+    let by_pixels = || groups.iter().map(|g| pixels(&bands[g.clone()]));
+    let of_groups = ticks.filter(|t| t.iter().skip(1).any(|t| *t > 0));
+    let of_groups: Vec<u64> =
+        of_groups.unwrap_or_else(|| [0].into_iter().chain(by_pixels()).collect());
+    let all: u128 = of_groups.iter().map(|n| u128::from(*n)).sum();
     let part = |of: u64, n: u64, all: u128| {
         u64::try_from(u128::from(of) * u128::from(n) / all.max(1)).unwrap_or(of)
     };
-    let groups = groups.iter().zip(of_groups);
+    let groups = groups.iter().zip(&of_groups[1..]);
     let shares = groups.flat_map(|(group, n)| {
-        let (bands, of_group) = (&bands[group.clone()], part(micros, n, all));
+        let (bands, of_group) = (&bands[group.clone()], part(micros, *n, all));
         let all = u128::from(pixels(bands));
         bands
             .iter()
@@ -236,13 +237,14 @@ mod tests {
     fn time_is_shared_by_the_clock_or_by_pixels() {
         let jobs = [begun(10, 10), begun(10, 30)];
         let bands = next_bands(jobs.iter().enumerate(), 1 << 17, 1 << 16);
-        let groups = timed_groups(&bands);
+        let groups = timed_groups(&bands, 1);
         assert_eq!(groups, [0..1, 1..2], "few bands are timed each");
         let shares = |ticks, micros| shares(&bands, &groups, ticks, micros);
         assert_eq!(shares(None, 100), [25, 75]);
-        assert_eq!(shares(Some(vec![0, 0]), 100), [25, 75]);
-        assert_eq!(shares(Some(vec![30, 10]), 100), [75, 25]);
-        assert_eq!(shares(Some(vec![u64::MAX; 2]), u64::MAX)[0], u64::MAX / 2);
+        assert_eq!(shares(Some(vec![9, 0, 0]), 100), [25, 75]);
+        assert_eq!(shares(Some(vec![0, 30, 10]), 100), [75, 25]);
+        assert_eq!(shares(Some(vec![40, 30, 10]), 100), [37, 12]);
+        assert_eq!(shares(Some(vec![u64::MAX; 3]), u64::MAX)[0], u64::MAX / 3);
     }
 
     #[test]
@@ -250,12 +252,12 @@ mod tests {
         let groups_of = |jobs: &[BandedJob]| {
             let bands = next_bands(jobs.iter().enumerate(), 1 << 17, 1 << 16);
             assert_eq!(bands.len(), jobs.len());
-            let groups = timed_groups(&bands);
+            let groups = timed_groups(&bands, 1);
             (bands, groups)
         };
         let (bands, groups) = groups_of(&[(); 10].map(|()| begun(8, 8)));
         assert_eq!(groups, [0..3, 3..5, 5..8, 8..10]);
-        let ticks = Some(vec![30, 20, 0, 50]);
+        let ticks = Some(vec![0, 30, 20, 0, 50]);
         let found = shares(&bands, &groups, ticks, 1_000);
         assert_eq!(found, [100, 100, 100, 100, 100, 0, 0, 0, 250, 250]);
         assert_eq!(shares(&bands, &groups, None, 1_000), [100; 10]);
@@ -269,7 +271,12 @@ mod tests {
         ];
         let (_, groups) = groups_of(&jobs);
         assert_eq!(groups, [0..2, 2..3, 3..4, 4..5]);
-        assert!(timed_groups(&[]).is_empty());
+        assert!(timed_groups(&[], 1).is_empty());
+        // What a device has room for at a time is not timed apart.
+        let (bands, _) = groups_of(&jobs);
+        assert_eq!(timed_groups(&bands, 10_000), [0..2, 2..5]);
+        assert_eq!(timed_groups(&bands, 10_002), [0..3, 3..5]);
+        assert_eq!(timed_groups(&bands, 1 << 17).len(), 1);
         for count in 1..200 {
             let jobs: Vec<BandedJob> = (0..count).map(|n| begun(1 + n * 7 % 13, 4)).collect();
             let (bands, groups) = groups_of(&jobs);

@@ -313,19 +313,25 @@ impl Gpu {
         self.carry_out(commands.build().explain("recording commands")?)
     }
 
-    /// Records commands in groups of parts, [`TIMED_MAX`] groups at most, and what follows them, and carries them out. Returns
-    /// how long the device worked on each group, in its ticks. `None` where the device has no clock.
+    /// Records what comes first, commands in groups of parts, [`TIMED_MAX`] groups at most, and what follows them, and carries
+    /// them out. Returns how long the device worked on what came first and on each group, in its ticks. `None` where the
+    /// device has no clock.
     pub(super) fn submit_timed<T>(
         &self,
+        first: impl FnOnce(&mut Commands) -> Result<(), DeviceError>,
         groups: &[&[T]],
         mut record: impl FnMut(&mut Commands, &T) -> Result<(), DeviceError>,
         follow: impl FnOnce(&mut Commands) -> Result<(), DeviceError>,
     ) -> Result<Option<Vec<u64>>, DeviceError> {
         let mut commands = self.commands()?;
         if let Some(timestamps) = &self.timestamps {
-            timestamps.begin(&mut commands, groups.len())?;
+            timestamps.begin(&mut commands, groups.len() + 1)?;
         }
-        for (parts, number) in groups.iter().zip(1..) {
+        first(&mut commands)?;
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.end_of(&mut commands, 1)?;
+        }
+        for (parts, number) in groups.iter().zip(2..) {
             for part in *parts {
                 record(&mut commands, part)?;
             }
@@ -336,7 +342,7 @@ impl Gpu {
         follow(&mut commands)?;
         self.carry_out(commands.build().explain("recording commands")?)?;
         let timestamps = self.timestamps.as_ref();
-        timestamps.map(|t| t.elapsed(groups.len())).transpose()
+        timestamps.map(|t| t.elapsed(groups.len() + 1)).transpose()
     }
 
     fn commands(&self) -> Result<Commands, DeviceError> {
@@ -350,15 +356,21 @@ impl Gpu {
 }
 
 impl Gpu {
-    /// Submits commands and waits for their end.
-    ///
-    /// Not through the library's futures: they panic when they are dropped with a lost device.
-    fn carry_out(&self, commands: Arc<PrimaryAutoCommandBuffer>) -> Result<(), DeviceError> {
+    /// An error where the device is lost.
+    pub(super) fn check_not_lost(&self) -> Result<(), DeviceError> {
         if self.lost.load(Ordering::Relaxed) {
             return Err(DeviceError::Lost {
                 what: "nothing is submitted to a device that was lost".to_owned(),
             });
         }
+        Ok(())
+    }
+
+    /// Submits commands and waits for their end.
+    ///
+    /// Not through the library's futures: they panic when they are dropped with a lost device.
+    fn carry_out(&self, commands: Arc<PrimaryAutoCommandBuffer>) -> Result<(), DeviceError> {
+        self.check_not_lost()?;
         let batch = SubmitInfo {
             command_buffers: vec![CommandBufferSubmitInfo::new(commands.clone())],
             ..Default::default()
@@ -436,7 +448,7 @@ impl Timestamps {
         let pool = QueryPool::new(
             device.clone(),
             QueryPoolCreateInfo {
-                query_count: u32::try_from(TIMED_MAX + 1).unwrap_or(u32::MAX),
+                query_count: u32::try_from(TIMED_MAX + 2).unwrap_or(u32::MAX),
                 ..QueryPoolCreateInfo::query_type(QueryType::Timestamp)
             },
         )

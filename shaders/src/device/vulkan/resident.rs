@@ -8,7 +8,7 @@ use super::{
     explain::Explain,
     gpu::{Gpu, image_measure},
     memory::{block_bytes_taken, brick_block_bytes},
-    upload::upload,
+    upload::Uploads,
     voxel_image::VoxelImageKind,
 };
 use crate::{
@@ -115,13 +115,13 @@ impl ResidentSet {
     /// inner error, the bytes that it would take.
     pub(super) fn load(
         &mut self,
-        gpu: &Gpu,
+        (gpu, uploads): (&Gpu, &mut Uploads),
         brick: BrickIndex,
         kind: VoxelImageKind,
         prepared: (&BrickVoxels, BrickCells),
         room: u64,
     ) -> Result<Result<(), u64>, DeviceError> {
-        let loaded = ResidentBrick::load(gpu, &self.memory, kind, prepared, room)?;
+        let loaded = ResidentBrick::load((gpu, uploads), &self.memory, kind, prepared, room)?;
         Ok(loaded.map(|loaded| {
             self.remove(brick);
             self.image_bytes += loaded.image_bytes;
@@ -133,7 +133,7 @@ impl ResidentSet {
 
 impl ResidentBrick {
     fn load(
-        gpu: &Gpu,
+        (gpu, uploads): (&Gpu, &mut Uploads),
         memory: &Arc<StandardMemoryAllocator>,
         kind: VoxelImageKind,
         (voxels, cells): (&BrickVoxels, BrickCells),
@@ -153,7 +153,7 @@ impl ResidentBrick {
         if image_bytes > room {
             return Ok(Err(image_bytes));
         }
-        upload(gpu, &image, kind.texel_bytes(), |first, out| {
+        uploads.add(gpu, &image, kind.texel_bytes(), |first, out| {
             kind.write(voxels, first, out);
         })?;
         Ok(Ok(Self {
@@ -172,7 +172,7 @@ impl ResidentBrick {
     /// What `values` lets see of it; kept while `table_number` is the same.
     pub(super) fn visibility(
         &mut self,
-        gpu: &Gpu,
+        (gpu, uploads): (&Gpu, &mut Uploads),
         values: &Arc<VisibleValues>,
         table_number: u64,
     ) -> Result<Visibility, DeviceError> {
@@ -189,7 +189,7 @@ impl ResidentBrick {
             Visibility::Everything
         } else {
             upload_leaps(
-                gpu,
+                (gpu, uploads),
                 self.leaps.image(),
                 self.cells.cells().counts(),
                 &grid.packed_distances(),
@@ -213,7 +213,7 @@ fn leaps_extent(counts: [u32; 3]) -> [u32; 3] {
 /// [`packed_distances`](crate::macrocells::SkipGrid::packed_distances) as an image of whole numbers, a texel per macrocell;
 /// texels beyond `counts` repeat the last ones.
 fn upload_leaps(
-    gpu: &Gpu,
+    (gpu, uploads): (&Gpu, &mut Uploads),
     image: &Arc<Image>,
     counts: [u32; 3],
     distances: &[u32],
@@ -221,7 +221,7 @@ fn upload_leaps(
     let extent = image.extent().map(|n| n as usize);
     let last = counts.map(|n| n as usize - 1);
     let texel_bytes = size_of::<u32>();
-    upload(gpu, image, texel_bytes, |first, out| {
+    uploads.add(gpu, image, texel_bytes, |first, out| {
         for (texel, out) in (first..).zip(out.chunks_exact_mut(texel_bytes)) {
             let row = texel / extent[0];
             let at = [texel % extent[0], row % extent[1], row / extent[1]];
@@ -233,9 +233,9 @@ fn upload_leaps(
 }
 
 /// Leaps of one macrocell, for kernels that have a binding for leaps and do not leap.
-pub(super) fn no_leaps(gpu: &Gpu) -> Result<Arc<ImageView>, DeviceError> {
+pub(super) fn no_leaps(gpu: &Gpu, uploads: &mut Uploads) -> Result<Arc<ImageView>, DeviceError> {
     let image = gpu.image(LEAPS_FORMAT, ImageType::Dim3d, leaps_extent([1; 3]))?;
-    upload_leaps(gpu, &image, [1; 3], &[0])?;
+    upload_leaps((gpu, uploads), &image, [1; 3], &[0])?;
     ImageView::new_default(image).explain("viewing macrocells")
 }
 
