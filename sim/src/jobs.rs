@@ -92,13 +92,11 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
         share(&mut tree, brick.owned, brick.cost_us);
         let tree = tree.split_and_merged(brick.owned, &rule);
         let leaves = tree.leaves(brick.owned);
-        output
-            .jobs
-            .extend(leaves.into_iter().map(|(owned, leaf)| Job {
-                brick: brick.id.clone(),
-                owned,
-                cost_us: leaf.cost_micros,
-            }));
+        output.jobs.extend(leaves.map(|(owned, leaf)| Job {
+            brick: brick.id.clone(),
+            owned,
+            cost_us: leaf.cost_micros,
+        }));
         if output.jobs.len() > JOBS_MAX {
             let expected = "each brick gets so many: take a higher min_job_us, or fewer bricks";
             return Err(field("min_job_us".into(), &input.min_job_us, expected));
@@ -114,7 +112,7 @@ pub(crate) fn run(input: Input) -> Result<Output, SimError> {
 /// Shares a brick's cost among the leaves of its tree as their costs were, or by voxels where they
 /// had none; the sum is kept exactly.
 fn share(tree: &mut JobTree, owned: VoxelBox, cost_micros: u64) {
-    let leaves = tree.leaves(owned);
+    let leaves: Vec<_> = tree.leaves(owned).collect();
     let costless = leaves.iter().all(|l| l.1.cost_micros == 0);
     let weight = |(owned, leaf): &(VoxelBox, Leaf)| {
         u128::from(if costless {

@@ -10,6 +10,7 @@ pub mod depth_order;
 pub mod finish;
 pub mod footprint;
 pub mod framing;
+pub mod grid_projection;
 pub mod level_choice;
 pub mod quality;
 pub mod render_settings;

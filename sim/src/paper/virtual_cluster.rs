@@ -16,7 +16,9 @@ use brickmesh_topology::{
         schedule::{SPEED_ONE, ScheduledJob, assign},
     },
     base::seeded::mixed,
-    picture::{footprint::pixels_covered, visible_cells::VisibleCells},
+    picture::{
+        footprint::pixels_covered, grid_projection::GridProjection, visible_cells::VisibleCells,
+    },
 };
 
 /// What all variants with one brick size see of a frame.
@@ -184,7 +186,7 @@ fn sum_and_spread(costs: impl Iterator<Item = u64>) -> [u64; 2] {
     reason = "a positive time far below 2^53"
 )]
 fn took(scene: &Scene<'_>, owned: &VoxelBox) -> u64 {
-    let rays = pixels_covered(scene.view, scene.volume, owned);
+    let rays = pixels_covered(&GridProjection::new(scene.view, scene.volume), owned);
     let square: u64 = owned.size().iter().map(|&n| u64::from(n).pow(2)).sum();
     let longest = (square as f64).sqrt() / scene.parameters.step_voxels;
     let samples = scene.counts.samples(owned);

@@ -52,8 +52,7 @@ impl CostTable {
     ) -> Self {
         let mut after = self.clone();
         for (&brick, tree) in trees {
-            let mut tree = tree.clone();
-            let leaves = tree.leaf_values().into_iter().enumerate();
+            let leaves = tree.leaf_values().enumerate();
             let remembered = leaves.map(|(index, leaf)| Leaf {
                 cost_micros: costs
                     .get(&(brick, index))
@@ -61,9 +60,9 @@ impl CostTable {
                     .unwrap_or(leaf.cost_micros),
                 ..leaf
             });
-            let remembered: Vec<Leaf> = remembered.collect();
-            tree.set_leaves(remembered);
-            after.trees.insert(brick, tree);
+            let mut learned = tree.clone();
+            learned.set_leaves(remembered);
+            after.trees.insert(brick, learned);
         }
         after
     }

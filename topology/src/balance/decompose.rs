@@ -20,6 +20,7 @@ use crate::{
     },
     picture::{
         camera::{PixelRect, View},
+        grid_projection::GridProjection,
         sample_count::SampleCounter,
         visible_cells::VisibleCells,
     },
@@ -68,12 +69,17 @@ pub struct CutJob {
 /// and leaf.
 #[must_use]
 pub fn decompose(inputs: &DecomposeInputs<'_>) -> (BTreeMap<BrickIndex, JobTree>, Vec<CutJob>) {
-    let trees = trees(inputs);
-    let mut jobs = Vec::new();
-    for (&brick, tree) in &trees {
+    let projection = GridProjection::new(inputs.view, inputs.volume);
+    let (trees, rects) = trees(inputs, &projection);
+    let mut jobs = Vec::with_capacity(trees.len());
+    for ((&brick, tree), whole) in trees.iter().zip(rects) {
         let leaves = tree.leaves(inputs.grid.owned_box(brick));
-        for (index, (owned, leaf)) in leaves.into_iter().enumerate() {
-            if let Some(rect) = inputs.rect(brick, &owned) {
+        for (index, (owned, leaf)) in leaves.enumerate() {
+            let rect = match tree.nodes() {
+                [_] => Some(whole),
+                _ => inputs.rect(&projection, brick, &owned),
+            };
+            if let Some(rect) = rect {
                 jobs.push(CutJob {
                     brick,
                     leaf: index,
@@ -90,38 +96,49 @@ pub fn decompose(inputs: &DecomposeInputs<'_>) -> (BTreeMap<BrickIndex, JobTree>
 impl DecomposeInputs<'_> {
     /// The pixels that may show a part of a brick; `None`: it is no work. The paper renders whatever is
     /// on the screen, ours where visible cells are (PARC's cubes: Silva, Kaufman 1995).
-    fn rect(&self, brick: BrickIndex, part: &VoxelBox) -> Option<PixelRect> {
+    fn rect(
+        &self,
+        projection: &GridProjection,
+        brick: BrickIndex,
+        part: &VoxelBox,
+    ) -> Option<PixelRect> {
         let seen = match self.rules.decompose {
             Strategy::FreyErtl2011 => *part,
             Strategy::Refined => self.visible.bounds(self.grid, brick, part)?,
         };
-        self.view.rect_of(self.volume, &seen)
+        projection.rect_of(&seen)
     }
 }
 
-/// The trees of all bricks that are shown: last costs, predicted, split and merged.
-fn trees(inputs: &DecomposeInputs<'_>) -> BTreeMap<BrickIndex, JobTree> {
+/// The trees of all bricks that are shown: last costs, predicted, split and merged; and the pixels of each brick.
+fn trees(
+    inputs: &DecomposeInputs<'_>,
+    projection: &GridProjection,
+) -> (BTreeMap<BrickIndex, JobTree>, Vec<PixelRect>) {
     let (grid, rules) = (inputs.grid, inputs.rules);
     let counter = SampleCounter::new(inputs.volume, inputs.view, inputs.step);
     let counter = counter.with_cells(grid, inputs.visible);
     let rate = Rate::of(inputs.costs.trees.values().flat_map(JobTree::leaf_values));
+    let whole = JobTree::whole(Leaf::default());
     let predicted = |brick: BrickIndex| {
         let owned = grid.owned_box(brick);
-        inputs.rect(brick, &owned)?;
-        let known = inputs.costs.trees.get(&brick);
-        let mut tree = known.map_or_else(|| JobTree::whole(Leaf::default()), Clone::clone);
-        let now = tree.leaves(owned).into_iter().map(|(here, leaf)| {
+        let rect = inputs.rect(projection, brick, &owned)?;
+        let known = inputs.costs.trees.get(&brick).unwrap_or(&whole);
+        let now = known.leaves(owned).map(|(here, leaf)| {
             let samples = match rules.prediction {
                 Prediction::Projected => counter.count(brick, &here),
                 Prediction::LastFrame => 0,
             };
             rules.prediction.predict(leaf, samples, rate)
         });
-        let now: Vec<Leaf> = now.collect();
+        let mut tree = known.clone();
         tree.set_leaves(now);
-        Some((brick, tree))
+        Some(((brick, tree), rect))
     };
-    let mut trees: BTreeMap<BrickIndex, JobTree> = grid.bricks().filter_map(predicted).collect();
+    let shown: Vec<_> = grid.bricks().filter_map(predicted).collect();
+    let rects = shown.iter().map(|(_, rect)| *rect).collect();
+    let mut trees: BTreeMap<BrickIndex, JobTree> =
+        shown.into_iter().map(|(tree, _)| tree).collect();
     let sum = trees
         .values()
         .flat_map(JobTree::leaf_values)
@@ -151,7 +168,9 @@ fn trees(inputs: &DecomposeInputs<'_>) -> BTreeMap<BrickIndex, JobTree> {
             Strategy::FreyErtl2011 => SplitRule::in_the_middle(threshold_micros, view),
             Strategy::Refined => SplitRule::by_work(threshold_micros, view, &weight),
         };
-        *tree = tree.split_and_merged(grid.owned_box(brick), &rule);
+        if !tree.stays_whole(&rule) {
+            *tree = tree.split_and_merged(grid.owned_box(brick), &rule);
+        }
     }
-    trees
+    (trees, rects)
 }

@@ -453,8 +453,12 @@ fn front_to_back_jobs(
     Ok(order.into_iter().map(job).collect())
 }
 
+/// Bytes of a job in the plan's digest.
+const JOB_BYTES: usize = 11 * size_of::<u32>() + size_of::<u64>();
+
 fn digest(settings: Digest, peers: &[PeerId], jobs: &[PlannedJob], tiles: &[Tile]) -> Digest {
     let mut bytes = settings.as_bytes().to_vec();
+    bytes.reserve(jobs.len() * JOB_BYTES);
     peers.iter().for_each(|p| put_text(&mut bytes, p.as_str()));
     for j in jobs {
         let numbers = [j.brick.0, j.rect.x, j.rect.y, j.rect.width, j.rect.height];

@@ -238,31 +238,29 @@ impl JobTree {
     }
 
     /// The jobs of the brick that owns `owned`, in preorder.
-    #[must_use]
-    pub fn leaves(&self, owned: VoxelBox) -> Vec<(VoxelBox, Leaf)> {
-        let mut out = Vec::with_capacity(self.nodes.len().div_ceil(2));
-        let mut boxes = vec![owned];
-        for node in &self.nodes {
-            let Some(here) = boxes.pop() else { break };
+    pub fn leaves(&self, owned: VoxelBox) -> impl Iterator<Item = (VoxelBox, Leaf)> + '_ {
+        // Most trees have one leaf, for which nothing is allocated.
+        let (mut next, mut others) = (Some(owned), Vec::new());
+        self.nodes.iter().filter_map(move |node| {
+            let here = next.take().or_else(|| others.pop())?;
             match *node {
                 TreeNode::Split { axis, at } => {
                     let (low, high) = cut(here, axis.into(), at);
-                    boxes.extend([high, low]);
+                    next = Some(low);
+                    others.push(high);
+                    None
                 }
-                TreeNode::Leaf(leaf) => out.push((here, leaf)),
+                TreeNode::Leaf(leaf) => Some((here, leaf)),
             }
-        }
-        out
+        })
     }
 
     /// The leaves' values, in the order of [`Self::leaves`].
-    #[must_use]
-    pub fn leaf_values(&self) -> Vec<Leaf> {
-        let leaf = |n: &TreeNode| match n {
+    pub fn leaf_values(&self) -> impl Iterator<Item = Leaf> + '_ {
+        self.nodes.iter().filter_map(|n| match n {
             TreeNode::Leaf(leaf) => Some(*leaf),
             TreeNode::Split { .. } => None,
-        };
-        self.nodes.iter().filter_map(leaf).collect()
+        })
     }
 
     /// Gives every leaf, in the order of [`Self::leaves`], another value; costs beyond an hour, which
@@ -278,6 +276,12 @@ impl JobTree {
                 ..value
             };
         });
+    }
+
+    /// Whether [`Self::split_and_merged`] leaves it as it is, for a tree of one leaf; false for others.
+    #[must_use]
+    pub fn stays_whole(&self, rule: &SplitRule<'_>) -> bool {
+        matches!(self.nodes[..], [TreeNode::Leaf(leaf)] if leaf.cost_micros <= rule.threshold_micros)
     }
 
     /// The tree for the next frame: leaves above the threshold are split, recursively, and then
@@ -496,7 +500,7 @@ mod tests {
         let cut = JobTree::whole(leaf(40)).split_and_merged(CUBE, &rule(20));
         let after = |threshold| {
             let by = SplitRule::by_work(threshold, DVec3::X, &half);
-            cut.split_and_merged(CUBE, &by).leaf_values().len()
+            cut.split_and_merged(CUBE, &by).leaf_values().count()
         };
         assert_eq!((after(40), after(52), after(53)), (2, 2, 1));
     }
@@ -504,7 +508,7 @@ mod tests {
     #[test]
     fn a_cube_is_cut_along_the_view_and_then_across_its_longest_edges() {
         let tree = JobTree::whole(leaf(40)).split_and_merged(CUBE, &rule(10));
-        let boxes: Vec<VoxelBox> = tree.leaves(CUBE).iter().map(|l| l.0).collect();
+        let boxes: Vec<VoxelBox> = tree.leaves(CUBE).map(|l| l.0).collect();
         let expected = |x: u32, y: u32, z: u32| VoxelBox::new([x, y, z], [x + 64, y + 32, z + 32]);
         assert_eq!(
             boxes,
@@ -515,7 +519,7 @@ mod tests {
                 expected(0, 32, 32)
             ]
         );
-        assert!(tree.leaves(CUBE).iter().all(|l| l.1.cost_micros == 10));
+        assert!(tree.leaves(CUBE).all(|l| l.1.cost_micros == 10));
     }
 
     #[test]
@@ -523,11 +527,7 @@ mod tests {
         let mut tree = JobTree::whole(leaf(40)).split_and_merged(CUBE, &rule(10));
         tree.set_leaves([leaf(3), leaf(4), leaf(9), leaf(9)]);
         let merged = tree.split_and_merged(CUBE, &rule(10));
-        let costs: Vec<u64> = merged
-            .leaves(CUBE)
-            .iter()
-            .map(|l| l.1.cost_micros)
-            .collect();
+        let costs: Vec<u64> = merged.leaves(CUBE).map(|l| l.1.cost_micros).collect();
         assert_eq!(costs, [7, 9, 9]);
         tree.set_leaves([leaf(1), leaf(2), leaf(3), leaf(4)]);
         assert_eq!(
@@ -545,7 +545,7 @@ mod tests {
         };
         let by_weight = SplitRule::by_work(20, DVec3::X, &weight);
         let tree = JobTree::whole(leaf(40)).split_and_merged(CUBE, &by_weight);
-        let leaves = tree.leaves(CUBE);
+        let leaves: Vec<_> = tree.leaves(CUBE).collect();
         assert_eq!(leaves[0].0, VoxelBox::new([0; 3], [8, 64, 64]));
         assert_eq!((leaves[0].1.cost_micros, leaves[1].1.cost_micros), (20, 20));
     }
@@ -580,10 +580,10 @@ mod tests {
             for (threshold_micros, costs, weighted) in frames {
                 let by = if weighted { SplitRule::by_work(threshold_micros, DVec3::X, &weight) } else { rule(threshold_micros) };
                 tree.set_leaves(costs.into_iter().map(leaf).cycle().take(1 << DEPTH_MAX));
-                let before: u64 = tree.leaves(owned).iter().map(|l| l.1.cost_micros).sum();
+                let before: u64 = tree.leaves(owned).map(|l| l.1.cost_micros).sum();
                 tree = tree.split_and_merged(owned, &by);
                 prop_assert!(tree.validate(owned).is_ok());
-                let leaves = tree.leaves(owned);
+                let leaves: Vec<_> = tree.leaves(owned).collect();
                 prop_assert_eq!(leaves.iter().map(|l| l.1.cost_micros).sum::<u64>(), before);
                 prop_assert_eq!(leaves.iter().map(|l| l.0.voxel_count()).sum::<u64>(), owned.voxel_count());
                 for (i, a) in leaves.iter().enumerate() {

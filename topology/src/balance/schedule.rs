@@ -91,11 +91,12 @@ pub fn work_of(micros: u64, speed_millionths: u64) -> u64 {
 /// Jobs in descending cost, each to the holder that would finish it first.
 #[must_use]
 pub fn best_fit(jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
-    let mut order: Vec<usize> = (0..jobs.len()).collect();
-    order.sort_by_key(|&j| (std::cmp::Reverse(jobs[j].cost_micros), j));
+    let costs = jobs.iter().map(|job| std::cmp::Reverse(job.cost_micros));
+    let mut order: Vec<_> = costs.zip(0..).collect();
+    order.sort_unstable();
     let mut loads = vec![0_u64; speeds.len()];
     let mut assignment = vec![None; jobs.len()];
-    for j in order {
+    for (_, j) in order {
         let after = |d: usize| loads[d].saturating_add(cost_on(jobs[j].cost_micros, speeds[d]));
         let holders = jobs[j]
             .holders

@@ -15,7 +15,6 @@ use crate::{
     balance::schedule::{Schedule, ScheduledJob, cost_on},
     picture::{camera::PixelRect, tiles::Tile},
 };
-use std::collections::BTreeSet;
 
 /// How much longer the makespan may become, in thousandths: 2 %.
 const MAKESPAN_SLACK: u64 = 20;
@@ -183,8 +182,9 @@ struct Search<'a> {
     /// Renderer of each job; `usize::MAX` for those of nobody.
     by: Vec<usize>,
     loads: Vec<u64>,
-    /// Tiles of each job.
-    tiles_of: Vec<Vec<usize>>,
+    /// Tiles of all jobs, and where those of each end.
+    tiles_of: Vec<usize>,
+    ends: Vec<usize>,
     /// Traffic of each tile.
     pixels: Vec<u64>,
     visits: u64,
@@ -207,9 +207,19 @@ impl<'a> Search<'a> {
             .iter()
             .map(|a| a.unwrap_or(usize::MAX))
             .collect();
-        let mut tiles_of = vec![Vec::new(); jobs.len()];
+        // Counted, then filled: each list's end moves from its begin there.
+        let mut ends = vec![0; jobs.len() + 1];
+        let all = || lists.tiles.iter().flatten();
+        all().for_each(|&(j, _)| ends[j + 1] += 1);
+        for j in 0..jobs.len() {
+            ends[j + 1] += ends[j];
+        }
+        let mut tiles_of = vec![0; ends[jobs.len()]];
         for (t, list) in lists.tiles.iter().enumerate() {
-            list.iter().for_each(|&(j, _)| tiles_of[j].push(t));
+            for &(j, _) in list {
+                tiles_of[ends[j]] = t;
+                ends[j] += 1;
+            }
         }
         let pixels = (0..tiles.len())
             .map(|t| lists.traffic(t, tiles[t].compositor, |j| by[j]))
@@ -223,6 +233,7 @@ impl<'a> Search<'a> {
             loads: schedule.loads_micros.clone(),
             by,
             tiles_of,
+            ends,
             pixels,
             visits: 0,
         }
@@ -250,19 +261,28 @@ impl<'a> Search<'a> {
 
     /// Other holders that render a neighbour of the job in some tile, or composite the tile.
     fn wanted_by(&self, j: usize) -> Vec<usize> {
-        let mut wanted = BTreeSet::new();
-        for &t in &self.tiles_of[j] {
+        let holders = &self.jobs[j].holders;
+        let mut wanted = Vec::new();
+        if holders.len() == 1 {
+            return wanted;
+        }
+        for &t in self.tiles_of(j) {
             let list = self.lists.of_tile(t);
             let at = list.partition_point(|&(other, _)| other < j);
-            wanted.insert(self.tiles[t].compositor);
+            wanted.push(self.tiles[t].compositor);
             let before = at.checked_sub(1).map(|i| list[i].0);
             let after = list.get(at + 1).map(|l| l.0);
             wanted.extend(before.into_iter().chain(after).map(|n| self.by[n]));
         }
-        wanted.remove(&self.by[j]);
-        let holders = &self.jobs[j].holders;
-        wanted.retain(|d| holders.binary_search(d).is_ok());
-        wanted.into_iter().collect()
+        wanted.retain(|d| *d != self.by[j] && holders.binary_search(d).is_ok());
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    }
+
+    fn tiles_of(&self, j: usize) -> &[usize] {
+        let first = j.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.tiles_of[first..self.ends[j]]
     }
 
     /// The best way to bring a job to a peer: alone, or in exchange for one of its jobs. The
@@ -321,7 +341,7 @@ impl<'a> Search<'a> {
     fn touched(&self, change: &Change) -> Vec<usize> {
         let mut touched: Vec<usize> = change
             .iter()
-            .flat_map(|(j, _)| self.tiles_of[*j].iter().copied())
+            .flat_map(|(j, _)| self.tiles_of(*j).iter().copied())
             .collect();
         touched.sort_unstable();
         touched.dedup();

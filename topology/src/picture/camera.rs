@@ -4,7 +4,7 @@
 //! once, by who asks for the frame, and travels: trigonometry is done there alone, so that all
 //! peers cut the same rectangles.
 
-use crate::data::{volume::VolumeDescription, voxel_box::VoxelBox};
+use crate::data::volume::VolumeDescription;
 use glam::DVec3;
 use serde::{Deserialize, Serialize};
 
@@ -399,55 +399,6 @@ impl View {
         (square > PARALLEL_SINE_MIN.powi(2) * along.length_squared())
             .then(|| -off.dot(across) / square)
     }
-
-    /// The pixels whose rays may meet the box, at most the whole picture; `None` if none can.
-    ///
-    /// Conservative: bounds the projected corners, a pixel wider; the whole picture where a
-    /// corner is not in front of the eye while another is.
-    #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to the picture before"
-    )]
-    pub fn rect_of(&self, volume: &VolumeDescription, owned: &VoxelBox) -> Option<PixelRect> {
-        let world_from_grid = volume.world_from_grid();
-        let ends = owned.field_corners(volume.dims);
-        let (mut lo, mut hi) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
-        let (mut in_front, mut behind) = (false, false);
-        for corner in 0..8_usize {
-            let p = DVec3::from_array(std::array::from_fn(|a| ends[corner >> a & 1][a]));
-            let Some(at) = self.on_screen(world_from_grid.transform_point3(p)) else {
-                behind = true;
-                continue;
-            };
-            in_front = true;
-            for (axis, s) in at.into_iter().enumerate() {
-                lo[axis] = lo[axis].min(s);
-                hi[axis] = hi[axis].max(s);
-            }
-        }
-        if !in_front {
-            return None;
-        }
-        if behind {
-            return Some(self.rect());
-        }
-        let span = |axis: usize, pixels: u32| {
-            let n = f64::from(pixels);
-            let first = ((lo[axis] + 1.0) * 0.5 * n - 1.5).floor().clamp(0.0, n) as u32;
-            let end = ((hi[axis] + 1.0) * 0.5 * n + 1.5).ceil().clamp(0.0, n) as u32;
-            (end > first).then(|| (first, end - first))
-        };
-        let (x, width) = span(0, self.width)?;
-        let (y, height) = span(1, self.height)?;
-        Some(PixelRect {
-            x,
-            y,
-            width,
-            height,
-        })
-    }
 }
 
 impl PixelRect {
@@ -512,7 +463,6 @@ impl PixelRect {
 mod tests {
     use super::*;
     use crate::data::volume::VoxelType;
-    use proptest::prelude::*;
 
     fn volume() -> VolumeDescription {
         VolumeDescription {
@@ -644,17 +594,6 @@ mod tests {
     }
 
     #[test]
-    fn a_box_beside_the_picture_has_no_rectangle() {
-        let camera = Camera::whole(&volume());
-        let mut view = camera.view(8, 6).unwrap();
-        let all = VoxelBox::new([0; 3], [20, 30, 10]);
-        for aside in [1e3, -1e3, 1e30] {
-            view.eye = camera.eye + view.right * aside;
-            assert_eq!(view.rect_of(&volume(), &all), None, "{aside}");
-        }
-    }
-
-    #[test]
     fn bands_cover_a_picture_once_and_see_what_it_sees() {
         for (width, height) in [(1, 1), (7, 5), (100, 1), (1, 16_384), (16_384, 300)] {
             let view = Camera::whole(&volume()).view(width, height).unwrap();
@@ -679,30 +618,6 @@ mod tests {
                 }
             }
             assert_eq!(next, height);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_point_of_the_box_falls_into_its_rectangle(
-            az in 0.0..360.0f64, el in -89.0..89.0f64, zoom in 0.5..6.0f64,
-            f in prop::array::uniform3(0.0..1.0f64), lo in prop::array::uniform3(0u32..9)
-        ) {
-            let volume = volume();
-            let view = Camera::orbit(&volume, az, el, zoom).view(97, 61).unwrap();
-            let b = VoxelBox::new(lo, lo.map(|v| v + 1));
-            let p = DVec3::from_array(std::array::from_fn(|a| f64::from(b.lo[a]) + f[a]));
-            let p = p.min(DVec3::new(19.0, 29.0, 9.0));
-            let v = volume.world_from_grid().transform_point3(p) - view.eye;
-            let depth = v.dot(view.forward);
-            let x = v.dot(view.right) / view.right.length_squared() / depth;
-            let y = v.dot(view.down) / view.down.length_squared() / depth;
-            if depth > 1e-6 && x.abs() < 1.0 && y.abs() < 1.0 {
-                let (px, py) = ((x + 1.0) * 0.5 * 97.0, (y + 1.0) * 0.5 * 61.0);
-                let r = view.rect_of(&volume, &b).unwrap();
-                prop_assert!(f64::from(r.x) <= px && px <= f64::from(r.x + r.width));
-                prop_assert!(f64::from(r.y) <= py && py <= f64::from(r.y + r.height));
-            }
         }
     }
 }

@@ -29,32 +29,32 @@ pub struct NotSeparable {
 /// [`NotSeparable`] where the boxes have no order.
 pub fn front_to_back(boxes: &[VoxelBox], eye: DVec3) -> Result<Vec<usize>, NotSeparable> {
     let mut order = Vec::with_capacity(boxes.len());
-    let all: Vec<usize> = (0..boxes.len()).collect();
-    append(boxes, eye, all, &mut order)?;
+    let mut all: Vec<usize> = (0..boxes.len()).collect();
+    append(boxes, eye, &mut all, &mut order)?;
     Ok(order)
 }
 
 fn append(
     boxes: &[VoxelBox],
     eye: DVec3,
-    mut set: Vec<usize>,
+    set: &mut [usize],
     order: &mut Vec<usize>,
 ) -> Result<(), NotSeparable> {
     if set.len() <= 1 {
-        order.append(&mut set);
+        order.extend_from_slice(set);
         return Ok(());
     }
     for axis in 0..3 {
-        let mut slabs = slabs(boxes, &mut set, axis);
-        if slabs.len() == 1 {
+        let ends = slabs(boxes, set, axis);
+        if ends.len() == 1 {
             continue;
         }
         // The first slab whose upper plane lies above the eye holds the eye.
-        let above = |s: &&Vec<usize>| f64::from(boxes[s[0]].lo[axis]) <= eye[axis];
-        let first = slabs.iter().skip(1).take_while(above).count();
-        let far_side = slabs.split_off(first);
-        for slab in far_side.into_iter().chain(slabs.into_iter().rev()) {
-            append(boxes, eye, slab, order)?;
+        let above = |&&end: &&usize| f64::from(boxes[set[end]].lo[axis]) <= eye[axis];
+        let first = ends[..ends.len() - 1].iter().take_while(above).count();
+        let slab = |n: usize| n.checked_sub(1).map_or(0, |before| ends[before])..ends[n];
+        for n in (first..ends.len()).chain((0..first).rev()) {
+            append(boxes, eye, &mut set[slab(n)], order)?;
         }
         return Ok(());
     }
@@ -64,20 +64,19 @@ fn append(
     })
 }
 
-/// The slabs along `axis` between planes that cut no box, ascending; a slab's first box is its
-/// lowest.
-fn slabs(boxes: &[VoxelBox], set: &mut [usize], axis: usize) -> Vec<Vec<usize>> {
+/// Sorts a set into slabs along `axis` between planes that cut no box, ascending, each with its lowest box first. Returns where
+/// each ends.
+fn slabs(boxes: &[VoxelBox], set: &mut [usize], axis: usize) -> Vec<usize> {
     set.sort_by_key(|&i| (boxes[i].lo[axis], i));
-    let mut out: Vec<Vec<usize>> = Vec::new();
-    let mut end = 0;
-    for &i in set.iter() {
-        match out.last_mut() {
-            Some(slab) if boxes[i].lo[axis] < end => slab.push(i),
-            _ => out.push(vec![i]),
+    let (mut ends, mut top) = (Vec::new(), 0);
+    for (at, &i) in set.iter().enumerate() {
+        if at > 0 && boxes[i].lo[axis] >= top {
+            ends.push(at);
         }
-        end = end.max(boxes[i].hi[axis]);
+        top = top.max(boxes[i].hi[axis]);
     }
-    out
+    ends.push(set.len());
+    ends
 }
 
 #[cfg(test)]

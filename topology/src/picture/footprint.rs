@@ -5,53 +5,50 @@
 //! without overlap, so the areas of their projections, cut at the picture's border (Sutherland,
 //! Hodgman 1974), add up.
 
-use crate::{
-    data::{volume::VolumeDescription, voxel_box::VoxelBox},
-    picture::camera::View,
-};
+use crate::{data::voxel_box::VoxelBox, picture::grid_projection::GridProjection};
 use glam::DVec3;
 
 /// Pixels whose rays enter a box; all of the picture where the eye is inside.
 #[must_use]
-pub fn pixels_covered(view: &View, volume: &VolumeDescription, owned: &VoxelBox) -> f64 {
-    let world_from_grid = volume.world_from_grid();
-    let eye = volume.grid_from_world().transform_point3(view.eye);
-    let (lo, hi) = (owned.lo.map(f64::from), owned.hi.map(f64::from));
-    let det = view.forward.dot(view.right.cross(view.down));
-    // Rows that turn a point relative to the eye into (x, y, 1)·depth; the picture is −1…1.
-    let screen = [
-        view.down.cross(view.forward) / det,
-        view.forward.cross(view.right) / det,
-        view.right.cross(view.down) / det,
-    ];
-    let (mut area, mut inside) = (0.0, true);
+pub fn pixels_covered(projection: &GridProjection, owned: &VoxelBox) -> f64 {
+    let eye = projection.eye();
+    let ends = [owned.lo, owned.hi].map(|end| DVec3::from_array(end.map(f64::from)));
+    let corners = projection.corners(ends);
+    let inside = |p: &DVec3| p.x.abs() <= p.z && p.y.abs() <= p.z;
+    let is_whole = corners.iter().all(|p| p.z > DEPTH_MIN && inside(p));
+    let on_screen = corners.map(|p| [p.x / p.z, p.y / p.z]);
+    let (mut area, mut is_inside) = (0.0, true);
     for a in 0..3 {
-        let plane = if eye[a] < lo[a] {
-            lo[a]
-        } else if eye[a] > hi[a] {
-            hi[a]
+        let end = if eye[a] < ends[0][a] {
+            0
+        } else if eye[a] > ends[1][a] {
+            1
         } else {
             continue;
         };
-        inside = false;
-        let (b, c) = ((a + 1) % 3, (a + 2) % 3);
-        let corner = |on_b: f64, on_c: f64| {
-            let mut p = DVec3::ZERO;
-            (p[a], p[b], p[c]) = (plane, on_b, on_c);
-            let p = world_from_grid.transform_point3(p) - view.eye;
-            DVec3::from_array(screen.map(|row| p.dot(row)))
+        is_inside = false;
+        let (b, c) = (1 << ((a + 1) % 3), 1 << ((a + 2) % 3));
+        let first: usize = end << a;
+        let face = [first, first + b, first + b + c, first + c];
+        area += if is_whole {
+            quadrilateral(face.map(|corner| on_screen[corner]))
+        } else {
+            area_in_picture(face.map(|corner| corners[corner]))
         };
-        area += area_in_picture([
-            corner(lo[b], lo[c]),
-            corner(hi[b], lo[c]),
-            corner(hi[b], hi[c]),
-            corner(lo[b], hi[c]),
-        ]);
     }
-    let share = if inside { 1.0 } else { area * 0.25 };
-    share * f64::from(view.width) * f64::from(view.height)
+    let share = if is_inside { 1.0 } else { area * 0.25 };
+    share * projection.pixel_count()
 }
 
+/// Area of a quadrilateral: half of the product of its diagonals.
+fn quadrilateral([a, b, c, d]: [[f64; 2]; 4]) -> f64 {
+    let [x0, y0] = [c[0] - a[0], c[1] - a[1]];
+    let [x1, y1] = [d[0] - b[0], d[1] - b[1]];
+    0.5 * (x0 * y1 - x1 * y0).abs()
+}
+
+/// Points are taken to lie at this depth at least.
+const DEPTH_MIN: f64 = 1e-9;
 /// Corners of a quadrilateral that is cut by four planes.
 const CORNERS_MAX: usize = 8;
 
@@ -83,7 +80,7 @@ fn area_in_picture(face: [DVec3; 4]) -> f64 {
     }
     let at = |i: usize| {
         let p = polygon[i % count];
-        (p.x / p.z.max(1e-9), p.y / p.z.max(1e-9))
+        (p.x / p.z.max(DEPTH_MIN), p.y / p.z.max(DEPTH_MIN))
     };
     let cross = |i: usize| {
         let ((x0, y0), (x1, y1)) = (at(i), at(i + 1));
@@ -95,7 +92,10 @@ fn area_in_picture(face: [DVec3; 4]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{data::volume::VoxelType, picture::camera::Camera};
+    use crate::{
+        data::volume::{VolumeDescription, VoxelType},
+        picture::camera::Camera,
+    };
 
     #[test]
     fn the_pixels_of_a_box_are_those_whose_rays_enter_it() {
@@ -125,7 +125,7 @@ mod tests {
                 a.max(b).min_element() > a.min(b).max_element().max(0.0)
             };
             let cast = (0..300 * 200).filter(|&i| enters(i)).count() as f64;
-            let found = pixels_covered(&view, &volume, &owned);
+            let found = pixels_covered(&GridProjection::new(&view, &volume), &owned);
             assert!((found - cast).abs() < 0.01 * cast + 30.0, "{found} {cast}");
             let on_border = |i: u32| matches!(i % 300, 0 | 299) || matches!(i / 300, 0 | 199);
             cut += usize::from((0..300 * 200).any(|i| on_border(i) && enters(i)));
@@ -144,7 +144,8 @@ mod tests {
             projection: crate::picture::camera::Projection::Perspective,
         };
         let view = camera.view(30, 20).unwrap();
-        let covered = |lo, hi| pixels_covered(&view, &volume, &VoxelBox::new(lo, hi));
+        let projection = GridProjection::new(&view, &volume);
+        let covered = |lo, hi| pixels_covered(&projection, &VoxelBox::new(lo, hi));
         assert!((covered([32; 3], [64; 3]) - 600.0).abs() < 1e-9);
         assert!(covered([0; 3], [32, 64, 64]) < 1e-9);
     }

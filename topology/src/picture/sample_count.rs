@@ -17,12 +17,18 @@ use crate::{
         volume::VolumeDescription,
         voxel_box::VoxelBox,
     },
-    picture::{camera::View, footprint::pixels_covered, visible_cells::VisibleCells},
+    picture::{
+        camera::View, footprint::pixels_covered, grid_projection::GridProjection,
+        visible_cells::VisibleCells,
+    },
 };
 use glam::{DAffine3, DVec3};
 
-/// Pieces that a job's box is cut into on each axis, at most.
+/// Pieces that a job's box is cut into on each axis, at most: for the one before the eye.
 const PIECES: u32 = 4;
+/// A box is cut into so many pieces as its half diagonal has such parts of the distance to its centre: from one end of a piece
+/// to the other a sample's share of the picture changes little, and to both sides of its centre by as much.
+const PIECE_PART: f64 = 1.0 / 16.0;
 /// Voxels along their edges, where the box does not end before: of many small boxes no finer count is needed, and none would be quick.
 const PIECE_EDGE_MIN: u32 = 4;
 
@@ -37,8 +43,8 @@ const RAY: f64 = 6.0;
 /// Counts the samples of boxes in one view.
 #[derive(Clone, Debug)]
 pub struct SampleCounter<'a> {
-    volume: &'a VolumeDescription,
     view: &'a View,
+    projection: GridProjection,
     world_from_grid: DAffine3,
     /// Rows that turn a point relative to the eye into (x, y, 1)·depth on the screen.
     screen: [DVec3; 3],
@@ -60,8 +66,8 @@ impl<'a> SampleCounter<'a> {
         let pixels = f64::from(view.width) * f64::from(view.height);
         let pixel_area = 4.0 * view.right.cross(view.down).length() / pixels;
         Self {
-            volume,
             view,
+            projection: GridProjection::new(view, volume),
             world_from_grid,
             screen: [
                 view.down.cross(view.forward) / det,
@@ -90,8 +96,9 @@ impl<'a> SampleCounter<'a> {
         reason = "not negative; a float beyond u64 saturates"
     )]
     pub fn count(&self, brick: BrickIndex, owned: &VoxelBox) -> u64 {
-        let mut sum = RAY * pixels_covered(self.view, self.volume, owned);
-        let piece = owned.size().map(|n| n.div_ceil(PIECES).max(PIECE_EDGE_MIN));
+        let mut sum = RAY * pixels_covered(&self.projection, owned);
+        let pieces = self.pieces(owned);
+        let piece = owned.size().map(|n| n.div_ceil(pieces).max(PIECE_EDGE_MIN));
         let steps = std::array::from_fn::<u32, 3, _>(|a| owned.size()[a].div_ceil(piece[a]));
         for z in 0..steps[2] {
             for y in 0..steps[1] {
@@ -104,6 +111,20 @@ impl<'a> SampleCounter<'a> {
             }
         }
         sum as u64
+    }
+
+    /// Pieces that a box is cut into on each axis.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 1 and a few"
+    )]
+    fn pieces(&self, owned: &VoxelBox) -> u32 {
+        let size = DVec3::from_array(owned.size().map(f64::from));
+        let radius = 0.5 * self.world_from_grid.transform_vector3(size).length();
+        let center = self.world_from_grid.transform_point3(owned.center());
+        let parts = radius / ((center - self.view.eye).length() * PIECE_PART);
+        parts.ceil().clamp(1.0, f64::from(PIECES)) as u32
     }
 
     #[expect(
@@ -192,6 +213,37 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn fewer_pieces_count_what_many_do() {
+        let volume = VolumeDescription::new([64; 3], VoxelType::U8);
+        let whole = VoxelBox::new([8, 16, 24], [40, 48, 56]);
+        let mut counts_of_pieces = std::collections::BTreeSet::new();
+        for zoom in (2..60).map(|n| 0.08 * f64::from(n)) {
+            let view = Camera::orbit(&volume, 30.0, 20.0, zoom)
+                .view(400, 400)
+                .unwrap();
+            let counter = SampleCounter::new(&volume, &view, 0.5);
+            counts_of_pieces.insert(counter.pieces(&whole));
+            let of = |part: VoxelBox| {
+                let rays = RAY * pixels_covered(&counter.projection, &part);
+                counter.count(BrickIndex(0), &part) as f64 - rays
+            };
+            let parts = (0..512_u32).map(|i| {
+                let lo = [i % 8, i / 8 % 8, i / 64].map(|n| 4 * n);
+                let lo = std::array::from_fn(|a| whole.lo[a] + lo[a]);
+                of(VoxelBox::new(lo, lo.map(|n| n + 4)))
+            });
+            let (found, fine) = (of(whole), parts.sum::<f64>());
+            // Each part is rounded down.
+            let off = (found - fine).abs() - 512.0;
+            assert!(off < 0.02 * fine, "{zoom}: {found} of {fine}");
+        }
+        assert_eq!(
+            counts_of_pieces.into_iter().collect::<Vec<_>>(),
+            [1, 2, 3, 4]
+        );
     }
 
     #[test]

@@ -228,8 +228,8 @@ impl Plans {
             if !is_seen(brick, &owned) {
                 continue;
             }
-            let leaves = plan.trees.get(&brick).map(|t| t.leaves(owned));
-            let leaves = leaves.unwrap_or_default();
+            let tree = plan.trees.get(&brick).into_iter();
+            let leaves: Vec<_> = tree.flat_map(|t| t.leaves(owned)).collect();
             let voxels: u64 = leaves.iter().map(|(l, _)| l.voxel_count()).sum();
             let inside = leaves.iter().all(|(l, _)| owned.contains_box(l));
             if voxels != owned.voxel_count() || !inside {
