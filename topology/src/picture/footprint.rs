@@ -47,8 +47,8 @@ fn quadrilateral([a, b, c, d]: [[f64; 2]; 4]) -> f64 {
     0.5 * (x0 * y1 - x1 * y0).abs()
 }
 
-/// Points are taken to lie at this depth at least.
-const DEPTH_MIN: f64 = 1e-9;
+/// Points are taken to lie at this depth at least, in whatever units of length.
+const DEPTH_MIN: f64 = f64::MIN_POSITIVE;
 /// Corners of a quadrilateral that is cut by four planes.
 const CORNERS_MAX: usize = 8;
 
@@ -131,6 +131,30 @@ mod tests {
             cut += usize::from((0..300 * 200).any(|i| on_border(i) && enters(i)));
         }
         assert!(cut >= 2, "some boxes reach beyond the picture: {cut}");
+    }
+
+    #[test]
+    fn the_unit_of_length_does_not_matter() {
+        let covered = |scale: f64, owned| {
+            let volume = VolumeDescription {
+                spacing: [scale; 3],
+                ..VolumeDescription::new([64; 3], VoxelType::U8)
+            };
+            let view = Camera::orbit(&volume, 25.0, 35.0, 2.0)
+                .view(300, 200)
+                .unwrap();
+            pixels_covered(&GridProjection::new(&view, &volume), &owned)
+        };
+        for owned in [
+            VoxelBox::new([0; 3], [64; 3]),
+            VoxelBox::new([30; 3], [34; 3]),
+        ] {
+            let usual = covered(1.0, owned);
+            assert!(usual > 100.0, "{usual}");
+            for scale in [1e-20, 1e20] {
+                assert!((covered(scale, owned) / usual - 1.0).abs() < 1e-6);
+            }
+        }
     }
 
     #[test]

@@ -117,14 +117,14 @@ impl<'a> SampleCounter<'a> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "between 1 and a few"
+        reason = "between 1 and a few; what is no number is 0"
     )]
     fn pieces(&self, owned: &VoxelBox) -> u32 {
         let size = DVec3::from_array(owned.size().map(f64::from));
         let radius = 0.5 * self.world_from_grid.transform_vector3(size).length();
         let center = self.world_from_grid.transform_point3(owned.center());
         let parts = radius / ((center - self.view.eye).length() * PIECE_PART);
-        parts.ceil().clamp(1.0, f64::from(PIECES)) as u32
+        (parts.ceil() as u32).clamp(1, PIECES)
     }
 
     #[expect(
