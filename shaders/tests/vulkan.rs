@@ -862,3 +862,57 @@ fn jobs_rendered_together_are_those_rendered_one_by_one() {
         assert!(device.render_all(&[], &|| true).is_empty(), "{name}");
     }
 }
+
+#[test]
+fn bricks_that_wait_to_be_copied_are_whole_when_they_are_seen() {
+    let data = waves(VolumeDescription::new([170; 3], VoxelType::U8), 0.0, 255.0);
+    let none = Data::new(data.volume.clone(), |_| 0.0);
+    let scene_of = |points| scene(&data, Camera::whole(&data.volume), points, 1.0);
+    let (first, last) = (
+        scene_of(colourful(0.0, 255.0)),
+        scene_of(sparse(0.0, 255.0)),
+    );
+    for mut device in devices("bricks_that_wait_to_be_copied…") {
+        let alone = by_bricks(&mut device, &data, &last, 34);
+        let grid = BrickGrid::new(data.volume.dims, 34).unwrap();
+        let load = |device: &mut VulkanDevice, data: &Data, brick| {
+            let voxels = data.brick(grid.owned_box(brick), grid.stored_box(brick));
+            device.load_brick(key(brick), voxels).unwrap();
+        };
+        // More than waits at a time; some go before they are seen, or are replaced.
+        let all: Vec<BrickIndex> = grid.bricks().collect();
+        all.iter().for_each(|b| load(&mut device, &none, *b));
+        all.iter()
+            .step_by(2)
+            .for_each(|b| device.unload_brick(key(*b)));
+        all.iter().for_each(|b| load(&mut device, &data, *b));
+        let job = |brick: &BrickIndex| {
+            let owned = grid.owned_box(*brick);
+            let rect = first.view.rect_of(&data.volume, &owned).unwrap();
+            Job {
+                brick: *brick,
+                owned,
+                rect,
+            }
+        };
+        let jobs: Vec<Job> = all.iter().map(job).collect();
+        // What can be seen is copied twice.
+        for scene in [&first, &last] {
+            device.set_scene(scene).unwrap();
+            let rendered = device.render_all(&jobs, &|| true);
+            assert!(rendered.iter().all(Result::is_ok));
+        }
+        let rendered = device.render_all(&jobs, &|| true);
+        for (job, rendered) in jobs.iter().zip(rendered) {
+            let image = rendered.unwrap().image;
+            device.unload_brick(key(job.brick));
+            load(&mut device, &data, job.brick);
+            let alone = device.render(job).unwrap().image;
+            assert!(difference_max(&image, &alone) < 1e-5, "{job:?}");
+        }
+        // A large one is copied in slabs, at once.
+        all.iter().for_each(|b| device.unload_brick(key(*b)));
+        let whole = whole(&mut device, &data, &last);
+        assert!(difference_max(&alone, &whole) < 1.0 / 255.0);
+    }
+}

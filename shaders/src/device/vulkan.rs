@@ -5,7 +5,7 @@
 //! Invariants: sums of the bricks' image sizes stay below `memory_bytes`, and so does what is taken
 //! from the device for them but for a block a data set (see `memory`); the time of a submission is shared by
 //! the device's clock where it has one; full precision end to end (see `voxel_image`).
-//! Besides the bricks, the device's memory holds the pixels of a submission and the staging of an upload:
+//! Besides the bricks, the device's memory holds the pixels of a submission, and the staging of copies that wait and of a large one:
 //! at most [`WORKING_BYTES_MAX`], less where that is not to be had.
 //!
 //! Not here: several queues, sharing of images between devices.
@@ -176,6 +176,7 @@ impl VulkanDevice {
         self.info.brick_bytes = brick_bytes(&self.gpu, &self.kinds, self.info.memory_bytes);
         self.table_by_sampler = false;
         self.pictures = Pictures::new(true);
+        self.timed_pixels = TIMED_PIXELS;
         Ok(())
     }
 

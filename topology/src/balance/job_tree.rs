@@ -278,7 +278,7 @@ impl JobTree {
         });
     }
 
-    /// Whether [`Self::split_and_merged`] leaves it as it is, for a tree of one leaf; false for others.
+    /// Whether it is one leaf that [`Self::split_and_merged`] leaves as it is because it is not above the threshold.
     #[must_use]
     pub fn stays_whole(&self, rule: &SplitRule<'_>) -> bool {
         matches!(self.nodes[..], [TreeNode::Leaf(leaf)] if leaf.cost_micros <= rule.threshold_micros)
@@ -593,6 +593,7 @@ mod tests {
                     }
                 }
                 // Split until not above the threshold, unless nothing is left to cut.
+                prop_assert!(!tree.stays_whole(&by) || tree.nodes().len() == 1);
                 let again = tree.split_and_merged(owned, &by);
                 prop_assert_eq!(&again, &tree);
             }

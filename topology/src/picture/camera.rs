@@ -1,4 +1,4 @@
-//! Cameras, the views derived from them, and where a box falls on the screen.
+//! Cameras, and the views derived from them.
 //!
 //! Space: world, right-handed; pixel x right, y down, pixel centres at +0.5. A [`View`] is made
 //! once, by who asks for the frame, and travels: trigonometry is done there alone, so that all

@@ -15,7 +15,7 @@ pub fn pixels_covered(projection: &GridProjection, owned: &VoxelBox) -> f64 {
     let ends = [owned.lo, owned.hi].map(|end| DVec3::from_array(end.map(f64::from)));
     let corners = projection.corners(ends);
     let inside = |p: &DVec3| p.x.abs() <= p.z && p.y.abs() <= p.z;
-    let is_whole = corners.iter().all(|p| p.z > DEPTH_MIN && inside(p));
+    let is_whole = corners.iter().all(|p| p.z > 0.0 && inside(p));
     let on_screen = corners.map(|p| [p.x / p.z, p.y / p.z]);
     let (mut area, mut is_inside) = (0.0, true);
     for a in 0..3 {
@@ -36,7 +36,11 @@ pub fn pixels_covered(projection: &GridProjection, owned: &VoxelBox) -> f64 {
             area_in_picture(face.map(|corner| corners[corner]))
         };
     }
-    let share = if is_inside { 1.0 } else { area * 0.25 };
+    let share = if is_inside {
+        1.0
+    } else {
+        (area * 0.25).min(1.0)
+    };
     share * projection.pixel_count()
 }
 
@@ -47,8 +51,9 @@ fn quadrilateral([a, b, c, d]: [[f64; 2]; 4]) -> f64 {
     0.5 * (x0 * y1 - x1 * y0).abs()
 }
 
-/// Points are taken to lie at this depth at least, in whatever units of length.
-const DEPTH_MIN: f64 = f64::MIN_POSITIVE;
+/// Points of a face are taken to lie at such a part of its farthest corner's depth at least: where the eye lies in the face's plane, rounding says
+/// where those next to it are.
+const DEPTH_PART_MIN: f64 = 1e-11;
 /// Corners of a quadrilateral that is cut by four planes.
 const CORNERS_MAX: usize = 8;
 
@@ -78,9 +83,15 @@ fn area_in_picture(face: [DVec3; 4]) -> f64 {
             return 0.0;
         }
     }
+    let farthest = face.map(|p| p.abs().max_element()).into_iter();
+    let depth_min = farthest.fold(f64::MIN_POSITIVE, f64::max) * DEPTH_PART_MIN;
     let at = |i: usize| {
         let p = polygon[i % count];
-        (p.x / p.z.max(DEPTH_MIN), p.y / p.z.max(DEPTH_MIN))
+        let depth = p.z.max(depth_min);
+        (
+            (p.x / depth).clamp(-1.0, 1.0),
+            (p.y / depth).clamp(-1.0, 1.0),
+        )
     };
     let cross = |i: usize| {
         let ((x0, y0), (x1, y1)) = (at(i), at(i + 1));
@@ -154,6 +165,30 @@ mod tests {
             for scale in [1e-20, 1e20] {
                 assert!((covered(scale, owned) / usual - 1.0).abs() < 1e-6);
             }
+        }
+    }
+
+    #[test]
+    fn an_eye_in_the_plane_of_a_face_sees_no_more_than_the_picture() {
+        let volume = VolumeDescription::new([64; 3], VoxelType::U8);
+        let owned = VoxelBox::new([32; 3], [64; 3]);
+        for (i, n) in (0..2000_u16).map(|i| (usize::from(i), f64::from(i))) {
+            // On the border, or beside it by as much as rounding takes.
+            let plane = [32.0, 32.0_f64.next_down(), 32.0_f64.next_up()][i % 3];
+            let eye = DVec3::new(plane, 33.0 + n % 29.0, 33.0 + n % 23.0);
+            let tilt = DVec3::new(0.3 * (n * 0.37).sin(), 1.0, 0.8 * (n * 0.53).cos());
+            let camera = Camera {
+                eye,
+                at: eye + tilt,
+                up: DVec3::Z,
+                fov_degrees: 40.0,
+                projection: crate::picture::camera::Projection::Perspective,
+            };
+            let view = camera.view(300, 200).unwrap();
+            let projection = GridProjection::new(&view, &volume);
+            let covered = pixels_covered(&projection, &owned);
+            let most = projection.pixel_count();
+            assert!((0.0..=most).contains(&covered), "{eye}: {covered}");
         }
     }
 

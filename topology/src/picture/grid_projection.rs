@@ -6,8 +6,8 @@ use crate::{
 };
 use glam::DVec3;
 
-/// Where a point lies in front of an eye, in parts of the length to it: below that it is not before it.
-const DEPTH_MIN: f64 = 1e-9;
+/// A point is before the eye from this depth on, in parts of how far it is aside.
+const DEPTH_PART_MIN: f64 = 1e-9;
 
 /// See the module. In parallel projection every depth is 1.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl GridProjection {
         let (mut in_front, mut behind) = (false, false);
         for at in self.corners(owned.field_corners(self.dims)) {
             let aside = at.x.abs() * self.reach[0] + at.y.abs() * self.reach[1];
-            if at.z > 0.0 && at.z > DEPTH_MIN * aside {
+            if at.z > 0.0 && at.z > DEPTH_PART_MIN * aside {
                 in_front = true;
                 for (axis, s) in [at.x / at.z, at.y / at.z].into_iter().enumerate() {
                     lo[axis] = lo[axis].min(s);

@@ -133,7 +133,9 @@ pub(super) fn timed_groups(bands: &[Band], pixels_min: usize) -> Vec<Range<usize
     let (mut pixels, mut before) = (0, 0);
     for (at, band) in bands.iter().enumerate() {
         let is_full = bands.len() <= TIMED_MAX || pixels >= most * groups.len();
-        let is_full = is_full && pixels - before >= pixels_min && groups.len() < TIMED_MAX;
+        // What follows is as much, or it joins.
+        let is_enough = pixels - before >= pixels_min && all - pixels >= pixels_min;
+        let is_full = is_full && is_enough && groups.len() < TIMED_MAX;
         match groups.last_mut() {
             Some(last) if !is_full => last.end = at + 1,
             _ => {
@@ -272,11 +274,14 @@ mod tests {
         let (_, groups) = groups_of(&jobs);
         assert_eq!(groups, [0..2, 2..3, 3..4, 4..5]);
         assert!(timed_groups(&[], 1).is_empty());
-        // What a device has room for at a time is not timed apart.
+        // What a device has room for at a time is not timed apart, nor what is left over.
         let (bands, _) = groups_of(&jobs);
-        assert_eq!(timed_groups(&bands, 10_000), [0..2, 2..5]);
-        assert_eq!(timed_groups(&bands, 10_002), [0..3, 3..5]);
-        assert_eq!(timed_groups(&bands, 1 << 17).len(), 1);
+        assert_eq!(timed_groups(&bands, 10_000).len(), 1);
+        let jobs = [100, 1, 100, 1, 1].map(|n| begun(n, n));
+        let (bands, _) = groups_of(&jobs);
+        assert_eq!(timed_groups(&bands, 10_000), [0..1, 1..5]);
+        assert_eq!(timed_groups(&bands, 10_001), [0..2, 2..5]);
+        assert_eq!(timed_groups(&bands, 10_003).len(), 1);
         for count in 1..200 {
             let jobs: Vec<BandedJob> = (0..count).map(|n| begun(1 + n * 7 % 13, 4)).collect();
             let (bands, groups) = groups_of(&jobs);
