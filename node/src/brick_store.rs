@@ -38,6 +38,7 @@ use brickmesh_topology::{
         brick_grid::{BrickGridError, EDGE_MAX},
         manifest::ManifestError,
         partition_method::PartitionMethod,
+        volume::VolumeDescription,
     },
 };
 use std::{
@@ -295,28 +296,51 @@ pub struct FileOptions {
 /// takes time in each frame.
 const USUAL_BRICKS_MAX: u32 = 1 << 15;
 
+/// Edge of a brick where several peers share the work, or one reads bricks for each frame.
+const EDGE_SHARED: u32 = 64;
+/// Edge of a brick where one peer has all of them: few jobs, little overhead.
+const EDGE_ALONE: u32 = 256;
+
 /// Edge of the bricks that a file is cut into, voxels.
 #[derive(Clone, Copy, Debug)]
 pub enum BrickEdge {
     /// As somebody asked for.
     Exactly(u32),
-    /// So many voxels, or twice, four times as many where the volume would make too many bricks.
-    AtLeast(u32),
+    /// For several peers: 64 voxels, or twice, four times as many where the volume would make too many bricks.
+    Shared,
+    /// For one peer with so many bytes for bricks: 256 voxels if it holds all of them, else as for several.
+    Alone(u64),
 }
 
 impl BrickEdge {
-    /// What somebody asked for, else at least `least`.
+    /// What somebody asked for, else as for several peers.
     #[must_use]
-    pub fn new(asked: Option<u32>, least: u32) -> Self {
-        asked.map_or(Self::AtLeast(least), Self::Exactly)
+    pub fn shared(asked: Option<u32>) -> Self {
+        asked.map_or(Self::Shared, Self::Exactly)
     }
 
-    /// For a volume of `dims` voxels.
+    /// What somebody asked for, else as for one peer with `memory_bytes` for bricks.
     #[must_use]
-    pub fn of(self, dims: [u32; 3]) -> u32 {
+    pub fn alone(asked: Option<u32>, memory_bytes: u64) -> Self {
+        asked.map_or(Self::Alone(memory_bytes), Self::Exactly)
+    }
+
+    /// For a volume.
+    #[must_use]
+    pub fn of(self, volume: &VolumeDescription) -> u32 {
+        let dims = volume.dims;
+        // Each has room for the largest; a device may need a little more than the voxels.
+        let fits = |edge, memory: u64| {
+            BrickGrid::new(dims, edge).is_ok_and(|grid| {
+                let [x, y, z] = grid.largest_stored_size().map(u64::from);
+                let each = x * y * z * volume.device_voxel().bytes() as u64;
+                each.saturating_mul(grid.brick_count().into()) <= memory - memory / 8
+            })
+        };
         let mut edge = match self {
             Self::Exactly(edge) => return edge,
-            Self::AtLeast(least) => least,
+            Self::Alone(memory) if fits(EDGE_ALONE, memory) => EDGE_ALONE,
+            Self::Alone(_) | Self::Shared => EDGE_SHARED,
         };
         let is_few = |edge| match BrickGrid::new(dims, edge) {
             Ok(grid) => grid.brick_count() <= USUAL_BRICKS_MAX,
@@ -358,7 +382,7 @@ pub fn open_source(
         return Ok(Arc::new(open_shared(path)?));
     }
     let file = volume_file::open_with_fill(path, how.fill)?;
-    let edge = edge.of(file.description.dims);
+    let edge = edge.of(&file.description);
     if how.is_in_place {
         return Ok(Arc::new(in_place::open(
             &file,
@@ -400,16 +424,36 @@ fn check_brick_count(path: &Path, grid: &BrickGrid) -> Result<(), BrickStoreErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brickmesh_topology::data::volume::VoxelType;
 
     #[test]
     fn large_volumes_are_cut_into_larger_bricks_where_nobody_says_which() {
-        let edge = |dims| BrickEdge::new(None, 64).of(dims);
+        let volume = |dims| VolumeDescription::new(dims, VoxelType::U8);
+        let edge = |dims| BrickEdge::shared(None).of(&volume(dims));
         assert_eq!([edge([1; 3]), edge([2048; 3])], [64, 64]);
         assert_eq!([edge([2049, 2048, 2048]), edge([4096; 3])], [128, 128]);
         assert_eq!([edge([4096, 4096, 4097]), edge([65_536; 3])], [256, 512]);
         // The volume is refused.
         assert_eq!([edge([0; 3]), edge([u32::MAX; 3])], [64, 64]);
-        assert_eq!(BrickEdge::new(None, 256).of([4096; 3]), 256);
-        assert_eq!(BrickEdge::new(Some(7), 64).of([65_536; 3]), 7);
+        assert_eq!(BrickEdge::shared(Some(7)).of(&volume([65_536; 3])), 7);
+    }
+
+    #[test]
+    fn one_peer_has_large_bricks_where_it_holds_all_of_them() {
+        let mut volume = VolumeDescription::new([300, 256, 256], VoxelType::U8);
+        let grid = BrickGrid::new(volume.dims, 256).unwrap();
+        let two = 2 * grid
+            .largest_stored_size()
+            .map(u64::from)
+            .iter()
+            .product::<u64>();
+        let edge = |volume: &_, bytes| BrickEdge::alone(None, bytes).of(volume);
+        assert_eq!(edge(&volume, two * 8 / 7 + 8), 256);
+        assert_eq!(edge(&volume, two * 8 / 7 - 8), 64);
+        assert_eq!(edge(&volume, 0), 64);
+        // They are floats on devices.
+        volume.fill = Some(0.0);
+        assert_eq!(edge(&volume, two * 2), 64);
+        assert_eq!(BrickEdge::alone(Some(7), u64::MAX).of(&volume), 7);
     }
 }

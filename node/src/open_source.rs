@@ -3,17 +3,13 @@
 use crate::{
     args::{MeshArgs, PlacementArg, VolumeArgs},
     brick_store::{self, BrickEdge, FileOptions, Placed},
+    device_choice::default_memory_bytes,
     free_memory::free_memory_bytes,
     network::MeshKey,
     progress::Progress,
     session::DataSource,
 };
 use std::{error::Error, sync::Arc};
-
-/// Edge of a brick where one peer renders alone: few jobs, little overhead.
-pub(crate) const BRICK_ALONE: u32 = 256;
-/// Edge of a brick where several share the work.
-pub(crate) const BRICK_SHARED: u32 = 64;
 
 /// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder. What is
 /// no file here is looked for in the mesh: by digest, or with `--mesh` by the name of its file. Reading ends with an error
@@ -46,8 +42,12 @@ pub(crate) fn open_source(
     // Before the volume is read, which may take a while: it is for nothing without the key.
     check_network(mesh)?;
     // Small ones can be read alone.
-    let alone = mesh.peers == 1 && !mesh.mesh && !mesh.in_place;
-    let edge = BrickEdge::new(mesh.brick, if alone { BRICK_ALONE } else { BRICK_SHARED });
+    let edge = if mesh.peers == 1 && !mesh.mesh && !mesh.in_place {
+        let memory = mesh.memory.unwrap_or_else(|| default_memory_bytes(1));
+        BrickEdge::alone(mesh.brick, memory)
+    } else {
+        BrickEdge::shared(mesh.brick)
+    };
     let mut progress = Progress::new("reading the volume");
     // A device on the processor shares the bricks with the source; any other's copies go when it
     // has them, and the source's stay where others may ask for them.

@@ -111,6 +111,7 @@ impl BrickSource for MemoryStore {
 mod tests {
     use super::*;
     use crate::volume_file;
+    use brickmesh_topology::picture::render_settings::Mode;
 
     #[test]
     fn a_volume_that_does_not_fit_into_memory_is_refused_before_it_is_read() {
@@ -124,6 +125,28 @@ mod tests {
         assert!(load(&file, 4, bytes, &mut |_, _| true).is_ok());
         let error = load(&file, 4, bytes - 1, &mut |_, _| panic!("it is read")).unwrap_err();
         assert!(error.to_string().contains("brickmesh import"), "{error}");
+    }
+
+    #[test]
+    fn default_transfer_functions_do_not_depend_on_the_bricks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("v_40x36x20_uint8.raw");
+        let value = |at: u32| {
+            let (of_column, of_slice) = (at % 40 * (at / 40 % 36) / 6, at / 1440);
+            u8::try_from(of_column ^ of_slice).unwrap()
+        };
+        std::fs::write(&path, (0..28_800).map(value).collect::<Vec<u8>>()).unwrap();
+        let file = volume_file::open(&path).unwrap();
+        let functions = [64, 16, 5].map(|edge| {
+            let store = load(&file, edge, u64::MAX, &mut |_, _| true).unwrap();
+            Mode::ALL.map(|mode| mode.default_transfer(store.manifest()).function)
+        });
+        assert!(
+            functions.iter().all(|f| *f == functions[0]),
+            "{functions:?}"
+        );
+        let [dvr, _, minip, average, ..] = &functions[0];
+        assert!(dvr != minip && minip != average, "{minip:?} {average:?}");
     }
 
     #[test]

@@ -5,7 +5,6 @@ use crate::{
     args::{ImportArgs, InfoArgs},
     brick_store::{self, BrickEdge, EmptySpace, ImportOptions},
     kept_voxels::Keep,
-    open_source::BRICK_SHARED,
     picture_settings::no_data,
     progress::Progress,
     stats::VolumeStats,
@@ -52,7 +51,7 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         },
     };
     let mut progress = Progress::new("importing");
-    let edge = BrickEdge::new(args.brick, BRICK_SHARED).of(file.description.dims);
+    let edge = BrickEdge::shared(args.brick).of(&file.description);
     // 0: one for each core.
     let threads = rayon::ThreadPoolBuilder::new().num_threads(args.parts.unwrap_or(0).into());
     let store = threads.build()?.install(|| {

@@ -5,7 +5,6 @@ use crate::{
     args::{PlacementsArgs, placement_name},
     brick_store::{self, BrickEdge, FileOptions},
     free_memory::free_memory_bytes,
-    open_source::BRICK_SHARED,
     placement_choice::{Comparison, room},
     progress::Progress,
     stop::Stop,
@@ -32,7 +31,7 @@ pub(super) fn run(args: &PlacementsArgs, stop: &Stop) -> CommandResult {
             fill: args.source.fill,
             ..FileOptions::default()
         },
-        BrickEdge::new(args.brick, BRICK_SHARED),
+        BrickEdge::shared(args.brick),
         free_memory_bytes() / 2,
         &mut |done, total| {
             progress.show(done, total);

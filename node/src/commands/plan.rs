@@ -9,7 +9,6 @@ use crate::{
     brick_store::{BrickEdge, DirectoryStore},
     camera_choice::camera,
     device_choice::{self, Chosen, default_memory_bytes},
-    open_source::{BRICK_ALONE, BRICK_SHARED},
     picture_settings::PictureSettings,
     session::{DataSource, bytes_in_words},
     stop::Stop,
@@ -314,6 +313,21 @@ fn foretell(args: &PlanArgs, planned: &Planned, row: &mut Row, stop: &Stop) -> C
     Ok(())
 }
 
+impl PlanArgs {
+    /// Peers of this process.
+    fn peer_count(&self) -> usize {
+        (self.peers as usize).max(self.memory.len())
+    }
+
+    /// Memory of one of them.
+    fn memory_bytes(&self, peer: usize) -> u64 {
+        let given = self.memory.get(peer).or(self.memory.first());
+        given
+            .copied()
+            .unwrap_or_else(|| default_memory_bytes(self.peers))
+    }
+}
+
 /// What a folder or a header says.
 fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
     let path = &args.source.volume;
@@ -335,32 +349,21 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
     }
     let file = volume_file::open_with_fill(path, args.source.fill)?;
     let volume = file.description;
-    // Voxels among which some are no data are floats on a device.
-    let voxel = match volume.fill {
-        Some(_) => VoxelType::F32,
-        None => volume.voxel,
+    let edge = if args.peer_count() == 1 && !args.mesh {
+        BrickEdge::alone(args.brick, args.memory_bytes(0))
+    } else {
+        BrickEdge::shared(args.brick)
     };
-    let is_alone = args.peers == 1 && !args.mesh;
-    let edge = BrickEdge::new(
-        args.brick,
-        if is_alone { BRICK_ALONE } else { BRICK_SHARED },
-    );
     Ok(Planned {
-        brick_edge: edge.of(volume.dims),
+        brick_edge: edge.of(&volume),
+        voxel: volume.device_voxel(),
         volumes: vec![volume],
-        voxel,
         folder: None,
     })
 }
 
 /// The peers.
 fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<Vec<Peer>, Box<dyn Error>> {
-    let memory = |n: usize| {
-        let given = args.memory.get(n).or(args.memory.first());
-        given
-            .copied()
-            .unwrap_or_else(|| default_memory_bytes(args.peers))
-    };
     if args.mesh {
         let time = Duration::from_secs_f64(args.seconds);
         let (status, refused) = status::look(&args.network, time, stop)?;
@@ -378,10 +381,10 @@ fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<Vec<Peer>, Box<dyn Error>> 
             return Err(format!("no peer was found within {} s: {why}", args.seconds).into());
         }
         // Who opens the volume reads; who else has its folder is not known before.
-        let devices = devices(args, &[memory(0)])?;
+        let devices = devices(args, &[args.memory_bytes(0)])?;
         peers.push(Peer::here(
             "this machine".to_owned(),
-            memory(0),
+            args.memory_bytes(0),
             &devices,
             args,
         ));
@@ -390,7 +393,7 @@ fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<Vec<Peer>, Box<dyn Error>> 
     if args.network.is_given() {
         return Err("--join, --listen, --key and --identity belong to --mesh".into());
     }
-    let count = (args.peers as usize).max(args.memory.len());
+    let count = args.peer_count();
     if args.memory.len() > 1 && args.peers > 1 && args.memory.len() != args.peers as usize {
         return Err(format!(
             "--memory has {} sizes for {} peers: give one for all, or one each",
@@ -399,7 +402,7 @@ fn peers(args: &PlanArgs, stop: &mut Stop) -> Result<Vec<Peer>, Box<dyn Error>> 
         )
         .into());
     }
-    let memories: Vec<u64> = (0..count).map(memory).collect();
+    let memories: Vec<u64> = (0..count).map(|n| args.memory_bytes(n)).collect();
     let devices = devices(args, &memories)?;
     let peer = |n: usize| Peer::here(format!("peer-{:02}", n + 1), memories[n], &devices, args);
     Ok((0..count).map(peer).collect())

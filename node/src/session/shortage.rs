@@ -73,6 +73,9 @@ impl fmt::Display for Shortage {
                 f,
                 ": one copy of each takes {wanted}, and the peers have room for {room} ({rooms}); start more peers, or give more with --memory"
             )?;
+            if room == 0 {
+                f.write_str(", or cut a file into smaller bricks with --brick")?;
+            }
         }
         for why in self.unreadable.iter().take(NAMED_MAX) {
             write!(f, "; {why}")?;
@@ -272,7 +275,7 @@ mod tests {
         );
         assert!(said.starts_with(&expected), "{said}");
         assert!(
-            said.contains("room for 1 (") && said.contains("--memory"),
+            said.contains("room for 1 (") && said.contains("--memory") && !said.contains("--brick"),
             "{said}"
         );
         // Bricks that still come are waited for.
@@ -284,6 +287,11 @@ mod tests {
             Arrival::UnderWay
         );
         assert!(words(look(&mut arriving, &nearly, now + SETTLED * 2)).contains("room for 1"));
+        // Not one fits.
+        let mut arriving = Arriving::new(now);
+        let none = mesh(bricks, [0, 0]);
+        assert_eq!(look(&mut arriving, &none, now), Arrival::UnderWay);
+        assert!(words(look(&mut arriving, &none, now + SETTLED * 2)).contains("with --brick"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{
         brick_grid::{BrickGrid, BrickGridError, BrickIndex},
         brick_table::{BrickRecord, BrickTable, BrickTableError, RECORD_BYTES_MAX},
         cell_ranges::{CellRanges, cell_box},
+        column_values::ColumnValues,
         gradient_histogram::GradientHistogram,
         levels,
         partition_method::PartitionMethod,
@@ -24,7 +25,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Version of the manifest that this program writes.
-pub const MANIFEST_VERSION: u32 = 7;
+pub const MANIFEST_VERSION: u32 = 8;
 /// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients, none before
 /// 6 has levels, and what is said of bricks stands in the text of the manifest before 7.
 const MANIFEST_VERSION_MIN: u32 = 2;
@@ -57,6 +58,9 @@ pub struct ManifestParts {
     /// What the default transfer function shows; `None`: nothing, or it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
+    /// What rays along its axes come to; `None`: it has no data, or an older program has written this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<ColumnValues>,
     /// How its bricks are parted among peers at first; `None`: scattered, as many copies as are wanted. Advice: it is
     /// in no name, and peers that disagree cost spare copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +136,7 @@ impl ManifestParts {
             statistics: None,
             gradients: None,
             subject: None,
+            columns: None,
             placement: None,
             kept_voxels: None,
             levels: Vec::new(),
@@ -272,6 +277,10 @@ impl TryFrom<ManifestParts> for Manifest {
         let subject = parts.subject.as_ref();
         if subject.is_some_and(|s| !s.is_valid(&parts.volume)) {
             return Err(ManifestError::Subject);
+        }
+        let columns = parts.columns.iter().flat_map(ColumnValues::ranges);
+        if columns.into_iter().any(|r| !is_range(&r)) {
+            return Err(ManifestError::Statistics);
         }
         let digest = digest(&parts, &grid, &bricks);
         Ok(Self {
@@ -522,6 +531,12 @@ impl Manifest {
     pub fn subject(&self) -> Subject {
         let known = self.parts.subject.clone();
         known.unwrap_or_else(|| Subject::whole(self.volume()))
+    }
+
+    /// What rays along its axes come to, in stored numbers, as far as that is known.
+    #[must_use]
+    pub fn columns(&self) -> Option<ColumnValues> {
+        self.parts.columns
     }
 
     /// The numbers that devices compute with.

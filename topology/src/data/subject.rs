@@ -87,11 +87,11 @@ struct Columns {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(from = "CellParts", into = "CellParts")]
-struct Cell {
-    low: f32,
+pub(super) struct Cell {
+    pub low: f32,
     high: f32,
-    sum: f64,
-    count: u32,
+    pub sum: f64,
+    pub count: u32,
 }
 
 /// A cell as it is written: there are many, most of them without a voxel at first.
@@ -165,8 +165,19 @@ impl Overview {
         }
     }
 
-    /// Gives the cells what came of their columns.
-    fn close_columns(&mut self) {
+    /// Cells on each axis.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        self.counts
+    }
+
+    /// Those that have data, and where they are.
+    pub(super) fn cells(&self) -> impl Iterator<Item = ([usize; 3], &Cell)> {
+        let cells = self.cells.iter().enumerate().filter(|(_, c)| c.count > 0);
+        cells.map(|(at, cell)| (self.place(at), cell))
+    }
+
+    /// To be called after the last row: gives the cells what came of their columns.
+    pub(super) fn close_columns(&mut self) {
         let Columns {
             first,
             low,
@@ -193,11 +204,10 @@ impl Overview {
     /// What a function shows of the volume; `None`: nothing.
     #[must_use]
     pub fn subject(
-        mut self,
+        &self,
         volume: &VolumeDescription,
         function: &TransferFunction,
     ) -> Option<Subject> {
-        self.close_columns();
         let opacity = |stored: f64| function.classify(volume.value(stored)).1;
         let of_cell = |cell: &Cell| {
             if cell.count == 0 {
@@ -303,20 +313,25 @@ fn direction(n: u32) -> DVec3 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::volume::VoxelType;
-
-    fn overview(dims: [u32; 3], value: impl Fn([u32; 3]) -> f32) -> Overview {
-        let mut overview = Overview::new(dims);
+impl Overview {
+    /// Of voxels with these values.
+    pub(super) fn filled(dims: [u32; 3], value: impl Fn([u32; 3]) -> f32) -> Self {
+        let mut overview = Self::new(dims);
         for z in 0..dims[2] {
             for y in 0..dims[1] {
                 let row: Vec<f32> = (0..dims[0]).map(|x| value([x, y, z])).collect();
                 overview.row(y, z, &row);
             }
         }
+        overview.close_columns();
         overview
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::volume::VoxelType;
 
     fn function() -> TransferFunction {
         TransferFunction::ramp(0.5, 1.0)
@@ -335,7 +350,7 @@ mod tests {
             let volume = VolumeDescription::new([edge; 3], VoxelType::F32);
             let (from, to) = (edge / 5, edge / 2);
             let is_in = |p: [u32; 3]| p.iter().all(|&v| (from..to).contains(&v));
-            let of = overview(volume.dims, |p| {
+            let of = Overview::filled(volume.dims, |p| {
                 // A single bright voxel is noise, a faint haze everywhere is not looked at.
                 if is_in(p) || p == [edge - 2; 3] {
                     1.0
@@ -363,7 +378,7 @@ mod tests {
     fn a_ball_has_points_in_all_directions() {
         let volume = VolumeDescription::new([100; 3], VoxelType::F32);
         let centre = DVec3::splat(50.0);
-        let of = overview(volume.dims, |p| {
+        let of = Overview::filled(volume.dims, |p| {
             let p = DVec3::from_array(p.map(f64::from));
             if (p - centre).length() < 30.0 {
                 1.0
@@ -387,15 +402,15 @@ mod tests {
     fn what_shows_nothing_has_no_subject_and_one_voxel_has_one() {
         let volume = VolumeDescription::new([9; 3], VoxelType::F32);
         assert_eq!(
-            overview([9; 3], |_| 0.1).subject(&volume, &function()),
+            Overview::filled([9; 3], |_| 0.1).subject(&volume, &function()),
             None
         );
         assert_eq!(
-            overview([9; 3], |_| f32::NAN).subject(&volume, &function()),
+            Overview::filled([9; 3], |_| f32::NAN).subject(&volume, &function()),
             None
         );
         let point = VolumeDescription::new([1; 3], VoxelType::F32);
-        let subject = overview([1; 3], |_| 1.0)
+        let subject = Overview::filled([1; 3], |_| 1.0)
             .subject(&point, &function())
             .unwrap();
         assert_eq!(bounds(&subject), [[-0.5; 3], [0.5; 3]]);

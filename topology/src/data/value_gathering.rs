@@ -5,6 +5,7 @@
 //! Invariant: what is no data is counted exactly, and is in nothing else.
 
 use crate::data::{
+    column_values::ColumnValues,
     default_transfer::default_transfer,
     manifest::{Manifest, ManifestError, ManifestParts},
     number_rows::{bounds, numbers_of},
@@ -55,6 +56,7 @@ impl GatheredValues {
     /// [`ManifestError`].
     pub fn manifest(self, mut parts: ManifestParts) -> Result<Manifest, ManifestError> {
         (parts.statistics, parts.histogram) = (Some(self.statistics), self.histogram);
+        parts.columns = ColumnValues::of(&self.overview);
         let manifest = Manifest::try_from(parts)?;
         let shown = default_transfer(&manifest).function;
         let subject = self.overview.subject(manifest.volume(), &shown);
@@ -156,6 +158,7 @@ impl ValueGathering {
         {
             self.range = [low.0, high.0];
         }
+        self.overview.close_columns();
         let statistics = ValueStatistics::of(self.no_data, &all, &border);
         let has_data = self.range[0] <= self.range[1];
         GatheredValues {

@@ -422,6 +422,16 @@ impl VolumeDescription {
         self.dims.contains(&1)
     }
 
+    /// Type of a voxel in the memory of whatever device, as long as nothing is known of the voxels: those among which no
+    /// data is told apart are floats there.
+    #[must_use]
+    pub fn device_voxel(&self) -> VoxelType {
+        match self.fill {
+            Some(_) => VoxelType::F32,
+            None => self.voxel,
+        }
+    }
+
     /// Size of all voxels in bytes, ghosts not counted.
     #[must_use]
     pub fn voxel_bytes(&self) -> u64 {

@@ -7,7 +7,6 @@
 use crate::{
     base::digest::Digest,
     data::{
-        column_values::ColumnValues,
         default_transfer::{DefaultTransfer, Interest, default_transfer, interest, stretched},
         manifest::Manifest,
         presets::{self, GREY},
@@ -127,7 +126,7 @@ impl Mode {
     fn interest(self, manifest: &Manifest) -> Interest {
         let of_voxels = interest(manifest);
         let columns = match self {
-            Self::Minip | Self::Average => ColumnValues::of(manifest),
+            Self::Minip | Self::Average => manifest.columns(),
             Self::Dvr | Self::Mip | Self::Additive | Self::Slice | Self::SliceMean => None,
         };
         let [low, high] = match columns {
