@@ -277,7 +277,7 @@ pub struct MeshArgs {
     /// Copies of each brick in the mesh [default: 2, or 1 with one peer]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub redundancy: Option<u32>,
-    /// Edge of a brick in voxels [default: 256 with one peer that holds all, else as import]
+    /// Edge of a brick in voxels [default: 256 with one peer that has the memory for all, else as import]
     #[arg(long)]
     pub brick: Option<u32>,
     /// Read bricks out of the volume's file when they are needed, and keep no copy: for uncompressed raw, NRRD, MetaImage and NIfTI files, also larger than all memory
@@ -673,7 +673,7 @@ pub struct PlanArgs {
     /// Copies of each brick that are wanted [default: 2, or 1 with one peer]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub redundancy: Option<u32>,
-    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder [default: 256 with one peer that holds all, else as import]
+    /// Edge of a brick in voxels, of a volume that is no .brickmesh folder [default: 256 with one peer that has the memory for all, else as import]
     #[arg(long)]
     pub brick: Option<u32>,
     /// On the peers that this machine finds, and on itself

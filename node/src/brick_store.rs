@@ -30,7 +30,10 @@ pub use memory::MemoryStore;
 pub(crate) use placed::Placed;
 pub(crate) use shelf::{DiskShelf, ShelfError};
 
-use crate::volume_file::{self, VolumeFile, VolumeFileError};
+use crate::{
+    device_choice::default_memory_bytes,
+    volume_file::{self, VolumeFile, VolumeFileError},
+};
 use brickmesh_actors::{data_set::BrickSource, manifest_message::bricks_max};
 use brickmesh_topology::{
     BrickGrid,
@@ -308,7 +311,7 @@ pub enum BrickEdge {
     Exactly(u32),
     /// For several peers: 64 voxels, or twice, four times as many where the volume would make too many bricks.
     Shared,
-    /// For one peer with so many bytes for bricks: 256 voxels if it holds all of them, else as for several.
+    /// For one peer with so many bytes for bricks: 256 voxels if all of them fit on any device, else as for several.
     Alone(u64),
 }
 
@@ -319,9 +322,11 @@ impl BrickEdge {
         asked.map_or(Self::Shared, Self::Exactly)
     }
 
-    /// What somebody asked for, else as for one peer with `memory_bytes` for bricks.
+    /// What somebody asked for, else as for one peer that is given `memory_bytes` for bricks, or has what is usual.
     #[must_use]
-    pub fn alone(asked: Option<u32>, memory_bytes: u64) -> Self {
+    pub fn alone(asked: Option<u32>, memory_bytes: Option<u64>) -> Self {
+        // Less will be free when the volume is in memory.
+        let memory_bytes = memory_bytes.unwrap_or_else(|| default_memory_bytes(1) / 2);
         asked.map_or(Self::Alone(memory_bytes), Self::Exactly)
     }
 
@@ -329,12 +334,12 @@ impl BrickEdge {
     #[must_use]
     pub fn of(self, volume: &VolumeDescription) -> u32 {
         let dims = volume.dims;
-        // Each has room for the largest; a device may need a little more than the voxels.
+        // Room is counted in largest bricks, and a GPU takes a third more for these than their voxels.
         let fits = |edge, memory: u64| {
             BrickGrid::new(dims, edge).is_ok_and(|grid| {
                 let [x, y, z] = grid.largest_stored_size().map(u64::from);
                 let each = x * y * z * volume.device_voxel().bytes() as u64;
-                each.saturating_mul(grid.brick_count().into()) <= memory - memory / 8
+                each.saturating_mul(grid.brick_count().into()) <= memory - memory / 3
             })
         };
         let mut edge = match self {
@@ -447,13 +452,13 @@ mod tests {
             .map(u64::from)
             .iter()
             .product::<u64>();
-        let edge = |volume: &_, bytes| BrickEdge::alone(None, bytes).of(volume);
-        assert_eq!(edge(&volume, two * 8 / 7 + 8), 256);
-        assert_eq!(edge(&volume, two * 8 / 7 - 8), 64);
+        let edge = |volume: &_, bytes| BrickEdge::alone(None, Some(bytes)).of(volume);
+        assert_eq!(edge(&volume, two * 3 / 2 + 3), 256);
+        assert_eq!(edge(&volume, two * 3 / 2 - 3), 64);
         assert_eq!(edge(&volume, 0), 64);
         // They are floats on devices.
         volume.fill = Some(0.0);
         assert_eq!(edge(&volume, two * 2), 64);
-        assert_eq!(BrickEdge::alone(Some(7), u64::MAX).of(&volume), 7);
+        assert_eq!(BrickEdge::alone(Some(7), None).of(&volume), 7);
     }
 }

@@ -3,7 +3,6 @@
 use crate::{
     args::{MeshArgs, PlacementArg, VolumeArgs},
     brick_store::{self, BrickEdge, FileOptions, Placed},
-    device_choice::default_memory_bytes,
     free_memory::free_memory_bytes,
     network::MeshKey,
     progress::Progress,
@@ -41,10 +40,8 @@ pub(crate) fn open_source(
     }
     // Before the volume is read, which may take a while: it is for nothing without the key.
     check_network(mesh)?;
-    // Small ones can be read alone.
     let edge = if mesh.peers == 1 && !mesh.mesh && !mesh.in_place {
-        let memory = mesh.memory.unwrap_or_else(|| default_memory_bytes(1));
-        BrickEdge::alone(mesh.brick, memory)
+        BrickEdge::alone(mesh.brick, mesh.memory)
     } else {
         BrickEdge::shared(mesh.brick)
     };

@@ -350,7 +350,7 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
     let file = volume_file::open_with_fill(path, args.source.fill)?;
     let volume = file.description;
     let edge = if args.peer_count() == 1 && !args.mesh {
-        BrickEdge::alone(args.brick, args.memory_bytes(0))
+        BrickEdge::alone(args.brick, args.memory.first().copied())
     } else {
         BrickEdge::shared(args.brick)
     };

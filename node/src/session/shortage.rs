@@ -31,6 +31,8 @@ pub struct Shortage {
     room: Option<u64>,
     /// Memory by peer, for people.
     rooms: Vec<String>,
+    /// Whether there is memory, but not for one brick.
+    is_brick_too_large: bool,
     /// What is wrong with the bricks that cannot be read.
     unreadable: Vec<String>,
 }
@@ -42,7 +44,9 @@ impl Shortage {
         let rooms =
             rooms.map(|h| format!("{} {}", plain_text(&h.name), bytes_in_words(h.memory_bytes)));
         let unreadable = never_read(data_set).map(|(_, why)| why);
+        let most = status.peers.values().map(|h| h.memory_bytes).max();
         Self {
+            is_brick_too_large: (1..data_set.brick_bytes).contains(&most.unwrap_or(0)),
             missing: data_set.safety.missing,
             bricks,
             brick_bytes: data_set.brick_bytes,
@@ -73,7 +77,7 @@ impl fmt::Display for Shortage {
                 f,
                 ": one copy of each takes {wanted}, and the peers have room for {room} ({rooms}); start more peers, or give more with --memory"
             )?;
-            if room == 0 {
+            if self.is_brick_too_large {
                 f.write_str(", or cut a file into smaller bricks with --brick")?;
             }
         }
@@ -287,11 +291,18 @@ mod tests {
             Arrival::UnderWay
         );
         assert!(words(look(&mut arriving, &nearly, now + SETTLED * 2)).contains("room for 1"));
-        // Not one fits.
-        let mut arriving = Arriving::new(now);
-        let none = mesh(bricks, [0, 0]);
-        assert_eq!(look(&mut arriving, &none, now), Arrival::UnderWay);
-        assert!(words(look(&mut arriving, &none, now + SETTLED * 2)).contains("with --brick"));
+        // Not one fits where there is memory; or there is none.
+        for (memory, is_too_large) in [(1000, true), (0, false)] {
+            let mut none = mesh(bricks, [0, 0]);
+            none.data_sets[0].brick_bytes = 1001;
+            for hello in none.peers.values_mut() {
+                hello.memory_bytes = memory;
+            }
+            let mut arriving = Arriving::new(now);
+            assert_eq!(look(&mut arriving, &none, now), Arrival::UnderWay);
+            let said = words(look(&mut arriving, &none, now + SETTLED * 2));
+            assert_eq!(said.contains("with --brick"), is_too_large, "{said}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What rays along the axes of a volume come to: for functions that colour what was combined along a
 //! ray.
 //!
-//! Space: stored numbers. A column is one cell of the [`Overview`] wide, and as long as the volume.
+//! Space: stored numbers. A column is as long as the volume and one cell of the [`Overview`] wide: a bundle of rays where
+//! the volume has more than 128 voxels on an axis.
 //! Invariant: follows from the voxels alone, not from the cut into bricks.
 
 use crate::data::subject::Overview;
@@ -60,10 +61,13 @@ impl ColumnValues {
         })
     }
 
-    /// The ranges.
+    /// Whether what came from a file or a peer can be of voxels in this range.
     #[must_use]
-    pub fn ranges(&self) -> [[f64; 2]; 2] {
-        [self.means, self.least]
+    pub fn is_within(&self, [low, high]: [f64; 2]) -> bool {
+        // Sums are rounded.
+        let slack = low.abs().max(high.abs()) * 1e-9;
+        let is_in = |[from, to]: [f64; 2]| low - slack <= from && from <= to && to <= high + slack;
+        is_in(self.means) && is_in(self.least)
     }
 }
 
@@ -83,28 +87,28 @@ fn ends(values: &mut [f64]) -> Option<[f64; 2]> {
 mod tests {
     use super::*;
 
-    /// 64³ voxels: 200 where `is_inside`, else 0.
-    fn found(is_inside: impl Fn([u32; 3]) -> bool) -> ColumnValues {
+    /// Means and least values of so many voxels on each axis: 200 where `is_inside`, else 0.
+    fn found(edge: u32, is_inside: impl Fn([u32; 3]) -> bool) -> [[f64; 2]; 2] {
         let value = |p| if is_inside(p) { 200.0 } else { 0.0 };
-        ColumnValues::of(&Overview::filled([64; 3], value)).unwrap()
+        let found = ColumnValues::of(&Overview::filled([edge; 3], value)).unwrap();
+        [found.means, found.least]
     }
 
     #[test]
     fn means_are_of_whole_columns_and_the_least_is_of_all_of_one() {
         // Columns along x and y lie in it or beside it; those along z have a quarter of it.
-        let slab = found(|[_, _, z]| (16..32).contains(&z));
-        assert_eq!(slab.ranges(), [[0.0, 200.0]; 2]);
+        let slab = found(64, |[_, _, z]| (16..32).contains(&z));
+        assert_eq!(slab, [[0.0, 200.0]; 2]);
         // Every second sheet across z: no column along z is without either.
-        let sheets = found(|[_, _, z]| z % 32 < 16);
-        assert!(sheets.least[0].abs() < 1.0, "{sheets:?}");
+        let [_, least] = found(64, |[_, _, z]| z % 32 < 16);
+        assert!(least[0].abs() < 1.0, "{least:?}");
     }
 
     #[test]
     fn thin_things_do_not_count_for_the_cells_that_they_lie_in() {
-        // A wire of 2 × 2 voxels along x: columns across it have 2 of 64 voxels of it, and
-        // 4 of 12,288 columns go along it.
-        let wire = found(|[_, y, z]| y / 2 == 15 && z / 2 == 15);
-        assert_eq!(wire.ranges(), [[0.0, 6.25], [0.0, 0.0]]);
+        // A wire of one voxel along x, in cells of 2³: one in 512 of a column across it.
+        let wire = found(256, |[_, y, z]| y == 31 && z == 31);
+        assert_eq!(wire, [[0.0, 200.0 / 512.0], [0.0, 0.0]]);
     }
 
     #[test]
@@ -115,7 +119,7 @@ mod tests {
             _ => f32::NAN,
         };
         let found = ColumnValues::of(&Overview::filled([4; 3], beside)).unwrap();
-        assert_eq!(found.ranges(), [[8.0; 2]; 2]);
+        assert_eq!([found.means, found.least], [[8.0; 2]; 2]);
         assert!(ColumnValues::of(&Overview::filled([4; 3], |_| f32::NAN)).is_none());
     }
 }

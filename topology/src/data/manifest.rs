@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the manifest that this program writes.
 pub const MANIFEST_VERSION: u32 = 8;
 /// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients, none before
-/// 6 has levels, and what is said of bricks stands in the text of the manifest before 7.
+/// 6 has levels, what is said of bricks stands in the text of the manifest before 7, and none before 8 knows what rays come to.
 const MANIFEST_VERSION_MIN: u32 = 2;
 /// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
 /// bricks store 7³ voxels and own 4³.
@@ -58,7 +58,7 @@ pub struct ManifestParts {
     /// What the default transfer function shows; `None`: nothing, or it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
-    /// What rays along its axes come to; `None`: it has no data, or an older program has written this.
+    /// What bundles of rays along its axes come to; `None`: it has no data, or an older program has written this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<ColumnValues>,
     /// How its bricks are parted among peers at first; `None`: scattered, as many copies as are wanted. Advice: it is
@@ -222,6 +222,9 @@ pub enum ManifestError {
     /// A subject that is not in the volume.
     #[error("subject has points outside of the volume, none, or too many")]
     Subject,
+    /// What rays come to, which these voxels cannot.
+    #[error("columns have values outside of the volume's range, or in a wrong order")]
+    Columns,
     /// Levels that the volume has not.
     #[error("there are {found} levels; a volume of this size has {most} at most")]
     Levels {
@@ -278,9 +281,11 @@ impl TryFrom<ManifestParts> for Manifest {
         if subject.is_some_and(|s| !s.is_valid(&parts.volume)) {
             return Err(ManifestError::Subject);
         }
-        let columns = parts.columns.iter().flat_map(ColumnValues::ranges);
-        if columns.into_iter().any(|r| !is_range(&r)) {
-            return Err(ManifestError::Statistics);
+        if parts
+            .columns
+            .is_some_and(|c| !parts.range.is_some_and(|range| c.is_within(range)))
+        {
+            return Err(ManifestError::Columns);
         }
         let digest = digest(&parts, &grid, &bricks);
         Ok(Self {
@@ -533,7 +538,7 @@ impl Manifest {
         known.unwrap_or_else(|| Subject::whole(self.volume()))
     }
 
-    /// What rays along its axes come to, in stored numbers, as far as that is known.
+    /// What bundles of rays along its axes come to, in stored numbers, as far as that is known.
     #[must_use]
     pub fn columns(&self) -> Option<ColumnValues> {
         self.parts.columns
@@ -828,6 +833,26 @@ mod tests {
         assert!(Manifest::try_from(wrong.clone()).is_ok());
         wrong.statistics.as_mut().unwrap().background = Some(f64::INFINITY);
         assert_eq!(Manifest::try_from(wrong), Err(ManifestError::Statistics));
+        let columns = |means, least| Some(ColumnValues { means, least });
+        let mut good = parts();
+        good.columns = columns([1.0, 2.0], [0.0, 9.0]);
+        assert_eq!(
+            Manifest::try_from(good.clone()).unwrap().columns(),
+            good.columns
+        );
+        good.range = None;
+        good.bricks.iter_mut().for_each(|b| b.range = None);
+        assert_eq!(Manifest::try_from(good), Err(ManifestError::Columns));
+        for (means, least) in [
+            ([1.0, 9.1], [0.0; 2]),
+            ([2.0, 1.0], [0.0; 2]),
+            ([1.0, 2.0], [-0.1, 0.0]),
+            ([1.0, f64::NAN], [0.0; 2]),
+        ] {
+            let mut lies = parts();
+            lies.columns = columns(means, least);
+            assert_eq!(Manifest::try_from(lies), Err(ManifestError::Columns));
+        }
         assert!(refused(|p| p.histogram[3] = u64::MAX).contains("3456 at most"));
         assert!(refused(|p| p.volume.dims = [0, 8, 9]).contains("dims"));
         assert!(refused(|p| p.brick_edge = 1).contains("edge"));

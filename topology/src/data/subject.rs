@@ -124,8 +124,7 @@ const EMPTY: Cell = Cell {
 
 impl Overview {
     /// Of a volume of which no voxel has come.
-    #[must_use]
-    pub fn new(dims: [u32; 3]) -> Self {
+    pub(super) fn new(dims: [u32; 3]) -> Self {
         let longest = dims.iter().copied().max().unwrap_or(1);
         let edge = longest.div_ceil(CELLS_MAX).max(1);
         let counts = dims.map(|n| n.div_ceil(edge) as usize);
@@ -148,7 +147,7 @@ impl Overview {
     ///
     /// # Panics
     /// Where there is no such row.
-    pub fn row(&mut self, y: u32, z: u32, stored: &[f32]) {
+    pub(super) fn row(&mut self, y: u32, z: u32, stored: &[f32]) {
         let first =
             self.counts[0] * ((y / self.edge) as usize + self.counts[1] * (z / self.edge) as usize);
         if self.columns.first != first {
@@ -202,8 +201,7 @@ impl Overview {
     }
 
     /// What a function shows of the volume; `None`: nothing.
-    #[must_use]
-    pub fn subject(
+    pub(super) fn subject(
         &self,
         volume: &VolumeDescription,
         function: &TransferFunction,
