@@ -31,6 +31,7 @@ pub(crate) use placed::Placed;
 pub(crate) use shelf::{DiskShelf, ShelfError};
 
 use crate::{
+    args::DeviceChoice,
     device_choice::default_memory_bytes,
     volume_file::{self, VolumeFile, VolumeFileError},
 };
@@ -311,8 +312,42 @@ pub enum BrickEdge {
     Exactly(u32),
     /// For several peers: 64 voxels, or twice, four times as many where the volume would make too many bricks.
     Shared,
-    /// For one peer with so many bytes for bricks: 256 voxels if all of them fit on any device, else as for several.
-    Alone(u64),
+    /// For one peer: 256 voxels if it has the memory for all of them, else as for several.
+    Alone(Alone),
+}
+
+/// One peer that renders alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone {
+    memory_bytes: u64,
+    /// It takes no more for bricks than their voxels.
+    is_cpu: bool,
+}
+
+impl Alone {
+    /// With so much memory for bricks, or what is usual.
+    #[must_use]
+    pub fn new(memory_bytes: Option<u64>, device: DeviceChoice) -> Self {
+        Self {
+            // Less will be free when the volume is in memory.
+            memory_bytes: memory_bytes.unwrap_or_else(|| default_memory_bytes(1) / 2),
+            is_cpu: device == DeviceChoice::Cpu,
+        }
+    }
+
+    /// Memory with which the bricks of a volume are large.
+    #[must_use]
+    pub fn memory_for_large(&self, volume: &VolumeDescription) -> u64 {
+        let Ok(grid) = BrickGrid::new(volume.dims, EDGE_ALONE) else {
+            return 0;
+        };
+        // Room is counted in largest bricks.
+        let [x, y, z] = grid.largest_stored_size().map(u64::from);
+        let each = x * y * z * volume.device_voxel().bytes() as u64;
+        // A GPU takes a third more.
+        let each = if self.is_cpu { each } else { each / 3 * 4 };
+        each.saturating_mul(grid.brick_count().into())
+    }
 }
 
 impl BrickEdge {
@@ -322,29 +357,19 @@ impl BrickEdge {
         asked.map_or(Self::Shared, Self::Exactly)
     }
 
-    /// What somebody asked for, else as for one peer that is given `memory_bytes` for bricks, or has what is usual.
+    /// What somebody asked for, else as for this peer.
     #[must_use]
-    pub fn alone(asked: Option<u32>, memory_bytes: Option<u64>) -> Self {
-        // Less will be free when the volume is in memory.
-        let memory_bytes = memory_bytes.unwrap_or_else(|| default_memory_bytes(1) / 2);
-        asked.map_or(Self::Alone(memory_bytes), Self::Exactly)
+    pub fn alone(asked: Option<u32>, peer: Alone) -> Self {
+        asked.map_or(Self::Alone(peer), Self::Exactly)
     }
 
     /// For a volume.
     #[must_use]
     pub fn of(self, volume: &VolumeDescription) -> u32 {
         let dims = volume.dims;
-        // Room is counted in largest bricks, and a GPU takes a third more for these than their voxels.
-        let fits = |edge, memory: u64| {
-            BrickGrid::new(dims, edge).is_ok_and(|grid| {
-                let [x, y, z] = grid.largest_stored_size().map(u64::from);
-                let each = x * y * z * volume.device_voxel().bytes() as u64;
-                each.saturating_mul(grid.brick_count().into()) <= memory - memory / 3
-            })
-        };
         let mut edge = match self {
             Self::Exactly(edge) => return edge,
-            Self::Alone(memory) if fits(EDGE_ALONE, memory) => EDGE_ALONE,
+            Self::Alone(peer) if peer.memory_for_large(volume) <= peer.memory_bytes => EDGE_ALONE,
             Self::Alone(_) | Self::Shared => EDGE_SHARED,
         };
         let is_few = |edge| match BrickGrid::new(dims, edge) {
@@ -452,13 +477,16 @@ mod tests {
             .map(u64::from)
             .iter()
             .product::<u64>();
-        let edge = |volume: &_, bytes| BrickEdge::alone(None, Some(bytes)).of(volume);
-        assert_eq!(edge(&volume, two * 3 / 2 + 3), 256);
-        assert_eq!(edge(&volume, two * 3 / 2 - 3), 64);
+        let peer = |bytes, device| BrickEdge::alone(None, Alone::new(Some(bytes), device));
+        let edge = |volume: &_, bytes| peer(bytes, DeviceChoice::Cpu).of(volume);
+        assert_eq!([edge(&volume, two), edge(&volume, two - 1)], [256, 64]);
+        let edge_on_any = |bytes| peer(bytes, DeviceChoice::Auto).of(&volume);
+        assert_eq!([two / 3 * 4, two].map(edge_on_any), [256, 64]);
         assert_eq!(edge(&volume, 0), 64);
         // They are floats on devices.
         volume.fill = Some(0.0);
         assert_eq!(edge(&volume, two * 2), 64);
-        assert_eq!(BrickEdge::alone(Some(7), None).of(&volume), 7);
+        let asked = BrickEdge::alone(Some(7), Alone::new(None, DeviceChoice::Cpu));
+        assert_eq!(asked.of(&volume), 7);
     }
 }

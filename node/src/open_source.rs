@@ -2,7 +2,7 @@
 
 use crate::{
     args::{MeshArgs, PlacementArg, VolumeArgs},
-    brick_store::{self, BrickEdge, FileOptions, Placed},
+    brick_store::{self, Alone, BrickEdge, FileOptions, Placed},
     free_memory::free_memory_bytes,
     network::MeshKey,
     progress::Progress,
@@ -41,7 +41,7 @@ pub(crate) fn open_source(
     // Before the volume is read, which may take a while: it is for nothing without the key.
     check_network(mesh)?;
     let edge = if mesh.peers == 1 && !mesh.mesh && !mesh.in_place {
-        BrickEdge::alone(mesh.brick, mesh.memory)
+        BrickEdge::alone(mesh.brick, Alone::new(mesh.memory, mesh.device))
     } else {
         BrickEdge::shared(mesh.brick)
     };

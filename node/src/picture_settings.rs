@@ -11,7 +11,12 @@ use crate::{
 use brickmesh_topology::{
     Manifest, RenderSettings, VolumeDescription, VoxelType,
     balance::plan_rules::PlanRules,
-    picture::{clip::Clip, render_settings::Light, slice::Slice, slice_views::SliceViews},
+    picture::{
+        clip::Clip,
+        render_settings::{Light, Mode},
+        slice::Slice,
+        slice_views::SliceViews,
+    },
 };
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
@@ -67,8 +72,7 @@ impl PictureSettings {
         )
         .map_err(|e| e.to_string())?;
         let mut told = vec![chosen.told];
-        told.extend(no_data(manifest));
-        told.extend(lost_in_floats(manifest));
+        told.extend(facts(args, manifest));
         let asked = args.step * volume.min_spacing();
         let least = least_step(volume);
         if least > asked {
@@ -197,6 +201,20 @@ fn lost_in_floats(manifest: &Manifest) -> Option<String> {
         "the values ({}) are large beside their differences: 32-bit floats tell only {steps} steps apart among most of them; subtract an offset before the volume is written",
         short_range(range)
     ))
+}
+
+/// What is to be known of the values, in lines for people.
+fn facts(args: &PictureArgs, manifest: &Manifest) -> impl Iterator<Item = String> {
+    let columns = no_columns(args.mode(), manifest).filter(|_| args.transfer.is_none());
+    let facts = [no_data(manifest), columns, lost_in_floats(manifest)];
+    facts.into_iter().flatten()
+}
+
+/// That an older program has not looked at what rays come to, where the mode asks for it.
+fn no_columns(mode: Mode, manifest: &Manifest) -> Option<String> {
+    let is_lacking =
+        mode.needs_columns() && manifest.columns().is_none() && manifest.range().is_some();
+    is_lacking.then(|| "the folder does not say what rays come to: import the volume again, and the transfer function follows that".to_owned())
 }
 
 /// How many voxels are no data, if any are.

@@ -6,7 +6,7 @@ mod trial;
 use super::{CommandResult, render::run_session, status};
 use crate::{
     args::{MeshArgs, PlanArgs, QualityArg},
-    brick_store::{BrickEdge, DirectoryStore},
+    brick_store::{Alone, BrickEdge, DirectoryStore},
     camera_choice::camera,
     device_choice::{self, Chosen, default_memory_bytes},
     picture_settings::PictureSettings,
@@ -45,6 +45,8 @@ struct Planned {
     brick_edge: u32,
     /// In device memory.
     voxel: VoxelType,
+    /// With so much memory one peer has larger bricks, all of them.
+    memory_for_large: Option<u64>,
     /// The folder; a file is cut into the memory of the machine, beside devices that are not the processor.
     folder: Option<Arc<dyn BrickSource>>,
 }
@@ -227,12 +229,15 @@ impl Planned {
                 .map(|peer| peer.fit(grid.largest_stored_size(), self.voxel))
                 .collect();
             let brick_bytes = peers.iter().map(|p| p.brick_bytes).max().unwrap_or(0);
+            let mut fit = fit(bricks, &peers, redundancy);
+            let for_large = self.memory_for_large.unwrap_or(fit.memory_each_bytes);
+            fit.memory_each_bytes = fit.memory_each_bytes.min(for_large);
             rows.push(Row {
                 level,
                 dims: volume.dims,
                 bricks,
                 copy_bytes: brick_bytes.saturating_mul(bricks.into()),
-                fit: fit(bricks, &peers, redundancy),
+                fit,
                 picture: self.picture(args, level, &peers)?,
             });
         }
@@ -344,17 +349,21 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
             volumes,
             brick_edge,
             voxel: manifest.device_voxel(),
+            memory_for_large: None,
             folder: Some(Arc::new(store)),
         });
     }
     let file = volume_file::open_with_fill(path, args.source.fill)?;
     let volume = file.description;
-    let edge = if args.peer_count() == 1 && !args.mesh {
-        BrickEdge::alone(args.brick, args.memory.first().copied())
-    } else {
-        BrickEdge::shared(args.brick)
+    let alone = Alone::new(args.memory.first().copied(), args.device);
+    let alone = (args.peer_count() == 1 && !args.mesh).then_some(alone);
+    let edge = match alone {
+        Some(peer) => BrickEdge::alone(args.brick, peer),
+        None => BrickEdge::shared(args.brick),
     };
+    let for_large = alone.filter(|_| args.brick.is_none());
     Ok(Planned {
+        memory_for_large: for_large.map(|peer| peer.memory_for_large(&volume)),
         brick_edge: edge.of(&volume),
         voxel: volume.device_voxel(),
         volumes: vec![volume],

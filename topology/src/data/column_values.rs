@@ -73,14 +73,30 @@ impl ColumnValues {
 
 fn ends(values: &mut [f64]) -> Option<[f64; 2]> {
     values.sort_by(f64::total_cmp);
+    let [low, high] = ENDS.map(|share| at(values, share));
+    let (low, high) = (low?, high?);
+    if low < high {
+        return Some([low, high]);
+    }
+    // Few columns are another thing than most: those are what matters.
+    let above = &values[values.partition_point(|v| *v <= low)..];
+    let below = &values[..values.partition_point(|v| *v < low)];
+    Some(match (at(above, ENDS[1]), at(below, ENDS[0])) {
+        (Some(high), _) => [low, high],
+        (None, Some(low)) => [low, high],
+        (None, None) => [low, high],
+    })
+}
+
+/// The value below which a share of the ascending values is.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of the positions"
+)]
+fn at(values: &[f64], share: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of the positions"
-    )]
-    let at = |share: f64| values[(share * last as f64).round() as usize];
-    Some(ENDS.map(at))
+    Some(values[(share * last as f64).round() as usize])
 }
 
 #[cfg(test)]
@@ -109,6 +125,15 @@ mod tests {
         // A wire of one voxel along x, in cells of 2³: one in 512 of a column across it.
         let wire = found(256, |[_, y, z]| y == 31 && z == 31);
         assert_eq!(wire, [[0.0, 200.0 / 512.0], [0.0, 0.0]]);
+    }
+
+    #[test]
+    fn few_columns_that_differ_are_what_matters() {
+        let is_inside = |p: [u32; 3]| p.iter().all(|c| (31..33).contains(c));
+        let [means, least] = found(64, is_inside);
+        assert_eq!([means, least], [[0.0, 200.0 * 2.0 / 64.0], [0.0; 2]]);
+        let [means, least] = found(64, |p| !is_inside(p));
+        assert_eq!([means, least], [[200.0 * 62.0 / 64.0, 200.0], [0.0, 200.0]]);
     }
 
     #[test]

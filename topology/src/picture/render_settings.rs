@@ -29,7 +29,7 @@ const ADDITIVE_PART: f64 = 0.2;
 /// What pre-integrated samples may show beyond their values, as a part of the function's width.
 const SEGMENT_PART: f64 = 1.0 / 1000.0;
 /// What rays come to is of interest if it differs by such a part of what voxels do.
-const RAYS_DIFFER_MIN: f64 = 1e-3;
+const RAYS_DIFFER_MIN: f64 = 1e-5;
 /// A requester multiplies in another order than who checks: so much less is let pass.
 const STEP_ROUNDING: f64 = 1e-9;
 
@@ -125,10 +125,7 @@ impl Mode {
     /// The values that matter: of the voxels, or of what rays come to where that is another thing.
     fn interest(self, manifest: &Manifest) -> Interest {
         let of_voxels = interest(manifest);
-        let columns = match self {
-            Self::Minip | Self::Average => manifest.columns(),
-            Self::Dvr | Self::Mip | Self::Additive | Self::Slice | Self::SliceMean => None,
-        };
+        let columns = manifest.columns().filter(|_| self.needs_columns());
         let [low, high] = match columns {
             Some(columns) if self == Self::Average => manifest.values(columns.means),
             Some(columns) => manifest.values(columns.least),
@@ -142,6 +139,12 @@ impl Mode {
         let is_turned = (of_voxels.to < of_voxels.from) != (high < low);
         let [from, to] = if is_turned { [high, low] } else { [low, high] };
         Interest { from, to }
+    }
+
+    /// Whether what rays come to is another thing than what voxels are.
+    #[must_use]
+    pub const fn needs_columns(self) -> bool {
+        matches!(self, Self::Minip | Self::Average)
     }
 
     /// Whether values are combined along a ray, and classified after that; else colours are.
