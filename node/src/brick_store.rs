@@ -10,6 +10,7 @@
 mod bricker;
 mod checkpoint;
 mod cutter;
+mod direct_read;
 mod directory;
 mod empty_space;
 mod importing;

@@ -16,6 +16,39 @@ pub fn free_memory_bytes() -> u64 {
     machine.min(of_group(&group, Path::new(GROUPS)).unwrap_or(u64::MAX))
 }
 
+/// Files that the system may keep in memory for this process, in bytes at most; 4 GiB where that cannot be asked.
+#[must_use]
+pub fn file_cache_bytes() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = of_machine(&machine).unwrap_or(UNKNOWN_BYTES);
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    machine.min(limit_of_group(&group, Path::new(GROUPS)).unwrap_or(u64::MAX))
+}
+
+/// The least limit of a group and those around it, of either version; `None` without one.
+fn limit_of_group(text: &str, groups: &Path) -> Option<u64> {
+    let of_line = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, own) = (parts.next()?, parts.next()?.strip_prefix('/')?);
+        let (root, limit) = match controllers {
+            "" => (groups.to_owned(), "memory.max"),
+            some if some.split(',').any(|c| c == "memory") => {
+                (groups.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        let own = root.join(own);
+        let around = own.ancestors().take_while(|p| p.starts_with(&root));
+        around.filter_map(|group| number_in(group, limit)).min()
+    };
+    text.lines().filter_map(of_line).min()
+}
+
+fn number_in(group: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(group.join(name)).ok()?;
+    text.trim().parse().ok()
+}
+
 fn of_machine(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
@@ -31,11 +64,8 @@ fn of_group(text: &str, groups: &Path) -> Option<u64> {
 }
 
 fn left_in(group: &Path) -> Option<u64> {
-    let read = |name| -> Option<u64> {
-        let text = fs::read_to_string(group.join(name)).ok()?;
-        text.trim().parse().ok()
-    };
-    Some(read("memory.max")?.saturating_sub(read("memory.current")?))
+    let [max, current] = ["memory.max", "memory.current"].map(|name| number_in(group, name));
+    Some(max?.saturating_sub(current?))
 }
 
 #[cfg(test)]
@@ -69,5 +99,13 @@ mod tests {
         write("a/b", "300\n", "400\n");
         assert_eq!(left(), Some(0));
         assert_eq!(of_group("", groups.path()), None);
+        // Of what it may have, its files are a part; the first version has other names.
+        let limit = |text| limit_of_group(text, groups.path());
+        assert_eq!(limit("1:cpu:/x\n0::/a/b\n"), Some(300));
+        assert_eq!(limit("0::/a\n"), Some(1000));
+        assert_eq!(limit("3:cpu,memory:/c\n0::/\n"), None);
+        fs::create_dir_all(groups.path().join("memory/c")).unwrap();
+        fs::write(groups.path().join("memory/c/memory.limit_in_bytes"), "77\n").unwrap();
+        assert_eq!(limit("3:cpu,memory:/c\n0::/a\n"), Some(77));
     }
 }

@@ -5,8 +5,8 @@
 //! packs. In which order bricks lie in them is not said.
 //! Invariant: what is read is as long as was asked for; what it is, its reader checks.
 
-use super::{BrickStoreError, manifest_file::IMPORT_AGAIN};
-use crate::bounded_file;
+use super::{BrickStoreError, direct_read, manifest_file::IMPORT_AGAIN};
+use crate::{bounded_file, free_memory::file_cache_bytes};
 use brickmesh_topology::{BrickIndex, Digest};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -31,6 +31,8 @@ pub(super) struct Packs {
     folder: PathBuf,
     /// Of each brick, in index order.
     places: Vec<u64>,
+    /// The system cannot keep them in memory.
+    is_direct: bool,
 }
 
 impl Packs {
@@ -59,7 +61,10 @@ impl Packs {
             return Err(wrong(&"it is damaged: it has another digest than it says"));
         }
         let places = places.as_chunks::<PLACE_BYTES>().0.iter();
+        let packs = (0..).map(|pack| pack_path(folder, pack).metadata());
+        let bytes: u64 = packs.map_while(Result::ok).map(|m| m.len()).sum();
         Ok(Self {
+            is_direct: bytes > file_cache_bytes(),
             folder: folder.to_owned(),
             places: places.map(|place| u64::from_le_bytes(*place)).collect(),
         })
@@ -83,9 +88,16 @@ impl Packs {
     /// # Errors
     /// What the system says.
     pub(super) fn read(&self, brick: BrickIndex, length: u64) -> io::Result<Vec<u8>> {
-        let mut pack = bounded_file::open_regular(&self.path(brick))?;
+        let path = self.path(brick);
+        let mut pack = bounded_file::open_regular(&path)?;
         let start = self.place(brick) % PACK_BYTES;
         let there = pack.metadata()?.len().saturating_sub(start).min(length);
+        if self.is_direct
+            && let Ok(there) = usize::try_from(there)
+            && let Ok(bytes) = direct_read::read(&path, start, there)
+        {
+            return Ok(bytes);
+        }
         pack.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(there).unwrap_or(usize::MAX))?;
@@ -317,10 +329,13 @@ mod tests {
             }
         });
         writer.finish(&mut || true).unwrap();
-        let packs = Packs::open(folder.path(), 100).unwrap();
-        for brick in 0..100 {
-            let length = 1000 + u64::from(brick) % 7;
-            assert_eq!(packs.read(BrickIndex(brick), length).unwrap(), of(brick));
+        let mut packs = Packs::open(folder.path(), 100).unwrap();
+        for is_direct in [packs.is_direct, true] {
+            packs.is_direct = is_direct;
+            for brick in 0..100 {
+                let length = 1000 + u64::from(brick) % 7;
+                assert_eq!(packs.read(BrickIndex(brick), length).unwrap(), of(brick));
+            }
         }
         let length = fs::metadata(folder.path().join("0.pack")).unwrap().len();
         assert_eq!(length, (0..7).map(|n| 1000 + n).sum::<u64>());
