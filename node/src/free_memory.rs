@@ -10,19 +10,21 @@ const UNKNOWN_BYTES: u64 = 4 << 30;
 /// Memory that this process may still take, in bytes; 4 GiB where that cannot be asked.
 #[must_use]
 pub fn free_memory_bytes() -> u64 {
-    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let machine = of_machine(&machine).unwrap_or(UNKNOWN_BYTES);
-    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    machine.min(of_group(&group, Path::new(GROUPS)).unwrap_or(u64::MAX))
+    of_machine_and(of_group)
 }
 
 /// Files that the system may keep in memory for this process, in bytes at most; 4 GiB where that cannot be asked.
 #[must_use]
 pub fn file_cache_bytes() -> u64 {
-    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let machine = of_machine(&machine).unwrap_or(UNKNOWN_BYTES);
-    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    machine.min(limit_of_group(&group, Path::new(GROUPS)).unwrap_or(u64::MAX))
+    of_machine_and(limit_of_group)
+}
+
+/// What the machine has available, or less where the control group of this process says so.
+fn of_machine_and(group: impl Fn(&str, &Path) -> Option<u64>) -> u64 {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let machine = of_machine(&read("/proc/meminfo")).unwrap_or(UNKNOWN_BYTES);
+    let own = group(&read("/proc/self/cgroup"), Path::new(GROUPS));
+    machine.min(own.unwrap_or(u64::MAX))
 }
 
 /// The least limit of a group and those around it, of either version; `None` without one.
