@@ -23,14 +23,17 @@ use std::{
 mod constants;
 
 /// The `override` constants of `raycast.wgsl`.
-const RAYCAST_SWITCHES: [&str; 6] = [
+const RAYCAST_SWITCHES: [&str; 7] = [
     "VOXELS_BY_SAMPLER",
     "TABLE_BY_SAMPLER",
     "SHADED",
     "LEAPS",
     "SEGMENTS",
     "EXTRAS",
+    "SURFACES",
 ];
+/// The only mode with isosurfaces: others have the kernels without the last switch.
+const MODE_OF_SURFACES: &str = "dvr";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=wgsl");
@@ -38,15 +41,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=src/constants.rs");
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
-    let kernel = fs::read_to_string("wgsl/raycast.wgsl")?;
+    let parts = ["wgsl/raycast.wgsl", "wgsl/surfaces.wgsl"].map(fs::read_to_string);
+    let kernel = parts.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n");
     let mut table = String::new();
     for mode in modes()? {
         let name = mode.file_stem().unwrap_or_default().to_string_lossy();
         let text = format!("{kernel}\n{}", fs::read_to_string(&mode)?);
         let in_file = |e: Box<dyn Error>| format!("raycast.wgsl with {}: {e}", mode.display());
         let module = Module::parse(&text).map_err(in_file)?;
-        write!(table, "({name:?}, [")?;
-        for choice in 0..1_u32 << RAYCAST_SWITCHES.len() {
+        write!(table, "({name:?}, &[")?;
+        let fewer = usize::from(name != MODE_OF_SURFACES);
+        for choice in 0..1_u32 << (RAYCAST_SWITCHES.len() - fewer) {
             let mut constants = PipelineConstants::default();
             for (bit, switch) in RAYCAST_SWITCHES.iter().enumerate() {
                 constants.insert((*switch).into(), f64::from(choice >> bit & 1));
@@ -65,8 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = table.lines().count();
     let table = format!(
         "/// The raycast kernels, by the name of their mode and the bits of their switches.\n\
-         pub(super) static RAYCAST: [(&str, [&[u8]; {}]); {count}] = [\n{table}];\n",
-        1 << RAYCAST_SWITCHES.len()
+         pub(super) static RAYCAST: [(&str, &[&[u8]]); {count}] = [\n{table}];\n"
     );
     fs::write(out.join("raycast.rs"), table)?;
     let none = PipelineConstants::default();

@@ -17,6 +17,7 @@ use brickmesh_topology::{
     },
     picture::{
         camera::Projection,
+        isosurface::Isosurface,
         render_settings::{Light, Mode},
     },
 };
@@ -25,10 +26,10 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
-    parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_keep,
-    parse_light, parse_light_direction, parse_listen_address, parse_milliseconds, parse_name,
-    parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_seconds, parse_size,
-    parse_slab, parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step,
+    parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_isosurface,
+    parse_keep, parse_light, parse_light_direction, parse_listen_address, parse_milliseconds,
+    parse_name, parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_seconds,
+    parse_size, parse_slab, parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step,
     parse_transfer_range, placement, placement_or_auto, switch,
 };
 
@@ -128,7 +129,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "iso", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -169,6 +170,9 @@ pub struct PictureArgs {
     /// Let each sample stand for all values around it on its ray: thin structures at long steps, for more time a sample; in mode dvr
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "off", value_name = "ON|OFF")]
     pub preintegrate: bool,
+    /// Isosurface: a data value, and if need be colour (0 to 1 each) and opacity; may be repeated, up to eight times; in modes dvr and iso
+    #[arg(long, value_name = "V[,R,G,B[,OPACITY]]", value_parser = parse_isosurface, allow_hyphen_values = true)]
+    pub iso: Vec<Isosurface>,
     /// Show only what is inside a box, in voxels: from 0 to the size less 1 is all of an axis, of one voxel -0.5 to 0.5
     #[arg(long, value_name = "X0,X1,Y0,Y1,Z0,Z1", value_parser = parse_clip, allow_hyphen_values = true)]
     pub clip: Option<[[f64; 3]; 2]>,

@@ -13,6 +13,7 @@ use brickmesh_topology::{
     balance::plan_rules::PlanRules,
     picture::{
         clip::Clip,
+        isosurface::Isosurface,
         render_settings::{Light, Mode},
         slice::Slice,
         slice_views::SliceViews,
@@ -71,17 +72,13 @@ impl PictureSettings {
             manifest,
         )
         .map_err(|e| e.to_string())?;
-        let mut told = vec![chosen.told];
-        told.extend(facts(args, manifest));
-        let asked = args.step * volume.min_spacing();
-        let least = least_step(volume);
-        if least > asked {
-            told.push(format!(
-                "the step is {} in place of {}: the spacing of the shortest axis is too short beside the size of the volume",
-                short(least),
-                short(asked)
-            ));
+        let mut told = Vec::new();
+        if args.mode() != Mode::Iso {
+            told.push(chosen.told);
         }
+        let isosurfaces = isosurfaces(args, manifest, &mut told)?;
+        told.extend(facts(args, manifest));
+        let step = step(args, volume, &mut told);
         let light = Light {
             direction: args.light_from,
             ..args.light.unwrap_or_default()
@@ -93,12 +90,13 @@ impl PictureSettings {
         Ok(Self {
             render: RenderSettings {
                 transfer: chosen.function,
-                step: asked.max(least),
+                step,
                 shade,
                 light,
                 gradient_opacity: args.gradient_opacity,
                 transfer_2d: shapes.unwrap_or_default(),
                 preintegrate: args.preintegrate,
+                isosurfaces,
                 clip: Clip {
                     bounds: args.clip,
                     planes: args.clip_plane.clone(),
@@ -127,6 +125,20 @@ impl PictureSettings {
     }
 }
 
+/// The step, world units; it is told where that is longer than the command line asks for.
+fn step(args: &PictureArgs, volume: &VolumeDescription, told: &mut Vec<String>) -> f64 {
+    let asked = args.step * volume.min_spacing();
+    let least = least_step(volume);
+    if least > asked {
+        told.push(format!(
+            "the step is {} in place of {}: the spacing of the shortest axis is too short beside the size of the volume",
+            short(least),
+            short(asked)
+        ));
+    }
+    asked.max(least)
+}
+
 /// What the command line asks to be drawn over pictures, or else `saved`, and its notes.
 ///
 /// # Errors
@@ -135,6 +147,38 @@ fn overlay(args: &PictureArgs, saved: Overlay) -> Result<Overlay, String> {
     let mut overlay = args.overlay.clone().unwrap_or(saved);
     overlay.notes.extend(args.note.iter().cloned());
     overlay.validate().map(|()| overlay)
+}
+
+/// The isosurfaces that the command line asks for; of each beyond all values it is told.
+///
+/// # Errors
+/// Where the mode shows none, there is none, or none can be seen and nothing else is.
+fn isosurfaces(
+    args: &PictureArgs,
+    manifest: &Manifest,
+    told: &mut Vec<String>,
+) -> Result<Vec<Isosurface>, String> {
+    let mode = args.mode();
+    if args.iso.is_empty() && mode == Mode::Iso {
+        return Err("--mode iso shows isosurfaces: say of which value, --iso VALUE".to_owned());
+    }
+    if !args.iso.is_empty() && !mode.hides() {
+        return Err("--iso is for --mode dvr and iso".to_owned());
+    }
+    let Some(range) = manifest.value_range() else {
+        return Ok(args.iso.clone());
+    };
+    let beyond = |surface: &&Isosurface| !surface.is_within(range);
+    let line = |surface: &Isosurface| {
+        let (value, range) = (short(surface.value), short_range(range));
+        format!("there is no isosurface of {value}: the volume's values are {range}")
+    };
+    let lines: Vec<String> = args.iso.iter().filter(beyond).map(line).collect();
+    if mode == Mode::Iso && lines.len() == args.iso.len() {
+        return Err(lines.join("; "));
+    }
+    told.extend(lines);
+    Ok(args.iso.clone())
 }
 
 /// The slice that the command line asks for, in modes that show one.

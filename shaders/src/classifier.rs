@@ -31,6 +31,7 @@ struct Source {
     preintegrate: bool,
     step: f64,
     mode: Mode,
+    surfaces: Vec<f64>,
     unit_distance: f64,
     /// From the numbers of voxels to data values: scale and offset.
     value: [f64; 2],
@@ -46,6 +47,7 @@ impl Classifier {
             preintegrate: scene.settings.preintegrate,
             step: scene.settings.step,
             mode: scene.settings.mode,
+            surfaces: scene.surface_numbers().collect(),
             unit_distance: scene.unit_distance(),
             value: scene.numbers.value_scale_and_offset(&scene.volume),
         };
@@ -53,7 +55,8 @@ impl Classifier {
             Some(before) if before.of == of => before.clone(),
             _ => {
                 let table = Arc::new(TransferTable::new(scene));
-                let values = VisibleValues::of(&table, of.mode, &scene.numbers);
+                let values =
+                    VisibleValues::of(&table, of.mode, &scene.numbers, of.surfaces.clone());
                 let same = before.filter(|b| *b.values == values);
                 let values = same.map_or_else(|| Arc::new(values), |b| Arc::clone(&b.values));
                 Self {

@@ -186,6 +186,8 @@ pub struct VisibleValues {
     reach: u8,
     scale: f32,
     offset: f32,
+    /// Numbers on isosurfaces.
+    surfaces: Vec<f64>,
     of_bytes: Option<OfBytes>,
 }
 
@@ -220,11 +222,16 @@ impl OfBytes {
 impl VisibleValues {
     /// What the table shows of voxels that are these numbers; all, where values are combined and classified after that.
     #[must_use]
-    pub fn of(table: &TransferTable, mode: Mode, numbers: &VoxelNumbers) -> Self {
+    pub fn of(
+        table: &TransferTable,
+        mode: Mode,
+        numbers: &VoxelNumbers,
+        surfaces: Vec<f64>,
+    ) -> Self {
         let mut count = 0;
         let mut visible_before = vec![0];
         for entry in &table.entries[..table.columns] {
-            count += u32::from(mode.combines_values() || entry[3] > 0.0);
+            count += u32::from(mode.combines_values() || mode != Mode::Iso && entry[3] > 0.0);
             visible_before.push(count);
         }
         let mut values = Self {
@@ -232,6 +239,7 @@ impl VisibleValues {
             reach: u8::from(table.segment_unit.is_some()),
             scale: table.scale,
             offset: table.offset,
+            surfaces,
             of_bytes: None,
         };
         if numbers.voxel().bytes() == 1 {
@@ -265,6 +273,10 @@ impl VisibleValues {
         }
         // Rounding in the trilinear interpolation can leave the range by this much.
         let slack = (high - low) * 1e-6 + low.abs().max(high.abs()) * ROUNDING;
+        let reach = f64::from(low - slack)..=f64::from(high + slack);
+        if self.surfaces.iter().any(|number| reach.contains(number)) {
+            return true;
+        }
         let last = (self.visible_before.len() - 2) as f64;
         let (scale, offset) = (f64::from(self.scale), f64::from(self.offset));
         // The kernels fuse this in f32, which is monotonic; rounded to less, it falls on no entry beyond those
@@ -477,7 +489,7 @@ mod tests {
     }
 
     fn values_of(table: &TransferTable) -> VisibleValues {
-        VisibleValues::of(table, Mode::Dvr, &VoxelType::U8.into())
+        VisibleValues::of(table, Mode::Dvr, &VoxelType::U8.into(), Vec::new())
     }
 
     fn brick(size: [u32; 3], voxel: impl Fn([u32; 3]) -> u8) -> BrickVoxels {
@@ -506,13 +518,14 @@ mod tests {
             let cells = Macrocells::with_edge(&brick, 4);
             for visible in [3..9, 100..103, 250..260, 400..512, 7..7] {
                 let table = table(visible);
-                let values = VisibleValues::of(&table, Mode::Dvr, brick.numbers());
+                let values = VisibleValues::of(&table, Mode::Dvr, brick.numbers(), Vec::new());
                 assert!(values.of_bytes.is_some());
                 let expected: Vec<bool> = cells.ranges().map(|range| values.any(range)).collect();
                 let found: Vec<bool> = values.of_cells(&cells).collect();
                 assert_eq!(found, expected);
                 // Of other voxels it knows nothing.
-                let others = VisibleValues::of(&table, Mode::Dvr, &VoxelType::U16.into());
+                let others =
+                    VisibleValues::of(&table, Mode::Dvr, &VoxelType::U16.into(), Vec::new());
                 assert!(others.of_cells(&cells).eq(expected));
             }
         }
@@ -525,7 +538,7 @@ mod tests {
             along in 0.0f32..=1.0, entry in 0usize..512,
         ) {
             let table = TransferTable { scale, offset, ..table(entry..entry + 1) };
-            let values = VisibleValues::of(&table, Mode::Dvr, &VoxelType::F32.into());
+            let values = VisibleValues::of(&table, Mode::Dvr, &VoxelType::F32.into(), Vec::new());
             let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
             let sample = (high - low).mul_add(along, low).clamp(low, high);
             // As the kernels do: fused, and interpolated between two entries.

@@ -178,7 +178,8 @@ pub fn over(front: &mut [f32; 4], back: [f32; 4]) {
 macro_rules! with_mode {
     ($mode:expr, $stages:ident => $body:expr) => {
         match $mode {
-            brickmesh_topology::picture::render_settings::Mode::Dvr => {
+            brickmesh_topology::picture::render_settings::Mode::Dvr
+            | brickmesh_topology::picture::render_settings::Mode::Iso => {
                 type $stages = $crate::modes::Dvr<false, false>;
                 $body
             }

@@ -64,6 +64,13 @@ impl Scene {
         scene
     }
 
+    /// Numbers of voxels on each of its isosurfaces.
+    pub fn surface_numbers(&self) -> impl Iterator<Item = f64> + '_ {
+        let [scale, offset] = self.numbers.value_scale_and_offset(&self.volume);
+        let surfaces = self.settings.surfaces().iter();
+        surfaces.map(move |surface| (surface.value - offset) / scale)
+    }
+
     /// World units that the transfer function's opacity refers to.
     #[must_use]
     pub fn unit_distance(&self) -> f64 {

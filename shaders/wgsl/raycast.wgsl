@@ -24,6 +24,8 @@ override LEAPS: bool;
 // another exponent than PLAIN_EXPONENT, opacity by gradient, a 2D function. Drivers on the processor
 // run both sides of a branch, for every sample.
 override EXTRAS: bool;
+// Whether there are isosurfaces: `surfaces.wgsl`.
+override SURFACES: bool;
 
 // `constants.rs`
 override CELL_EDGE: f32;
@@ -97,6 +99,15 @@ struct SceneParams {
     // 1 on the axis that it is across, if it is across one, and where on that.
     slice_across: vec3<f32>,
     slice_at: f32,
+    // Premultiplied, not lit.
+    surface_colors: array<vec4<f32>, 8>,
+    // Numbers of voxels on surfaces.
+    surface_numbers: array<vec4<f32>, 2>,
+    clip_low: vec3<f32>,
+    surface_count: u32,
+    clip_high: vec3<f32>,
+    // 1: what is between surfaces is seen, too, 0: it is not.
+    has_samples: f32,
 }
 
 struct JobParams {
@@ -114,6 +125,13 @@ struct JobParams {
     // Table coordinate = image value · scale + offset.
     table_scale: f32,
     table_offset: f32,
+    // Image value = number · scale + offset.
+    number_scale: f32,
+    number_offset: f32,
+    // Cells that may have a surface, half-open, from the first stored voxel.
+    cells_low: vec3<f32>,
+    unused: f32,
+    cells_high: vec3<f32>,
 }
 
 // Where this ray begins.
@@ -454,6 +472,12 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     }
     var samples = clipped(interval(d, fraction), d, fraction);
     samples.y = min(samples.y, samples_end);
+    let negative = select(vec3<u32>(0u), vec3<u32>(4u, 8u, 16u), d < vec3<f32>(-1e-20));
+    let octant = negative.x + negative.y + negative.z;
+    if (SURFACES) {
+        walk_begin(d, shown_way(d));
+        samples.y *= scene.has_samples;
+    }
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
     let still = abs(d) < vec3<f32>(1e-20);
     let per_sample = select(1.0 / (d * scene.step_in_world), vec3<f32>(1e20), still);
@@ -468,6 +492,12 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     loop {
         if (LEAPS) {
             k = leap(k, samples.y, d, per_sample);
+        }
+        if (SURFACES) {
+            let until = select(1e30, k * scene.step_in_world, k < samples.y);
+            while (!is_done(acc) && has_hit(until, octant)) {
+                acc = combine(acc, hit_color(toward));
+            }
         }
         // Not k >= end: a k that is no number must end the loop too.
         if (!(k < samples.y) || is_done(acc)) {

@@ -9,13 +9,17 @@
 //! pre-integrated sample has the mean of the densities between the values half a step before and behind it,
 //! a voxel away at most, which count as a 2000th of the function's domain apart at least (two cells between
 //! nodes, of a 2D function). In a slab, samples stand where a ray meets its middle and at multiples of the step
-//! from there. A 2D function is bilinear between nodes, of which the outermost but the first row
+//! from there. Isosurfaces are where the field has a value, found by signs of many points of each cell, before the samples
+//! behind them. A 2D function is bilinear between nodes, of which the outermost but the first row
 //! of gradients are beyond all shapes.
 
 use brickmesh_topology::{
     RenderSettings, View, VolumeDescription,
     data::transfer_shapes::{ShapeKind, TransferShape},
-    picture::render_settings::{Light, Mode},
+    picture::{
+        isosurface::Isosurface,
+        render_settings::{Light, Mode},
+    },
 };
 use glam::{DMat3, DVec3};
 
@@ -378,19 +382,11 @@ impl Seen<'_> {
         let unit = transfer.unit_distance;
         let unit = unit.unwrap_or_else(|| field.volume.min_spacing());
         let distances = self.distances(eye, direction, jitter);
-        let clip = &settings.clip;
-        let is_shown = |p: DVec3, world: DVec3| {
-            let in_bounds = clip
-                .bounds
-                .is_none_or(|[low, high]| (0..3).all(|a| low[a] <= p[a] && p[a] <= high[a]));
-            let in_front = |[x, y, z, d]: &[f64; 4]| DVec3::new(*x, *y, *z).dot(world) >= *d;
-            in_bounds && clip.planes.iter().all(in_front)
-        };
         let samples = distances.iter().filter_map(|&t| {
             let world = eye + direction * t;
             let p = grid_from_world.transform_point3(world);
-            let value = field.value(p).filter(|_| is_shown(p, world));
-            value.map(|value| (p, value))
+            let value = field.value(p).filter(|_| self.is_shown(p, world));
+            value.map(|value| (t, p, value))
         });
         let of_value = |value: Option<f64>| {
             value.map_or([0.0; 4], |value| {
@@ -398,29 +394,10 @@ impl Seen<'_> {
                 premultiplied(color, opacity)
             })
         };
-        let values = samples.clone().map(|(_, value)| value);
+        let values = samples.clone().map(|(_, _, value)| value);
         match settings.mode {
-            Mode::Dvr => {
-                let mut acc = [0.0; 4];
-                for (p, value) in samples {
-                    let Some((mut color, alpha)) = self.step(p, value, direction) else {
-                        continue;
-                    };
-                    if settings.shade && alpha > 0.0 {
-                        let light = self.to_light.unwrap_or(-direction);
-                        color = shaded(
-                            color,
-                            field.gradient(p),
-                            [light, -direction],
-                            &settings.light,
-                        );
-                    }
-                    let through = 1.0 - acc[3];
-                    let behind = premultiplied(color, alpha);
-                    acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
-                }
-                acc
-            }
+            Mode::Iso => self.blended([], eye, direction),
+            Mode::Dvr => self.blended(samples, eye, direction),
             Mode::Mip | Mode::Slice => of_value(values.reduce(f64::max)),
             Mode::Minip => of_value(values.reduce(f64::min)),
             Mode::Average | Mode::SliceMean => {
@@ -436,6 +413,50 @@ impl Seen<'_> {
                 sum.map(|c| f64::min(c, 1.0))
             }
         }
+    }
+
+    /// Whether a point, in the grid and in the world, is not cut away.
+    fn is_shown(&self, p: DVec3, world: DVec3) -> bool {
+        let clip = &self.settings.clip;
+        let in_bounds = clip
+            .bounds
+            .is_none_or(|[low, high]| (0..3).all(|a| low[a] <= p[a] && p[a] <= high[a]));
+        let in_front = |[x, y, z, d]: &[f64; 4]| DVec3::new(*x, *y, *z).dot(world) >= *d;
+        in_bounds && clip.planes.iter().all(in_front)
+    }
+
+    /// Samples (distance, place in the grid, value) and isosurfaces, front to back.
+    fn blended(
+        &self,
+        samples: impl IntoIterator<Item = (f64, DVec3, f64)>,
+        eye: DVec3,
+        direction: DVec3,
+    ) -> [f64; 4] {
+        let mut acc = [0.0; 4];
+        let mut put = |behind: [f64; 4]| {
+            let through = 1.0 - acc[3];
+            acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
+        };
+        let hits = self.hits(eye, direction).into_iter();
+        let mut hits = hits
+            .filter(|(_, p, world, _)| self.is_shown(*p, *world))
+            .peekable();
+        for (t, p, value) in samples {
+            while let Some((_, p, _, surface)) = hits.next_if(|hit| hit.0 < t) {
+                put(self.surface(p, surface, direction));
+            }
+            let Some((mut color, alpha)) = self.step(p, value, direction) else {
+                continue;
+            };
+            if self.settings.shade && alpha > 0.0 {
+                color = self.lit(color, p, direction);
+            }
+            put(premultiplied(color, alpha));
+        }
+        for (_, p, _, surface) in hits {
+            put(self.surface(p, surface, direction));
+        }
+        acc
     }
 
     /// How far samples are from a ray's beginning.
@@ -460,6 +481,72 @@ impl Seen<'_> {
         let of_slab = of_slab.take_while(|side| *side <= far);
         let distances = of_slab.map(|side| middle + side * step);
         distances.take_while(|t| *t <= reach).collect()
+    }
+
+    fn lit(&self, color: [f64; 3], p: DVec3, direction: DVec3) -> [f64; 3] {
+        let light = self.to_light.unwrap_or(-direction);
+        let gradient = self.field.gradient(p);
+        shaded(color, gradient, [light, -direction], &self.settings.light)
+    }
+
+    fn surface(&self, p: DVec3, surface: &Isosurface, direction: DVec3) -> [f64; 4] {
+        let mut color = surface.color.map(f64::from);
+        if self.settings.shade {
+            color = self.lit(color, p, direction);
+        }
+        premultiplied(color, surface.opacity.into())
+    }
+
+    /// Where a ray meets isosurfaces, near ones first: distance, place in the grid and in the world, and which.
+    fn hits(&self, eye: DVec3, direction: DVec3) -> Vec<(f64, DVec3, DVec3, &Isosurface)> {
+        const PARTS: u32 = 48;
+        let grid_from_world = self.field.volume.grid_from_world();
+        let at = |t: f64| grid_from_world.transform_point3(eye + direction * t);
+        let (start, along) = (at(0.0), grid_from_world.matrix3 * direction);
+        let mut faces = vec![0.0];
+        for a in 0..3 {
+            let planes: Vec<f64> = match self.field.volume.dims[a] {
+                1 => vec![-0.5, 0.5],
+                n => (0..n).map(f64::from).collect(),
+            };
+            if along[a].abs() > 1e-12 {
+                faces.extend(planes.iter().map(|plane| (plane - start[a]) / along[a]));
+            }
+        }
+        faces.retain(|t| *t >= 0.0);
+        faces.sort_by(f64::total_cmp);
+        let mut hits = Vec::new();
+        for cell in faces.windows(2) {
+            let way = cell[1] - cell[0];
+            let is_inside = self.field.value(at(cell[0] + 0.5 * way)).is_some();
+            if way < 1e-9 || !is_inside {
+                continue;
+            }
+            let part = |n: u32| (f64::from(n) / f64::from(PARTS)).clamp(1e-9, 1.0 - 1e-9);
+            let value = |s: f64| self.field.interpolate(at(cell[0] + s * way));
+            let values: Vec<f64> = (0..=PARTS).map(|n| value(part(n))).collect();
+            for surface in self.settings.surfaces() {
+                for (n, pair) in (0..).zip(values.windows(2)) {
+                    let is_above = pair[0] >= surface.value;
+                    if is_above == (pair[1] >= surface.value) || !pair[0].is_finite() {
+                        continue;
+                    }
+                    let (mut a, mut b) = (part(n), part(n + 1));
+                    for _ in 0..50 {
+                        let middle = 0.5 * (a + b);
+                        if (value(middle) >= surface.value) == is_above {
+                            a = middle;
+                        } else {
+                            b = middle;
+                        }
+                    }
+                    let t = cell[0] + a * way;
+                    hits.push((t, at(t), eye + direction * t, surface));
+                }
+            }
+        }
+        hits.sort_by(|a, b| a.0.total_cmp(&b.0));
+        hits
     }
 
     /// Colour and opacity of a sample's step, unlit; `None` where there is no data.

@@ -13,6 +13,7 @@ use brickmesh_topology::{
     picture::{
         camera::Projection,
         clip::Clip,
+        isosurface::Isosurface,
         render_settings::{Light, Mode},
         slice::Slice,
     },
@@ -128,9 +129,29 @@ pub fn mode_settings(field: &Field, mode: Mode) -> RenderSettings {
             exponent: 37,
             direction: None,
         },
+        isosurfaces: if mode == Mode::Iso {
+            surfaces(&transfer)
+        } else {
+            Vec::new()
+        },
         slice: mode.is_slice().then(|| oblique(field)),
         ..RenderSettings::new(transfer, 0.5 * field.volume.min_spacing())
     }
+}
+
+/// Three isosurfaces, two of them transparent.
+fn surfaces(transfer: &TransferFunction) -> Vec<Isosurface> {
+    let [low, high] = transfer.ends();
+    let surface = |part: f64, color, opacity| Isosurface {
+        value: low + part * (high - low),
+        color,
+        opacity,
+    };
+    vec![
+        surface(0.531, [0.9, 0.2, 0.1], 0.4),
+        surface(0.337, [0.2, 0.8, 0.3], 0.6),
+        surface(0.718, [0.9, 0.9, 1.0], 1.0),
+    ]
 }
 
 fn oblique(field: &Field) -> Slice {
@@ -180,6 +201,14 @@ pub fn looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
         }),
         ..mode_settings(field, mode)
     };
+    let mut in_volume = RenderSettings {
+        isosurfaces: surfaces(&dvr.transfer),
+        transfer_2d: Vec::new(),
+        ..two_d.clone()
+    };
+    for point in &mut in_volume.transfer.points {
+        point.opacity *= 0.05;
+    }
     let mut looks: Vec<_> = Mode::ALL
         .map(|mode| (mode.name(), mode_settings(field, mode)))
         .into();
@@ -189,6 +218,7 @@ pub fn looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
         ("pre-integrated peaks", unlit_peaks),
         ("2D, pre-integrated", preintegrated(&two_d)),
         ("2D", two_d),
+        ("isosurfaces in a volume", in_volume),
         ("slice on an axis", on_axis),
         ("slab", slab(Mode::Slice)),
         ("slab, mean", slab(Mode::SliceMean)),

@@ -177,6 +177,26 @@ fn a_picture_that_shows_nothing_says_why() {
 }
 
 #[test]
+fn isosurfaces_that_cannot_be_seen_are_said() {
+    let desk = Desk::new();
+    for (args, words) in [
+        (&["--mode", "iso"][..], "--iso VALUE"),
+        (&["--mode", "mip", "--iso", "0.5"], "--mode dvr and iso"),
+        (&["--iso", "0.5,1,1"], "found 3 numbers"),
+        (&["--iso", "nan"], "must be finite"),
+        (&["--iso", "0.5,1,1,2"], "is 2; it must be 0 to 1"),
+        (&["--mode", "iso", "--iso", "7"], "values are 0 … 1"),
+    ] {
+        assert_refused(&desk.render(args), &[words]);
+    }
+    let said = desk.render(&["--mode", "iso", "--iso", "0.5", "--iso", "7"]);
+    assert!(said.is_well && said.errors.contains("no isosurface of 7"));
+    assert!(desk.picture().iter().any(|&c| c > 60), "the other is seen");
+    let said = desk.render(&["--iso", "7"]);
+    assert!(said.is_well && said.errors.contains("no isosurface of 7"));
+}
+
+#[test]
 fn patients_look_the_same_whichever_way_their_axes_are_written() {
     let desk = Desk::new();
     let face = |[x, y, z]: [f32; 3]| {

@@ -11,6 +11,7 @@ pub mod finish;
 pub mod footprint;
 pub mod framing;
 pub mod grid_projection;
+pub mod isosurface;
 pub mod level_choice;
 pub mod quality;
 pub mod render_settings;

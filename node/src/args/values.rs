@@ -12,6 +12,7 @@ use brickmesh_topology::data::{
 };
 use brickmesh_topology::picture::{
     clip::Clip,
+    isosurface::{self, Isosurface},
     render_settings::{EXPOSURES, GAMMAS, Light, STEP_VOXELS_MIN},
     slice::Slice,
 };
@@ -300,6 +301,40 @@ pub(crate) fn parse_color(text: &str) -> Result<[f32; 3], String> {
     } else {
         Err("each must be 0 to 1".to_owned())
     }
+}
+
+/// An isosurface: V, V,R,G,B or V,R,G,B,OPACITY.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "casts of floats saturate; what is out of bounds is refused"
+)]
+pub(crate) fn parse_isosurface(text: &str) -> Result<Isosurface, String> {
+    let surface = match text.split(',').count() {
+        1 => Isosurface::new(numbers::<1>(text)?[0]),
+        4 => {
+            let [value, color @ ..] = numbers::<4>(text)?;
+            let color = color.map(|c| c as f32);
+            Isosurface {
+                color,
+                ..Isosurface::new(value)
+            }
+        }
+        5 => {
+            let [value, r, g, b, opacity] = numbers::<5>(text)?;
+            Isosurface {
+                value,
+                color: [r, g, b].map(|c| c as f32),
+                opacity: opacity as f32,
+            }
+        }
+        found => {
+            return Err(format!(
+                "found {found} numbers; expected a value, or with colour 4, or with colour and opacity 5"
+            ));
+        }
+    };
+    isosurface::validate(&[surface]).map_err(|e| e.to_string())?;
+    Ok(surface)
 }
 
 #[expect(

@@ -4,6 +4,7 @@
 
 mod clip_editor;
 mod clip_handles;
+mod isosurface_editor;
 mod mesh_panel;
 mod output_panel;
 mod overlay_editor;
@@ -318,6 +319,7 @@ impl Panels {
                 slice_editor::show(ui, &mut settings, &mut scene.camera, volume);
             }
         });
+        isosurfaces(ui, &mut settings, facts.manifest);
         section(ui, "Picture", |ui| finish(ui, &mut settings));
         section(ui, "Three slices", |ui| {
             slice_panes::edit(ui, &mut scene.slices, facts.manifest.volume());
@@ -505,6 +507,11 @@ fn mode(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         if settings.mode.is_slice() && settings.slice.is_none() {
             settings.slice = Some(Slice::on_axis(volume, 2, f64::from(volume.dims[2] / 2)));
         }
+        if settings.mode == Mode::Iso && settings.isosurfaces.is_empty() {
+            settings
+                .isosurfaces
+                .push(isosurface_editor::usual(manifest));
+        }
         // Who has not chosen a function gets the one that the mode is best seen with.
         if settings.mode != before
             && settings.transfer == before.default_transfer(manifest).function
@@ -512,6 +519,14 @@ fn mode(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
             settings.transfer = settings.mode.default_transfer(manifest).function;
         }
     });
+}
+
+fn isosurfaces(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
+    if settings.mode.hides() {
+        section(ui, "Isosurfaces", |ui| {
+            isosurface_editor::show(ui, settings, manifest);
+        });
+    }
 }
 
 fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
@@ -530,9 +545,9 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
     {
         settings.step = (step * spacing).max(least_step(manifest.volume()));
     }
-    let can_light = settings.mode == Mode::Dvr;
+    let can_light = settings.mode.hides();
     ui.add_enabled(can_light, egui::Checkbox::new(&mut settings.shade, "Light"))
-        .on_hover_text("of surfaces by their gradients, in mode dvr");
+        .on_hover_text("of surfaces by their gradients, in modes dvr and iso");
     if settings.is_shaded() {
         let light = &mut settings.light;
         for (part, name) in [
@@ -555,7 +570,7 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         .on_hover_text("the greater, the smaller the highlight");
         light_direction(ui, light);
     }
-    if can_light {
+    if settings.mode == Mode::Dvr {
         ui.checkbox(&mut settings.preintegrate, "Pre-integrated")
             .on_hover_text("each sample stands for all values around it: thin structures at long steps, for more time a sample");
         gradient_opacity(ui, settings);

@@ -23,6 +23,7 @@ mod packet_table;
 mod packet_voxel;
 mod ray;
 mod scalar;
+mod surfaces;
 #[cfg(test)]
 mod tests;
 pub(crate) mod voxel;
@@ -317,7 +318,7 @@ fn render_part(
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2Packets => {
             use packet::{can_address, render_part as packet_part};
-            if with_voxel!(voxel, can_address::<_>(field)) {
+            if frame.surfaces.is_empty() && with_voxel!(voxel, can_address::<_>(field)) {
                 with_voxel!(voxel, packet_part::<_>(frame, field, part, rows, width));
             } else {
                 with_voxel!(voxel, scalar_part::<_>(frame, field, part, rows, width));

@@ -97,6 +97,7 @@ struct CurrentScene {
     is_shaded: bool,
     has_segments: bool,
     has_extras: bool,
+    has_surfaces: bool,
     clip_bounds: Option<[[f64; 3]; 2]>,
     classifier: Classifier,
     /// Changes whenever the classifier does.
@@ -318,6 +319,7 @@ impl VulkanDevice {
             leaps: matches!(begun.visibility, Visibility::Some(_)),
             segments: scene.has_segments,
             extras: scene.has_extras,
+            surfaces: scene.has_surfaces,
         };
         let pipeline = self.pipeline(variant)?;
         Ok(BandDispatch {
@@ -474,6 +476,7 @@ impl RenderDevice for VulkanDevice {
             is_shaded: scene.settings.needs_gradients(),
             has_segments: scene.settings.is_preintegrated(),
             has_extras: values.has_extras(),
+            has_surfaces: !scene.settings.surfaces().is_empty(),
             clip_bounds: scene.settings.clip.bounds,
             classifier,
             table_number,

@@ -17,6 +17,7 @@ use crate::{
     picture::{
         clip::{Clip, ClipError},
         finish::Finish,
+        isosurface::{self, Isosurface, IsosurfaceError},
         slice::{Slice, SliceError},
     },
 };
@@ -38,9 +39,11 @@ const STEP_ROUNDING: f64 = 1e-9;
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Direct volume rendering: emission and absorption, front to back
+    /// Direct volume rendering: emission and absorption, front to back; with --iso, isosurfaces in it
     #[default]
     Dvr,
+    /// Isosurfaces alone
+    Iso,
     /// Maximum intensity projection: the greatest value of a ray, classified
     Mip,
     /// Minimum intensity projection: the least value of a ray, classified
@@ -57,8 +60,9 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Dvr,
+        Self::Iso,
         Self::Mip,
         Self::Minip,
         Self::Average,
@@ -72,6 +76,7 @@ impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Self::Dvr => "dvr",
+            Self::Iso => "iso",
             Self::Mip => "mip",
             Self::Minip => "minip",
             Self::Average => "average",
@@ -93,6 +98,7 @@ impl Mode {
         match self {
             Self::Slice => Self::Mip,
             Self::SliceMean => Self::Average,
+            Self::Iso => Self::Dvr,
             other => other,
         }
     }
@@ -102,7 +108,7 @@ impl Mode {
     #[must_use]
     pub fn default_transfer(self, manifest: &Manifest) -> DefaultTransfer {
         let preset = presets::by_name(GREY).map(presets::Preset::function);
-        let (Some(grey), true) = (preset, self != Self::Dvr) else {
+        let (Some(grey), false) = (preset, self.hides()) else {
             return default_transfer(manifest);
         };
         let Interest { from, to } = self.interest(manifest);
@@ -150,7 +156,13 @@ impl Mode {
     /// Whether values are combined along a ray, and classified after that; else colours are.
     #[must_use]
     pub const fn combines_values(self) -> bool {
-        !matches!(self, Self::Dvr | Self::Additive)
+        !matches!(self, Self::Dvr | Self::Iso | Self::Additive)
+    }
+
+    /// Whether what lies behind is hidden by what is opaque.
+    #[must_use]
+    pub const fn hides(self) -> bool {
+        matches!(self, Self::Dvr | Self::Iso)
     }
 }
 
@@ -257,6 +269,9 @@ pub struct RenderSettings {
     /// each belongs to one brick.
     #[serde(default)]
     pub preintegrate: bool,
+    /// In modes dvr and iso.
+    #[serde(default)]
+    pub isosurfaces: Vec<Isosurface>,
     /// What is cut away.
     #[serde(default)]
     pub clip: Clip,
@@ -300,6 +315,9 @@ pub enum RenderSettingsError {
     /// The 2D transfer function.
     #[error("2D transfer function: {0}")]
     Transfer2d(#[from] TransferShapeError),
+    /// Isosurfaces.
+    #[error("isosurfaces: {0}")]
+    Isosurfaces(#[from] IsosurfaceError),
     /// What is cut away.
     #[error("clip: {0}")]
     Clip(#[from] ClipError),
@@ -356,6 +374,7 @@ impl RenderSettings {
             gradient_opacity: None,
             transfer_2d: Vec::new(),
             preintegrate: false,
+            isosurfaces: Vec::new(),
             clip: Clip::default(),
             slice: None,
             jitter: true,
@@ -378,6 +397,10 @@ impl RenderSettings {
         }
         self.light.validate()?;
         transfer_shapes::validate(&self.transfer_2d)?;
+        isosurface::validate(&self.isosurfaces)?;
+        if self.mode == Mode::Iso && self.isosurfaces.is_empty() {
+            return Err(IsosurfaceError::Missing.into());
+        }
         self.clip.validate()?;
         match &self.slice {
             Some(slice) => slice.validate()?,
@@ -416,7 +439,9 @@ impl RenderSettings {
     #[must_use]
     pub fn can_show(&self, [a, b]: [f64; 2]) -> bool {
         self.mode.combines_values()
+            || self.surfaces().iter().any(|s| s.is_within([a, b]))
             || match self.shapes() {
+                _ if self.mode == Mode::Iso => false,
                 [] => {
                     // Ranges that samples stand for count as wider, see `shaders`.
                     let [low, high] = self.transfer.ends();
@@ -436,6 +461,7 @@ impl RenderSettings {
         of(self) == of(other)
             && self.transfer == other.transfer
             && self.transfer_2d == other.transfer_2d
+            && self.surfaces() == other.surfaces()
             && self.clip == other.clip
             && self.slice() == other.slice()
             // How far beyond a slab samples may be.
@@ -458,6 +484,16 @@ impl RenderSettings {
         }
     }
 
+    /// The isosurfaces that are seen.
+    #[must_use]
+    pub fn surfaces(&self) -> &[Isosurface] {
+        if self.mode.hides() {
+            &self.isosurfaces
+        } else {
+            &[]
+        }
+    }
+
     /// Whether samples stand for ranges of values.
     #[must_use]
     pub fn is_preintegrated(&self) -> bool {
@@ -467,14 +503,19 @@ impl RenderSettings {
     /// Whether colours are lit: values are not.
     #[must_use]
     pub fn is_shaded(&self) -> bool {
-        self.shade && self.mode == Mode::Dvr
+        self.shade && self.mode.hides()
     }
 
     /// Whether a sample's colour follows from the gradient, too.
     #[must_use]
     pub fn needs_gradients(&self) -> bool {
-        self.mode == Mode::Dvr
-            && (self.shade || self.gradient_opacity.is_some() || !self.transfer_2d.is_empty())
+        match self.mode {
+            Mode::Dvr => {
+                self.shade || self.gradient_opacity.is_some() || !self.transfer_2d.is_empty()
+            }
+            Mode::Iso => self.shade,
+            _ => false,
+        }
     }
 
     /// The light of samples whose gradients are needed: all of a colour where they are not lit.
@@ -507,7 +548,7 @@ impl RenderSettings {
     /// How opaque a ray is behind which nothing is seen, where something is not.
     #[must_use]
     pub fn opaque(&self) -> Option<f32> {
-        (self.mode == Mode::Dvr).then(|| self.finish().opaque())
+        (self.mode.hides()).then(|| self.finish().opaque())
     }
 
     /// Name of what these say of data values between two, ascending: what else is changed makes no
@@ -534,8 +575,12 @@ impl RenderSettings {
             color: [0.0; 3],
             opacity: 0.0,
         };
+        within.isosurfaces = self.surfaces().to_vec();
+        within.isosurfaces.retain(|s| s.is_within([low, high]));
         let points = &mut within.transfer.points;
-        if self.is_preintegrated() {
+        if self.mode == Mode::Iso {
+            points.clear();
+        } else if self.is_preintegrated() {
             // What is seen of a sample may follow from values outside.
         } else if self.mode.combines_values() {
             // Partials are places in a table that is laid over the values of its points, whatever is there.
@@ -573,6 +618,7 @@ impl RenderSettings {
             gradient_opacity,
             transfer_2d,
             preintegrate,
+            isosurfaces,
             clip: Clip { bounds, planes },
             slice,
             jitter,
@@ -582,7 +628,12 @@ impl RenderSettings {
             gamma,
         } = self;
         let mut numbers = vec![unit_distance.unwrap_or(f64::NAN), *step];
-        let counts = [points.len(), transfer_2d.len(), planes.len()];
+        let counts = [
+            points.len(),
+            transfer_2d.len(),
+            isosurfaces.len(),
+            planes.len(),
+        ];
         for point in points {
             numbers.extend([point.value, point.opacity]);
             numbers.extend(point.color);
@@ -594,21 +645,8 @@ impl RenderSettings {
         numbers.push(f64::from(*exponent));
         numbers.extend(gradient_opacity.unwrap_or([f64::NAN; 2]));
         numbers.extend(direction.map_or([f64::NAN; 3], |d| d.map(f64::from)));
-        for TransferShape {
-            kind,
-            value,
-            gradient,
-            color,
-            opacity,
-        } in transfer_2d
-        {
-            let kind = match kind {
-                ShapeKind::Box => 0.0,
-                ShapeKind::Gaussian => 1.0,
-            };
-            numbers.extend([kind, *opacity].iter().chain(value).chain(gradient));
-            numbers.extend(color);
-        }
+        numbers.extend(transfer_2d.iter().flat_map(numbers_of_shape));
+        numbers.extend(isosurfaces.iter().flat_map(numbers_of_surface));
         numbers.push(f64::from(u8::from(bounds.is_some())));
         numbers.extend(bounds.iter().flatten().flatten());
         numbers.extend(planes.iter().flatten());
@@ -624,6 +662,31 @@ impl RenderSettings {
         bytes.extend(numbers.iter().flat_map(|n| n.to_bits().to_le_bytes()));
         Digest::of(&bytes)
     }
+}
+
+fn numbers_of_shape(shape: &TransferShape) -> [f64; 9] {
+    let TransferShape {
+        kind,
+        value: [from, to],
+        gradient: [flat, steep],
+        color: [r, g, b],
+        opacity,
+    } = *shape;
+    let kind = match kind {
+        ShapeKind::Box => 0.0,
+        ShapeKind::Gaussian => 1.0,
+    };
+    [kind, opacity, from, to, flat, steep, r, g, b]
+}
+
+fn numbers_of_surface(surface: &Isosurface) -> [f64; 5] {
+    let Isosurface {
+        value,
+        color,
+        opacity,
+    } = *surface;
+    let [r, g, b] = color.map(f64::from);
+    [value, f64::from(opacity), r, g, b]
 }
 
 #[cfg(test)]
@@ -675,13 +738,64 @@ mod tests {
         assert!(refused(|s| s.transfer_2d = vec![box_shape(); 99]).contains("found 99"));
         assert!(refused(|s| s.mode = Mode::Slice).contains("slice: there is no plane"));
         assert!(refused(|s| s.slice = Some(across_z(-1.0))).starts_with("slice: the slab is -1"));
+        assert!(refused(|s| s.mode = Mode::Iso).contains("mode iso needs one"));
+        let many = |s: &mut RenderSettings| s.isosurfaces = vec![Isosurface::new(0.0); 9];
+        assert!(refused(many).starts_with("isosurfaces: found 9"));
         assert!(refused(|s| s.light.exponent = 0).contains("exponent is 0; it must be 1 to 128"));
     }
 
     #[test]
+    fn isosurfaces_are_seen_between_voxels_that_enclose_them() {
+        let mut of = settings();
+        of.transfer.points.iter_mut().for_each(|p| p.opacity = 0.0);
+        of.isosurfaces = vec![Isosurface::new(4.0)];
+        for (mode, is_seen) in [
+            (Mode::Dvr, true),
+            (Mode::Iso, true),
+            (Mode::Additive, false),
+        ] {
+            of.mode = mode;
+            assert_eq!(of.can_show([5.0, 3.0]), is_seen, "{mode:?}");
+            assert!(!of.can_show([5.0, 6.0]), "{mode:?}");
+        }
+        let all = RenderSettings {
+            mode: Mode::Iso,
+            ..settings()
+        };
+        assert!(!all.can_show([1.0, 8.0]), "no sample is taken");
+        let other = RenderSettings {
+            isosurfaces: Vec::new(),
+            ..of.clone()
+        };
+        assert!(other.shows_as(&of), "in this mode there are none");
+        of.mode = Mode::Dvr;
+        assert!(
+            !RenderSettings {
+                mode: Mode::Dvr,
+                ..other
+            }
+            .shows_as(&of)
+        );
+    }
+
+    #[test]
     fn every_field_is_in_the_name() {
-        let changes: [fn(&mut RenderSettings); 30] = [
+        fn surface(change: fn(&mut Isosurface)) -> Vec<Isosurface> {
+            let mut surface = Isosurface::new(1.0);
+            change(&mut surface);
+            vec![surface]
+        }
+        fn shape(change: fn(&mut TransferShape)) -> Vec<TransferShape> {
+            let mut shape = box_shape();
+            change(&mut shape);
+            vec![shape]
+        }
+        let changes: [fn(&mut RenderSettings); 34] = [
             |s| s.background_top = Some([0.0; 3]),
+            |s| s.isosurfaces = surface(|_| {}),
+            |s| s.isosurfaces = surface(|s| s.value = 2.0),
+            |s| s.isosurfaces = surface(|s| s.opacity = 0.5),
+            |s| s.isosurfaces = surface(|s| s.color = [0.5; 3]),
             |s| s.exposure = 2.0,
             |s| s.gamma = 2.0,
             |s| s.slice = Some(across_z(0.0)),
@@ -705,37 +819,12 @@ mod tests {
             |s| s.clip.planes = vec![[0.0, 0.0, 1.0, 1.0]],
             |s| s.light.direction = Some([0.0, 1.0, 0.0]),
             |s| s.light.direction = Some([0.0, 1.0, 0.5]),
-            |s| s.transfer_2d = vec![box_shape()],
-            |s| {
-                s.transfer_2d = vec![TransferShape {
-                    kind: ShapeKind::Gaussian,
-                    ..box_shape()
-                }]
-            },
-            |s| {
-                s.transfer_2d = vec![TransferShape {
-                    value: [5.0, 7.0],
-                    ..box_shape()
-                }]
-            },
-            |s| {
-                s.transfer_2d = vec![TransferShape {
-                    gradient: [0.5, 1.0],
-                    ..box_shape()
-                }]
-            },
-            |s| {
-                s.transfer_2d = vec![TransferShape {
-                    color: [0.5; 3],
-                    ..box_shape()
-                }]
-            },
-            |s| {
-                s.transfer_2d = vec![TransferShape {
-                    opacity: 0.25,
-                    ..box_shape()
-                }]
-            },
+            |s| s.transfer_2d = shape(|_| {}),
+            |s| s.transfer_2d = shape(|s| s.kind = ShapeKind::Gaussian),
+            |s| s.transfer_2d = shape(|s| s.value[1] = 7.0),
+            |s| s.transfer_2d = shape(|s| s.gradient[0] = 0.5),
+            |s| s.transfer_2d = shape(|s| s.color = [0.5; 3]),
+            |s| s.transfer_2d = shape(|s| s.opacity = 0.25),
         ];
         let mut found = std::collections::BTreeSet::from([settings().digest()]);
         for (n, change) in changes.into_iter().enumerate() {
@@ -786,6 +875,9 @@ mod tests {
             s.transfer.widen(2.0);
         };
         assert_ne!(of(mip, low), of(wider, low));
+        let surface: fn(&mut RenderSettings) = |s| s.isosurfaces = vec![Isosurface::new(5.0)];
+        assert_eq!(of(surface, low), as_it_was(low));
+        assert_ne!(of(surface, [0.0, 6.0]), as_it_was([0.0, 6.0]));
     }
 
     #[test]

@@ -32,8 +32,12 @@ pub(super) struct Field<'a> {
     pub(super) last_cell: [f32; 3],
     /// Which samples are worth a look.
     pub(super) bounds: Bounds,
+    /// Which cells are, by their first voxels: half-open, not clipped.
+    pub(super) cells: [[i32; 3]; 2],
     /// The macrocells to skip; `None`: take every sample.
     pub(super) skip: Option<&'a SkipGrid>,
+    /// Whether the volume has one voxel on an axis.
+    is_thin: [bool; 3],
 }
 
 impl<'a> Field<'a> {
@@ -48,14 +52,20 @@ impl<'a> Field<'a> {
         let size = stored.size().map(|n| n as usize);
         let strides = [1, size[0], size[0] * size[1]];
         let (mut lo, mut hi) = owned.owned_points(volume.dims);
+        // A cell lies between voxels; on an axis of one there is one, around it.
+        let last = volume.dims.map(|n| n.saturating_sub(1).max(1));
+        let mut cells = [owned.lo, std::array::from_fn(|a| owned.hi[a].min(last[a]))];
         if let Some((grid, [first, end])) = skip.and_then(|s| s.visible().map(|v| (s, v))) {
             for a in 0..3 {
                 let edge_at = |cell: u32| (stored.lo[a] + cell * CELL_EDGE) as f32;
                 // The first and last macrocells own what lies before and after them, too.
+                let cell_at = |cell: u32| stored.lo[a] + cell * CELL_EDGE;
                 if first[a] > 0 {
+                    cells[0][a] = cells[0][a].max(cell_at(first[a]));
                     lo[a] = lo[a].max(edge_at(first[a]));
                 }
                 if end[a] < grid.counts()[a] {
+                    cells[1][a] = cells[1][a].min(cell_at(end[a]));
                     hi[a] = hi[a].min(edge_at(end[a]));
                 }
             }
@@ -71,8 +81,24 @@ impl<'a> Field<'a> {
                 stored.hi[a].saturating_sub(2).max(stored.lo[a]) as f32
             }),
             bounds: Bounds::new(lo, hi).within(clip),
+            cells: cells.map(|end| end.map(u32::cast_signed)),
             skip,
+            is_thin: volume.dims.map(|n| n == 1),
         }
+    }
+
+    /// First and last stored voxel.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole numbers of a grid's axis"
+    )]
+    pub(super) fn stored(&self) -> [[i32; 3]; 2] {
+        [self.first, self.last].map(|end| end.map(|v| v as i32))
+    }
+
+    /// Where the faces of cells are on an axis, from the voxel that they are named after.
+    pub(super) fn face_offset(&self, axis: usize) -> f64 {
+        if self.is_thin[axis] { -0.5 } else { 0.0 }
     }
 
     /// A box of voxels whose points hold [`Self::bounds`], to find the pixels that see them;

@@ -3,7 +3,10 @@
 //! Space: grid (voxels). Numbers are worked out in f64 and rounded once, alike for every brick
 //! and job of a scene.
 
-use super::ray::{ExactRay, Ray, SAMPLE_MAX};
+use super::{
+    ray::{ExactRay, Ray, SAMPLE_MAX},
+    surfaces::Surface,
+};
 use crate::{
     classifier::Classifier,
     jitter::jitter,
@@ -33,6 +36,9 @@ pub(super) struct Frame {
     /// How opaque a ray is behind which nothing is seen, where the mode hides something.
     pub(super) opaque: f32,
     pub(super) shading: Option<Shading>,
+    pub(super) surfaces: Vec<Surface>,
+    /// Whether what is between surfaces is seen, too.
+    pub(super) has_samples: bool,
     /// Whether samples stand for ranges of values.
     pub(super) has_segments: bool,
     /// As `Clip::bounds`.
@@ -65,6 +71,8 @@ impl Frame {
                 .settings
                 .needs_gradients()
                 .then(|| Shading::new(scene)),
+            surfaces: Surface::of(scene),
+            has_samples: scene.settings.mode != Mode::Iso,
             has_segments: scene.settings.is_preintegrated(),
             clip_bounds: scene.settings.clip.bounds,
             clip_planes: scene.settings.clip.planes_in_grid(&scene.volume),
@@ -164,7 +172,7 @@ pub(super) struct Aside {
 
 /// A gradient: length in floors, and cosines with the light and with the half vector.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Surface {
+pub(super) struct Slope {
     pub(super) length: f32,
     light: f32,
     half: f32,
@@ -196,7 +204,7 @@ impl Shading {
 
     /// The surface at a sample. `difference` is that of numbers over two voxels, `direction` the ray's in
     /// the grid.
-    pub(super) fn surface(&self, difference: [f32; 3], direction: [f32; 3]) -> Surface {
+    pub(super) fn surface(&self, difference: [f32; 3], direction: [f32; 3]) -> Slope {
         let g = difference.map(|d| d * self.scale);
         let [x, y, z] = g;
         let m = &self.metric;
@@ -208,7 +216,7 @@ impl Shading {
         let along = dot(g, direction);
         let Some(aside) = &self.aside else {
             let light = along.abs() / length;
-            return Surface {
+            return Slope {
                 length: slope,
                 light,
                 half: light,
@@ -218,7 +226,7 @@ impl Shading {
         let toward = dot(g, aside.of_gradient);
         let square = 2.0 - 2.0 * dot(direction, aside.of_direction);
         let between = (toward - along).abs() / square.max(HALF_SQUARE_MIN).sqrt();
-        Surface {
+        Slope {
             length: slope,
             light: toward.abs() / length,
             half: between / length,
@@ -226,20 +234,25 @@ impl Shading {
     }
 
     /// The colour of a sample on a surface, lit; premultiplied.
-    pub(super) fn lit(&self, color: [f32; 4], surface: &Surface) -> [f32; 4] {
+    pub(super) fn lit(&self, color: [f32; 4], slope: &Slope) -> [f32; 4] {
+        let lit = self.lit_surface(color, slope);
+        self.fade.map_or(lit, |[per_floor, at_none]| {
+            let part = (slope.length * per_floor + at_none).clamp(0.0, 1.0);
+            lit.map(|c| c * part)
+        })
+    }
+
+    /// The same of an isosurface, which does not fade.
+    pub(super) fn lit_surface(&self, color: [f32; 4], slope: &Slope) -> [f32; 4] {
         let light = &self.light;
-        let diffuse = light.ambient + light.diffuse * surface.light;
-        let shine = color[3] * light.specular * power(surface.half, light.exponent);
+        let diffuse = light.ambient + light.diffuse * slope.light;
+        let shine = color[3] * light.specular * power(slope.half, light.exponent);
         let [r, g, b, a] = color;
-        let lit = [
+        [
             r * diffuse + shine,
             g * diffuse + shine,
             b * diffuse + shine,
             a,
-        ];
-        self.fade.map_or(lit, |[per_floor, at_none]| {
-            let part = (surface.length * per_floor + at_none).clamp(0.0, 1.0);
-            lit.map(|c| c * part)
-        })
+        ]
     }
 }

@@ -95,6 +95,11 @@ impl Ray {
 }
 
 impl ExactRay {
+    /// How far sample `k` is from where the ray begins, world units.
+    pub(super) fn distance(&self, k: u32) -> f64 {
+        (f64::from(k) + self.jitter) * self.step
+    }
+
     #[inline(always)]
     fn position(&self, k: u32) -> [f64; 3] {
         let t = (f64::from(k) + self.jitter) * self.step;
@@ -124,6 +129,33 @@ impl ExactRay {
         let end = first_true(guess(far - self.jitter), |k| self.has_left(lo, hi, k));
         let end = end.min(self.end);
         if first < end { (first, end) } else { (0, 0) }
+    }
+
+    /// Where the ray is inside a box and not beyond the planes, world units from its beginning; upside down: nowhere.
+    pub(super) fn way(&self, clip: Option<[[f64; 3]; 2]>, planes: &[[f64; 4]]) -> [f64; 2] {
+        let [mut from, mut to] = [0.0, f64::INFINITY];
+        let mut cut = |at_eye: f64, along: f64| {
+            // Shown where at_eye + t · along is 0 or more.
+            let crossing = -at_eye / along;
+            if along > 0.0 {
+                from = from.max(crossing);
+            } else if along < 0.0 {
+                to = to.min(crossing);
+            } else if at_eye < 0.0 {
+                to = f64::NEG_INFINITY;
+            }
+        };
+        if let Some([low, high]) = clip {
+            for a in 0..3 {
+                cut(self.eye[a] - low[a], self.direction[a]);
+                cut(high[a] - self.eye[a], -self.direction[a]);
+            }
+        }
+        for [x, y, z, w] in planes {
+            let dot = |[a, b, c]: [f64; 3]| x * a + y * b + z * c;
+            cut(dot(self.eye) + w, dot(self.direction));
+        }
+        [from, to]
     }
 
     /// The samples of an interval that no plane cuts away: which side of it they are on is monotonic in k.

@@ -6,6 +6,7 @@ use super::{
     field::{CELL_SHIFT, Field},
     frame::Frame,
     ray::Ray,
+    surfaces::{Hit, Walk},
     voxel::StoredVoxel,
 };
 use crate::{
@@ -42,11 +43,32 @@ pub(super) fn render_part<V: StoredVoxel>(
 }
 
 fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4] {
-    let (first, end) = ray.interval(&field.bounds, &frame.clip_planes);
+    let (first, end) = if frame.has_samples {
+        ray.interval(&field.bounds, &frame.clip_planes)
+    } else {
+        (0, 0)
+    };
     let half = ray.half_segment();
     let number_at = |k: f32| sample::<V>(field, &locate(field, ray.position(k)));
     let mut partial = [0.0; 4];
+    let mut walk = (!frame.surfaces.is_empty()).then(|| {
+        let way = ray.exact.way(frame.clip_bounds, &frame.clip_planes);
+        Walk::<V>::new(field, &frame.surfaces, &ray.exact, way)
+    });
+    // Puts the surfaces before a distance into the partial; whether all behind is hidden.
+    let mut pass = |partial: &mut [f32; 4], until: f64| {
+        while let Some(hit) = walk.as_mut().and_then(|walk| walk.next_before(until)) {
+            M::combine(partial, surface_color::<V>(frame, field, ray, hit));
+            if M::is_done(partial, frame.opaque) {
+                return true;
+            }
+        }
+        false
+    };
     for k in first..end {
+        if pass(&mut partial, ray.exact.distance(k)) {
+            return partial;
+        }
         let k = k as f32;
         let p = ray.position(k);
         let cell = locate(field, p);
@@ -81,10 +103,31 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
         };
         M::combine(&mut partial, behind);
         if M::is_done(&partial, frame.opaque) {
-            break;
+            return partial;
         }
     }
+    pass(&mut partial, f64::INFINITY);
     partial
+}
+
+/// Premultiplied colour of a surface where a ray meets it, lit.
+#[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
+fn surface_color<V: StoredVoxel>(
+    frame: &Frame,
+    field: &Field<'_>,
+    ray: &Ray,
+    hit: Hit,
+) -> [f32; 4] {
+    let color = frame.surfaces[hit.surface].color;
+    let Some(shading) = &frame.shading else {
+        return color;
+    };
+    let p =
+        std::array::from_fn(|a| hit.at.mul_add(ray.exact.direction[a], ray.exact.eye[a]) as f32);
+    shading.lit_surface(
+        color,
+        &shading.surface(difference::<V>(field, p), ray.direction),
+    )
 }
 
 #[expect(

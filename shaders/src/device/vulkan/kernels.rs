@@ -34,6 +34,8 @@ pub(super) struct RaycastVariant {
     pub(super) segments: bool,
     /// There is what few pictures have ([`super::params::SceneParams::has_extras`]).
     pub(super) extras: bool,
+    /// There are isosurfaces.
+    pub(super) surfaces: bool,
 }
 
 include!(concat!(env!("OUT_DIR"), "/raycast.rs"));
@@ -47,6 +49,7 @@ pub(super) fn raycast(variant: RaycastVariant) -> Result<Kernel, DeviceError> {
         variant.leaps,
         variant.segments,
         variant.extras,
+        variant.surfaces,
     ];
     let number: usize = bits
         .iter()
@@ -54,10 +57,11 @@ pub(super) fn raycast(variant: RaycastVariant) -> Result<Kernel, DeviceError> {
         .fold(0, |n, &bit| 2 * n + usize::from(bit));
     let name = variant.mode.name();
     let found = RAYCAST.iter().find(|(mode, _)| *mode == name);
-    let (_, kernels) = found.ok_or_else(|| DeviceError::Unavailable {
+    let kernel = found.and_then(|(_, kernels)| kernels.get(number));
+    let kernel = kernel.ok_or_else(|| DeviceError::Unavailable {
         what: format!("there is no kernel for the mode {name} on this device"),
     })?;
-    Ok((kernels[number], "raycast"))
+    Ok((kernel, "raycast"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,13 @@ use super::voxel_image::VoxelImageKind;
 use crate::{scene::Scene, transfer_table::TransferTable};
 use brickmesh_topology::{
     PixelRect, VoxelBox,
-    picture::{camera::Rays, clip::PLANES_MAX, slice::GridSlice},
+    picture::{
+        camera::Rays,
+        clip::PLANES_MAX,
+        isosurface::{ISOSURFACES_MAX, Isosurface},
+        render_settings::Mode,
+        slice::GridSlice,
+    },
 };
 use glam::{DMat3, DVec3};
 use std::mem::{offset_of, size_of};
@@ -52,13 +58,28 @@ pub(super) struct SceneParams {
     slice_plane: [f32; 4],
     slice_across: [f32; 3],
     slice_at: f32,
+    surfaces: SurfaceParams,
 }
 
+/// The last members of `SceneParams` in `wgsl/raycast.wgsl`.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct SurfaceParams {
+    colors: [[f32; 4]; ISOSURFACES_MAX],
+    numbers: [f32; ISOSURFACES_MAX],
+    clip_low: [f32; 3],
+    count: u32,
+    clip_high: [f32; 3],
+    has_samples: f32,
+}
+
+/// Beyond every voxel.
+const BEYOND: f64 = 1e30;
 /// Exponent of the highlight in kernels without extras; with it nothing is looked up.
 const PLAIN_EXPONENT: u32 = 10;
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 368
+    size_of::<SceneParams>() == 560
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
@@ -74,6 +95,10 @@ const _: () = assert!(
         && offset_of!(SceneParams, opaque) == 316
         && offset_of!(SceneParams, slice_half) == 332
         && offset_of!(SceneParams, slice_at) == 364
+        && offset_of!(SceneParams, surfaces) == 368
+        && offset_of!(SurfaceParams, numbers) == 128
+        && offset_of!(SurfaceParams, count) == 172
+        && offset_of!(SurfaceParams, has_samples) == 188
 );
 
 /// Mirror of `JobParams` in `wgsl/raycast.wgsl` (push constants, at most 128 bytes;
@@ -93,14 +118,21 @@ pub(super) struct JobParams {
     sample_scale: f32,
     table_scale: f32,
     table_offset: f32,
+    number_scale: f32,
+    number_offset: f32,
+    cells_low: [f32; 3],
+    unused: f32,
+    cells_high: [f32; 3],
 }
 
 const _: () = assert!(
-    size_of::<JobParams>() == 88
+    size_of::<JobParams>() == 124
         && offset_of!(JobParams, owned_high) == 16
         && offset_of!(JobParams, height) == 60
         && offset_of!(JobParams, sample_scale) == 76
         && offset_of!(JobParams, table_offset) == 84
+        && offset_of!(JobParams, cells_low) == 96
+        && offset_of!(JobParams, cells_high) == 112
 );
 
 impl SceneParams {
@@ -177,6 +209,30 @@ impl SceneParams {
             slice_plane: slice.map_or([0.0; 4], |slice| slice.plane.map(|n| n as f32)),
             slice_across: std::array::from_fn(|a| f32::from(u8::from(across == Some(a)))),
             slice_at: slice_at as f32,
+            surfaces: SurfaceParams::new(scene),
+        }
+    }
+}
+
+impl SurfaceParams {
+    #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
+    fn new(scene: &Scene) -> Self {
+        let surfaces = scene.settings.surfaces();
+        let mut numbers = [0.0; ISOSURFACES_MAX];
+        for (kept, number) in numbers.iter_mut().zip(scene.surface_numbers()) {
+            *kept = number as f32;
+        }
+        let bounds = scene.settings.clip.bounds;
+        let [clip_low, clip_high] = bounds.unwrap_or([[-BEYOND; 3], [BEYOND; 3]]);
+        Self {
+            colors: std::array::from_fn(|i| {
+                surfaces.get(i).map_or([0.0; 4], Isosurface::premultiplied)
+            }),
+            numbers,
+            clip_low: clip_low.map(|c| c as f32),
+            count: surfaces.len() as u32,
+            clip_high: clip_high.map(|c| c as f32),
+            has_samples: f32::from(u8::from(scene.settings.mode != Mode::Iso)),
         }
     }
 }
@@ -219,6 +275,8 @@ impl JobParams {
             }
         }
         let size = stored.size();
+        let last = dims.map(|n| n.saturating_sub(1).max(1));
+        let cell = |a: usize, voxel: u32| voxel as f32 - stored.lo[a] as f32;
         let (scale, offset) = (f64::from(table.scale), f64::from(table.offset));
         Self {
             owned_low,
@@ -233,6 +291,11 @@ impl JobParams {
             sample_scale: kind.scale as f32,
             table_scale: (kind.scale * scale) as f32,
             table_offset: (kind.offset * scale + offset) as f32,
+            number_scale: (1.0 / kind.scale) as f32,
+            number_offset: (-kind.offset / kind.scale) as f32,
+            cells_low: std::array::from_fn(|a| cell(a, owned.lo[a])),
+            unused: 0.0,
+            cells_high: std::array::from_fn(|a| cell(a, owned.hi[a].min(last[a]))),
         }
     }
 }
