@@ -60,7 +60,7 @@ pub struct Overlay {
     pub axes: bool,
     /// A length at the distance of what the camera looks at.
     pub scale: bool,
-    /// The colours of the transfer function.
+    /// The colours of the transfer function, where it is seen.
     pub legend: bool,
     /// Text at places.
     pub notes: Vec<Note>,
@@ -155,7 +155,7 @@ impl Overlay {
         if self.scale {
             scale_bar(&painter, screen, volume);
         }
-        if self.legend {
+        if self.legend && settings.mode.has_samples() {
             legend(&painter, screen.rect, settings);
         }
         // On a slice, those that lie on it.

@@ -13,7 +13,7 @@ use brickmesh_topology::{
     balance::plan_rules::PlanRules,
     picture::{
         clip::Clip,
-        isosurface::Isosurface,
+        isosurface::{self, Isosurface},
         render_settings::{Light, Mode},
         slice::Slice,
         slice_views::SliceViews,
@@ -73,7 +73,7 @@ impl PictureSettings {
         )
         .map_err(|e| e.to_string())?;
         let mut told = Vec::new();
-        if args.mode() != Mode::Iso {
+        if args.mode().has_samples() {
             told.push(chosen.told);
         }
         let isosurfaces = isosurfaces(args, manifest, &mut told)?;
@@ -165,13 +165,14 @@ fn isosurfaces(
     if !args.iso.is_empty() && !mode.hides() {
         return Err("--iso is for --mode dvr and iso".to_owned());
     }
+    isosurface::validate(&args.iso).map_err(|e| format!("--iso: {e}"))?;
     let Some(range) = manifest.value_range() else {
         return Ok(args.iso.clone());
     };
     let beyond = |surface: &&Isosurface| !surface.is_within(range);
     let line = |surface: &Isosurface| {
         let (value, range) = (short(surface.value), short_range(range));
-        format!("there is no isosurface of {value}: the volume's values are {range}")
+        format!("there is no isosurface of {value}: values are {range}, and some must be less")
     };
     let lines: Vec<String> = args.iso.iter().filter(beyond).map(line).collect();
     if mode == Mode::Iso && lines.len() == args.iso.len() {
@@ -179,6 +180,14 @@ fn isosurfaces(
     }
     told.extend(lines);
     Ok(args.iso.clone())
+}
+
+/// The isosurfaces by their values, for people.
+pub(crate) fn isosurfaces_of(settings: &RenderSettings) -> String {
+    let values: Vec<String> = (settings.surfaces().iter())
+        .map(|surface| short(surface.value))
+        .collect();
+    format!("the isosurfaces of {}", values.join(", "))
 }
 
 /// The slice that the command line asks for, in modes that show one.

@@ -12,7 +12,7 @@ use crate::{
     output_file::{OutputError, OutputFile},
     overlay::OverlayPicture,
     picture::{self, numbered, write_png},
-    picture_settings::PictureSettings,
+    picture_settings::{PictureSettings, isosurfaces_of},
     progress::Progress,
     session::{Session, SessionError},
     short_numbers::{short, short_range},
@@ -375,18 +375,19 @@ impl Turn<'_> {
     /// Why a picture shows nothing, for people.
     fn why_nothing(&self, session: &Session, stats: &[FrameStats]) -> String {
         let manifest = session.manifest();
-        let transfer = &self.settings.render.transfer;
+        let render = &self.settings.render;
+        let transfer = &render.transfer;
         let Some(range) = manifest.value_range() else {
             return "every voxel is no data".to_owned();
         };
         let data = format!("the data are {}", short_range(range));
-        let visible = VisibleCells::of(manifest, &self.settings.render);
+        let visible = VisibleCells::of(manifest, render);
         let shows_any =
             |visible: &VisibleCells| manifest.grid().bricks().any(|brick| visible.any(brick));
         if !shows_any(&visible) {
             let whole = RenderSettings {
                 clip: Clip::default(),
-                ..self.settings.render.clone()
+                ..render.clone()
             };
             if shows_any(&VisibleCells::of(manifest, &whole)) {
                 return format!(
@@ -394,7 +395,10 @@ impl Turn<'_> {
                     manifest.volume().dims
                 );
             }
-            let shapes = self.settings.render.shapes();
+            if !render.mode.has_samples() {
+                return format!("{} are between no voxels; {data}", isosurfaces_of(render));
+            }
+            let shapes = render.shapes();
             if !shapes.is_empty() {
                 return format!("no shape of the 2D transfer function shows any value; {data}");
             }
@@ -419,9 +423,16 @@ impl Turn<'_> {
                 short(manifest.volume().diagonal())
             );
         }
-        let ends = [transfer.points.first(), transfer.points.last()];
+        self.why_dark(&data)
+    }
+
+    /// Why nothing is seen of what is visible and in view.
+    fn why_dark(&self, data: &str) -> String {
+        let render = &self.settings.render;
+        let points = &render.transfer.points;
+        let ends = [points.first(), points.last()];
         let ends = short_range(ends.map(|p| p.map_or(0.0, |p| p.value)));
-        if self.settings.render.mode.combines_values() {
+        if render.mode.combines_values() {
             return format!(
                 "what the rays come to is as dark as the background; the transfer function's values are {ends}, {data}; --transfer-range LOW,HIGH says what is black and what white"
             );
@@ -433,8 +444,13 @@ impl Turn<'_> {
                 finish.exposure, finish.gamma
             );
         }
+        let of = if render.mode.has_samples() {
+            format!("the transfer function's values {ends}")
+        } else {
+            isosurfaces_of(render)
+        };
         format!(
-            "all that the camera sees is transparent, as the background, or smaller than a pixel; {data}, the transfer function's values {ends}"
+            "all that the camera sees is transparent, as the background, or smaller than a pixel; {data}, {of}"
         )
     }
 }

@@ -14,7 +14,7 @@ use brickmesh_topology::{
         transfer_function::TransferPoint,
         transfer_shapes::{ShapeKind, TransferShape},
     },
-    picture::{camera::Projection, render_settings::Mode, slice::Slice},
+    picture::{camera::Projection, isosurface::Isosurface, render_settings::Mode, slice::Slice},
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;
@@ -192,7 +192,11 @@ fn looks() -> Vec<(&'static str, Scene)> {
             plane: [1.0, 2.0, 3.0, 6.0 * 127.5],
             thickness: 20.0 * f64::from(u8::from(mode == Mode::SliceMean)),
         });
-        looks.push((mode.name(), with(&|s| (s.mode, s.slice) = (mode, across))));
+        let surfaces = [Isosurface::new(127.5)];
+        let of_mode = |s: &mut RenderSettings| {
+            (s.mode, s.slice, s.isosurfaces) = (mode, across, surfaces.into());
+        };
+        looks.push((mode.name(), with(&of_mode)));
     }
     looks
 }

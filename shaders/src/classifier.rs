@@ -31,7 +31,7 @@ struct Source {
     preintegrate: bool,
     step: f64,
     mode: Mode,
-    surfaces: Vec<f64>,
+    surfaces: Vec<f32>,
     unit_distance: f64,
     /// From the numbers of voxels to data values: scale and offset.
     value: [f64; 2],

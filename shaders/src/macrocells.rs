@@ -187,8 +187,10 @@ pub struct VisibleValues {
     scale: f32,
     offset: f32,
     /// Numbers on isosurfaces.
-    surfaces: Vec<f64>,
+    surfaces: Vec<f32>,
     of_bytes: Option<OfBytes>,
+    /// What is visible of the surfaces, where samples are, too.
+    of_surfaces: Option<Box<Self>>,
 }
 
 /// [`VisibleValues::any`] of all ranges of stored bytes: bit 256 · low + high.
@@ -220,18 +222,18 @@ impl OfBytes {
 }
 
 impl VisibleValues {
-    /// What the table shows of voxels that are these numbers; all, where values are combined and classified after that.
+    /// What the table shows of voxels that are these numbers, and the surfaces on which they are others; all, where values are combined and classified after that.
     #[must_use]
     pub fn of(
         table: &TransferTable,
         mode: Mode,
         numbers: &VoxelNumbers,
-        surfaces: Vec<f64>,
+        surfaces: Vec<f32>,
     ) -> Self {
         let mut count = 0;
         let mut visible_before = vec![0];
         for entry in &table.entries[..table.columns] {
-            count += u32::from(mode.combines_values() || mode != Mode::Iso && entry[3] > 0.0);
+            count += u32::from(mode.combines_values() || (mode.has_samples() && entry[3] > 0.0));
             visible_before.push(count);
         }
         let mut values = Self {
@@ -241,11 +243,22 @@ impl VisibleValues {
             offset: table.offset,
             surfaces,
             of_bytes: None,
+            of_surfaces: None,
         };
-        if numbers.voxel().bytes() == 1 {
-            values.of_bytes = Some(OfBytes::new(&values, numbers));
+        if mode.has_samples() && !values.surfaces.is_empty() {
+            let mut of_surfaces = values.clone();
+            of_surfaces.visible_before.fill(0);
+            of_surfaces.reach = 0;
+            values.of_surfaces = Some(Box::new(of_surfaces.with_bytes(numbers)));
         }
-        values
+        values.with_bytes(numbers)
+    }
+
+    fn with_bytes(mut self, numbers: &VoxelNumbers) -> Self {
+        if numbers.voxel().bytes() == 1 {
+            self.of_bytes = Some(OfBytes::new(&self, numbers));
+        }
+        self
     }
 
     /// [`Self::any`] of each macrocell.
@@ -273,8 +286,8 @@ impl VisibleValues {
         }
         // Rounding in the trilinear interpolation can leave the range by this much.
         let slack = (high - low) * 1e-6 + low.abs().max(high.abs()) * ROUNDING;
-        let reach = f64::from(low - slack)..=f64::from(high + slack);
-        if self.surfaces.iter().any(|number| reach.contains(number)) {
+        let is_on = |n: &f32| low < high && low - slack < *n && *n <= high + slack;
+        if self.surfaces.iter().any(is_on) {
             return true;
         }
         let last = (self.visible_before.len() - 2) as f64;
@@ -298,6 +311,7 @@ pub struct SkipGrid {
     /// Of each octant, found when first asked for.
     ahead: [OnceLock<Vec<u8>>; OCTANTS],
     visible: Option<[[u32; 3]; 2]>,
+    of_surfaces: Option<Box<Self>>,
 }
 
 /// Octants of directions.
@@ -333,6 +347,8 @@ impl SkipGrid {
             distances,
             ahead: Default::default(),
             visible,
+            of_surfaces: (values.of_surfaces.as_ref())
+                .map(|of_surfaces| Box::new(Self::new(cells, of_surfaces))),
         }
     }
 
@@ -380,6 +396,12 @@ impl SkipGrid {
             |cell: usize, octant: usize| u32::from(octants[octant][cell].min(15)) << (4 * octant);
         let packed = |cell: usize| (0..OCTANTS).fold(0, |all, octant| all | bits(cell, octant));
         (0..cells).map(packed).collect()
+    }
+
+    /// The same of the surfaces alone.
+    #[must_use]
+    pub fn of_surfaces(&self) -> &Self {
+        self.of_surfaces.as_deref().unwrap_or(self)
     }
 
     /// The half-open box of macrocells that holds all visible ones; `None`: nothing to see.

@@ -64,11 +64,12 @@ impl Scene {
         scene
     }
 
-    /// Numbers of voxels on each of its isosurfaces.
-    pub fn surface_numbers(&self) -> impl Iterator<Item = f64> + '_ {
+    /// Numbers of voxels on each of its isosurfaces, rounded as those of floats are.
+    #[expect(clippy::cast_possible_truncation, reason = "as voxels are")]
+    pub fn surface_numbers(&self) -> impl Iterator<Item = f32> + '_ {
         let [scale, offset] = self.numbers.value_scale_and_offset(&self.volume);
         let surfaces = self.settings.surfaces().iter();
-        surfaces.map(move |surface| (surface.value - offset) / scale)
+        surfaces.map(move |surface| ((surface.value - offset) / scale) as f32)
     }
 
     /// World units that the transfer function's opacity refers to.

@@ -19,7 +19,7 @@ use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, PixelRect, RenderSettings, TransferFunction,
     VolumeDescription, VoxelBox, VoxelType,
     data::transfer_function::{TransferPoint, step_opacity},
-    picture::{camera::Projection, render_settings::Mode},
+    picture::{camera::Projection, isosurface::Isosurface, render_settings::Mode},
 };
 use bytes::Bytes;
 use glam::{DVec3, DVec4};
@@ -544,6 +544,34 @@ fn the_cpu_device_gives_the_same_picture() {
                     let what = format!("{} shaded {shade}", voxel.name());
                     assert_close(&what, &here, &there);
                 }
+            }
+        }
+    }
+}
+
+/// As labels are: a surface goes through the voxels that have its value.
+#[test]
+fn surfaces_of_stored_numbers_are_the_processors() {
+    for mut device in devices("surfaces_of…") {
+        let mut cpu = CpuDevice::new(None, 1 << 30).unwrap();
+        for voxel in TYPES {
+            let (low, _) = range_of(voxel);
+            let labels = [0.0, 3.0, 7.0, 100.0].map(|n| low.floor() + n);
+            let data = Data::new(VolumeDescription::new([30; 3], voxel), |[x, y, z]| {
+                labels[((x / 5 + y / 7 + z / 6) % 4) as usize]
+            });
+            for value in &labels[1..] {
+                let camera = Camera::orbit(&data.volume, 33.0, 21.0, 1.5);
+                let mut scene = scene(&data, camera, colourful(low, low + 255.0), 0.3);
+                scene.settings.mode = Mode::Iso;
+                scene.settings.isosurfaces = vec![Isosurface::new(*value)];
+                let here = whole(&mut device, &data, &scene);
+                let there = whole(&mut cpu, &data, &scene);
+                let pixels = here.pixels().iter().zip(there.pixels());
+                let differing = pixels.filter(|(p, q)| (p[3] - q[3]).abs() > 0.01).count();
+                let seen = there.pixels().iter().filter(|p| p[3] > 0.5).count();
+                let what = format!("{} of {value}", voxel.name());
+                assert!(seen > 200 && differing < 3, "{what}: {differing} of {seen}");
             }
         }
     }

@@ -125,12 +125,12 @@ struct JobParams {
     // Table coordinate = image value · scale + offset.
     table_scale: f32,
     table_offset: f32,
-    // Image value = number · scale + offset.
+    // Number of a voxel = image value · scale + offset.
     number_scale: f32,
     number_offset: f32,
     // Cells that may have a surface, half-open, from the first stored voxel.
     cells_low: vec3<f32>,
-    unused: f32,
+    numbers_are_whole: f32,
     cells_high: vec3<f32>,
 }
 

@@ -11,6 +11,8 @@ mod frame;
 #[cfg(target_arch = "x86_64")]
 mod packet;
 #[cfg(target_arch = "x86_64")]
+mod packet_hits;
+#[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "vector instructions")]
 mod packet_modes;
 #[cfg(target_arch = "x86_64")]
@@ -318,7 +320,7 @@ fn render_part(
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2Packets => {
             use packet::{can_address, render_part as packet_part};
-            if frame.surfaces.is_empty() && with_voxel!(voxel, can_address::<_>(field)) {
+            if frame.has_samples && with_voxel!(voxel, can_address::<_>(field)) {
                 with_voxel!(voxel, packet_part::<_>(frame, field, part, rows, width));
             } else {
                 with_voxel!(voxel, scalar_part::<_>(frame, field, part, rows, width));

@@ -311,7 +311,7 @@ impl PlanInputs<'_> {
             volume: self.manifest.volume(),
             grid: self.manifest.grid(),
             view: self.view,
-            step: self.settings.step,
+            step: self.settings.counted_step(self.manifest.volume()),
             visible: self.visible,
             costs: self.costs,
             holders,

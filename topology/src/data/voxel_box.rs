@@ -102,6 +102,14 @@ impl VoxelBox {
         (lo, ends)
     }
 
+    /// The cells that a job on this box owns, half-open, by their first voxels: a cell lies between voxels; on an
+    /// axis of one voxel there is one, around it.
+    #[must_use]
+    pub fn owned_cells(&self, dims: [u32; 3]) -> [[u32; 3]; 2] {
+        let last = dims.map(|n| n.saturating_sub(1).max(1));
+        [self.lo, std::array::from_fn(|a| self.hi[a].min(last[a]))]
+    }
+
     /// Where the field inside the box begins and ends, in grid space: at most at the last sample
     /// centre; on an axis of one voxel half a voxel to either side.
     #[must_use]

@@ -1,7 +1,7 @@
 //! What of a volume is cut away: all outside of a box, and beyond planes.
 //!
-//! Space: boxes in the grid, planes in the world. Clipping is per sample: it moves no sample, and leaves
-//! values and gradients as they are.
+//! Space: boxes in the grid, planes in the world. Clipping is per sample, and exact for surfaces: it moves
+//! none, and leaves values and gradients as they are.
 
 use crate::data::{volume::VolumeDescription, voxel_box::VoxelBox};
 use glam::DVec3;

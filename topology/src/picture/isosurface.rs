@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Most isosurfaces of a picture.
 pub const ISOSURFACES_MAX: usize = 8;
 
+/// Voxels may be floats: values that are the same to them are.
+const ROUNDING: f64 = f32::EPSILON as f64;
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,10 +40,11 @@ impl Isosurface {
         [r * a, g * a, b * a, a]
     }
 
-    /// Whether it can be between voxels of a range, in either order.
+    /// Whether it can be between voxels of a range, in either order: some are less, and others are not.
     #[must_use]
     pub fn is_within(&self, [a, b]: [f64; 2]) -> bool {
-        (a.min(b)..=a.max(b)).contains(&self.value)
+        let (low, high) = (a.min(b), a.max(b));
+        low < self.value && self.value <= high + high.abs() * ROUNDING
     }
 }
 
@@ -60,7 +64,7 @@ pub enum IsosurfaceError {
     /// A number of one.
     #[error("{field} of isosurface {at} is {found}; it must be {bound}")]
     Number {
-        /// Which, from 0.
+        /// Which, from 1.
         at: usize,
         /// Of that.
         field: &'static str,
@@ -82,7 +86,7 @@ pub fn validate(surfaces: &[Isosurface]) -> Result<(), IsosurfaceError> {
     }
     for (at, surface) in surfaces.iter().enumerate() {
         let wrong = |field, found, bound| IsosurfaceError::Number {
-            at,
+            at: at + 1,
             field,
             found,
             bound,
@@ -120,16 +124,23 @@ mod tests {
                 .to_string()
                 .contains("found 9")
         );
-        assert!(refused(|s| s.value = f64::NAN).starts_with("value of isosurface 1 is NaN"));
-        assert!(refused(|s| s.color[2] = 1.5).contains("colour of isosurface 1 is 1.5"));
-        assert!(refused(|s| s.opacity = 0.0).contains("opacity of isosurface 1 is 0"));
+        assert!(refused(|s| s.value = f64::NAN).starts_with("value of isosurface 2 is NaN"));
+        assert!(refused(|s| s.color[2] = 1.5).contains("colour of isosurface 2 is 1.5"));
+        assert!(refused(|s| s.opacity = 0.0).contains("opacity of isosurface 2 is 0"));
         assert!(refused(|s| s.opacity = f32::NAN).contains("opacity"));
     }
 
     #[test]
     fn it_is_between_voxels_whose_values_enclose_it() {
         let surface = Isosurface::new(2.0);
-        for (range, is_within) in [([1.0, 2.0], true), ([3.0, 2.0], true), ([2.1, 9.0], false)] {
+        for (range, is_within) in [
+            ([1.0, 2.0], true),
+            ([3.0, 1.9], true),
+            ([1.0, f64::from(2.0_f32.next_down())], true),
+            ([2.0, 2.0], false),
+            ([2.0, 3.0], false),
+            ([1.0, 1.9], false),
+        ] {
             assert_eq!(surface.is_within(range), is_within);
         }
     }

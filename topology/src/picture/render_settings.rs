@@ -159,6 +159,12 @@ impl Mode {
         !matches!(self, Self::Dvr | Self::Iso | Self::Additive)
     }
 
+    /// Whether samples are taken along rays.
+    #[must_use]
+    pub const fn has_samples(self) -> bool {
+        !matches!(self, Self::Iso)
+    }
+
     /// Whether what lies behind is hidden by what is opaque.
     #[must_use]
     pub const fn hides(self) -> bool {
@@ -441,7 +447,7 @@ impl RenderSettings {
         self.mode.combines_values()
             || self.surfaces().iter().any(|s| s.is_within([a, b]))
             || match self.shapes() {
-                _ if self.mode == Mode::Iso => false,
+                _ if !self.mode.has_samples() => false,
                 [] => {
                     // Ranges that samples stand for count as wider, see `shaders`.
                     let [low, high] = self.transfer.ends();
@@ -481,6 +487,16 @@ impl RenderSettings {
             &self.transfer_2d
         } else {
             &[]
+        }
+    }
+
+    /// The step by which the work along rays is counted: where no samples are taken, of cells.
+    #[must_use]
+    pub fn counted_step(&self, volume: &VolumeDescription) -> f64 {
+        if self.mode.has_samples() {
+            self.step
+        } else {
+            volume.min_spacing()
         }
     }
 
@@ -578,8 +594,9 @@ impl RenderSettings {
         within.isosurfaces = self.surfaces().to_vec();
         within.isosurfaces.retain(|s| s.is_within([low, high]));
         let points = &mut within.transfer.points;
-        if self.mode == Mode::Iso {
-            points.clear();
+        if !self.mode.has_samples() {
+            // Beside the surfaces only how long a gradient is that they are lit by in full, see `shaders`.
+            points.iter_mut().for_each(|p| *p = no_color(p.value));
         } else if self.is_preintegrated() {
             // What is seen of a sample may follow from values outside.
         } else if self.mode.combines_values() {

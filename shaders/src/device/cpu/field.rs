@@ -32,10 +32,12 @@ pub(super) struct Field<'a> {
     pub(super) last_cell: [f32; 3],
     /// Which samples are worth a look.
     pub(super) bounds: Bounds,
-    /// Which cells are, by their first voxels: half-open, not clipped.
+    /// Cells that may have a surface, by their first voxels: half-open, not clipped.
     pub(super) cells: [[i32; 3]; 2],
     /// The macrocells to skip; `None`: take every sample.
     pub(super) skip: Option<&'a SkipGrid>,
+    /// The same for surfaces.
+    pub(super) skip_for_surfaces: Option<&'a SkipGrid>,
     /// Whether the volume has one voxel on an axis.
     is_thin: [bool; 3],
 }
@@ -52,24 +54,19 @@ impl<'a> Field<'a> {
         let size = stored.size().map(|n| n as usize);
         let strides = [1, size[0], size[0] * size[1]];
         let (mut lo, mut hi) = owned.owned_points(volume.dims);
-        // A cell lies between voxels; on an axis of one there is one, around it.
-        let last = volume.dims.map(|n| n.saturating_sub(1).max(1));
-        let mut cells = [owned.lo, std::array::from_fn(|a| owned.hi[a].min(last[a]))];
         if let Some((grid, [first, end])) = skip.and_then(|s| s.visible().map(|v| (s, v))) {
             for a in 0..3 {
                 let edge_at = |cell: u32| (stored.lo[a] + cell * CELL_EDGE) as f32;
                 // The first and last macrocells own what lies before and after them, too.
-                let cell_at = |cell: u32| stored.lo[a] + cell * CELL_EDGE;
                 if first[a] > 0 {
-                    cells[0][a] = cells[0][a].max(cell_at(first[a]));
                     lo[a] = lo[a].max(edge_at(first[a]));
                 }
                 if end[a] < grid.counts()[a] {
-                    cells[1][a] = cells[1][a].min(cell_at(end[a]));
                     hi[a] = hi[a].min(edge_at(end[a]));
                 }
             }
         }
+        let skip_for_surfaces = skip.map(SkipGrid::of_surfaces);
         Self {
             bytes: brick.bytes(),
             numbers: *brick.numbers(),
@@ -81,8 +78,9 @@ impl<'a> Field<'a> {
                 stored.hi[a].saturating_sub(2).max(stored.lo[a]) as f32
             }),
             bounds: Bounds::new(lo, hi).within(clip),
-            cells: cells.map(|end| end.map(u32::cast_signed)),
+            cells: cells_with_surfaces(owned, volume, &stored, skip_for_surfaces),
             skip,
+            skip_for_surfaces,
             is_thin: volume.dims.map(|n| n == 1),
         }
     }
@@ -115,4 +113,22 @@ impl<'a> Field<'a> {
             hi: hi.map(|v| v.ceil() as u32),
         })
     }
+}
+
+/// The cells of a job that may have a surface, half-open.
+fn cells_with_surfaces(
+    owned: &VoxelBox,
+    volume: &VolumeDescription,
+    stored: &VoxelBox,
+    skip: Option<&SkipGrid>,
+) -> [[i32; 3]; 2] {
+    let [mut lo, mut hi] = owned.owned_cells(volume.dims);
+    if let Some(skip) = skip {
+        let [first, end] = skip.visible().unwrap_or_default();
+        for a in 0..3 {
+            lo[a] = lo[a].max(stored.lo[a] + first[a] * CELL_EDGE);
+            hi[a] = hi[a].min(stored.lo[a] + end[a] * CELL_EDGE);
+        }
+    }
+    [lo, hi].map(|end| end.map(u32::cast_signed))
 }

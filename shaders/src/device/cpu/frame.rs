@@ -72,7 +72,7 @@ impl Frame {
                 .needs_gradients()
                 .then(|| Shading::new(scene)),
             surfaces: Surface::of(scene),
-            has_samples: scene.settings.mode != Mode::Iso,
+            has_samples: scene.settings.mode.has_samples(),
             has_segments: scene.settings.is_preintegrated(),
             clip_bounds: scene.settings.clip.bounds,
             clip_planes: scene.settings.clip.planes_in_grid(&scene.volume),

@@ -9,6 +9,7 @@
 use super::{
     field::{CELL_EDGE, CELL_SHIFT, Field},
     frame::{Frame, HALF_SQUARE_MIN, Shading},
+    packet_hits::PacketHits,
     packet_modes::PacketMode,
     packet_rays::RowOfRays,
     packet_table::{self, PacketTable, classify},
@@ -327,11 +328,16 @@ impl<'a> Kernel<'a> {
         let mut packets = [packet(0), packet(1)];
         let mut rows = [[[0.0; 4]; PACKET_PIXELS[0] as usize]; ROWS_TOGETHER as usize];
         let k = packets[0].first_sample().min(packets[1].first_sample());
-        if k == f32::INFINITY {
+        let row_pixels = PACKET_PIXELS[0] as usize;
+        let mut hits = PacketHits::<V>::new(self.frame, self.field, pixels, row_pixels);
+        if k == f32::INFINITY && !hits.is_due(f32::MAX) {
             return rows;
         }
         // SAFETY: as this function's.
-        unsafe { self.march::<V, M, CHECKED>(&mut packets, k) };
+        unsafe { self.march::<V, M, CHECKED>(&mut packets, &mut hits, k) };
+        if hits.is_due(f32::MAX) {
+            self.pass::<V, M>(&mut packets, &mut hits, f32::MAX);
+        }
         for (rows, packet) in rows
             .chunks_exact_mut(PACKET_PIXELS[1] as usize)
             .zip(&packets)
@@ -351,6 +357,7 @@ impl<'a> Kernel<'a> {
     unsafe fn march<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
         packets: &mut [Packet<'_>; TOGETHER],
+        hits: &mut PacketHits<'_, V>,
         mut k: f32,
     ) {
         // Samples that are taken without asking for their macrocells.
@@ -361,6 +368,9 @@ impl<'a> Kernel<'a> {
         };
         let table = PacketTable::new(&self.frame.table);
         loop {
+            if hits.is_due(k) {
+                self.pass::<V, M>(packets, hits, k);
+            }
             let index = _mm256_set1_ps(k);
             // SAFETY: as this function's.
             let live = unsafe { [packets[0].live::<M>(index), packets[1].live::<M>(index)] };
@@ -421,6 +431,32 @@ impl<'a> Kernel<'a> {
                 }
             }
             k += 1.0;
+        }
+    }
+
+    /// Puts the surfaces before sample `k` into the partials.
+    #[cold]
+    #[target_feature(enable = "avx2,fma")]
+    fn pass<V: PacketVoxel, M: PacketMode>(
+        &self,
+        packets: &mut [Packet<'_>; TOGETHER],
+        hits: &mut PacketHits<'_, V>,
+        k: f32,
+    ) {
+        let mut partials = [[0.0; 4]; TOGETHER * LANES];
+        for (partials, packet) in partials.chunks_exact_mut(LANES).zip(&*packets) {
+            let channels = packet.partial.map(|channel| store(channel));
+            for (lane, partial) in partials.iter_mut().enumerate() {
+                *partial = channels.map(|channel| channel[lane]);
+            }
+        }
+        hits.pass::<M>(self.frame, self.field, k, &mut partials);
+        for (partials, packet) in partials.chunks_exact(LANES).zip(packets) {
+            for (c, channel) in packet.partial.iter_mut().enumerate() {
+                let lanes: [f32; LANES] = std::array::from_fn(|lane| partials[lane][c]);
+                // SAFETY: eight numbers can be read.
+                *channel = unsafe { _mm256_loadu_ps(lanes.as_ptr()) };
+            }
         }
     }
 

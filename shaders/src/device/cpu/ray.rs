@@ -100,6 +100,14 @@ impl ExactRay {
         (f64::from(k) + self.jitter) * self.step
     }
 
+    /// The first sample that is farther than a distance; [`SAMPLE_MAX`] where there is none.
+    #[expect(clippy::cast_precision_loss, reason = "exact up to SAMPLE_MAX")]
+    pub(super) fn first_behind(&self, at: f64) -> f32 {
+        first_true(guess(at / self.step - self.jitter), |k| {
+            self.distance(k) > at
+        }) as f32
+    }
+
     #[inline(always)]
     fn position(&self, k: u32) -> [f64; 3] {
         let t = (f64::from(k) + self.jitter) * self.step;

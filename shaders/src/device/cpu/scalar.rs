@@ -112,7 +112,7 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
 
 /// Premultiplied colour of a surface where a ray meets it, lit.
 #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
-fn surface_color<V: StoredVoxel>(
+pub(super) fn surface_color<V: StoredVoxel>(
     frame: &Frame,
     field: &Field<'_>,
     ray: &Ray,
@@ -122,8 +122,7 @@ fn surface_color<V: StoredVoxel>(
     let Some(shading) = &frame.shading else {
         return color;
     };
-    let p =
-        std::array::from_fn(|a| hit.at.mul_add(ray.exact.direction[a], ray.exact.eye[a]) as f32);
+    let p = std::array::from_fn(|a| (hit.at * ray.exact.direction[a] + ray.exact.eye[a]) as f32);
     shading.lit_surface(
         color,
         &shading.surface(difference::<V>(field, p), ray.direction),

@@ -25,14 +25,14 @@ use std::marker::PhantomData;
 const HITS_MAX: usize = 3 * ISOSURFACES_MAX;
 /// A root is known to such a part of the way through its cell.
 const ROOT_PART: f64 = 1e-7;
-/// Steps to a root, at most: half of them halve what is left.
+/// Steps to a root, at most.
 const ROOT_STEPS: usize = 48;
 
 /// An isosurface, as kernels know it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surface {
     /// Number of voxels on it.
-    pub(super) number: f64,
+    pub(super) number: f32,
     /// Premultiplied linear RGBA, not lit.
     pub(super) color: [f32; 4],
 }
@@ -41,7 +41,7 @@ impl Surface {
     /// Those of a scene.
     pub(super) fn of(scene: &Scene) -> Vec<Self> {
         let numbers = scene.surface_numbers();
-        let of = |(number, surface): (f64, &Isosurface)| Self {
+        let of = |(number, surface): (f32, &Isosurface)| Self {
             number,
             color: surface.premultiplied(),
         };
@@ -63,11 +63,16 @@ pub(super) struct Walk<'a, V> {
     field: &'a Field<'a>,
     /// First and last stored voxel.
     stored: [[i32; 3]; 2],
+    /// How far ahead the next macrocell with a surface is.
+    distances: &'a [u8],
     surfaces: &'a [Surface],
+    /// Where the ray begins, from where the faces of the first cells are.
     eye: [f64; 3],
     direction: [f64; 3],
     inverse: [f64; 3],
     cell: [i32; 3],
+    /// As [`Self::exits_of`] the cell.
+    exits: [f64; 3],
     /// Where the ray is, and ends.
     at: f64,
     end: f64,
@@ -92,11 +97,23 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         let mut walk = Self {
             field,
             stored: field.stored(),
+            distances: field.skip_for_surfaces.map_or(&[], |skip| {
+                let negative = |a: usize| usize::from(ray.direction[a] < 0.0) << a;
+                skip.distances_ahead(negative(0) | negative(1) | negative(2))
+            }),
             surfaces,
-            eye: ray.eye,
+            eye: std::array::from_fn(|a| ray.eye[a] - field.face_offset(a)),
             direction: ray.direction,
             inverse: ray.direction.map(|d| 1.0 / d),
-            cell: field.cells[0],
+            cell: std::array::from_fn(|a| {
+                let [lo, hi] = field.cells;
+                if ray.direction[a] > 0.0 {
+                    lo[a]
+                } else {
+                    hi[a] - 1
+                }
+            }),
+            exits: [f64::INFINITY; 3],
             at: from,
             end: to,
             number: None,
@@ -117,8 +134,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             if lo[a] >= hi[a] {
                 self.end = f64::NEG_INFINITY;
             } else if self.direction[a] == 0.0 {
-                let here = self.eye[a] - self.field.face_offset(a);
-                if !(f64::from(lo[a]) <= here && here < f64::from(hi[a])) {
+                if !(f64::from(lo[a]) <= self.eye[a] && self.eye[a] < f64::from(hi[a])) {
                     self.end = f64::NEG_INFINITY;
                 }
             } else {
@@ -142,29 +158,41 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
 
     /// How far the face before cell `plane` of an axis is.
     fn distance(&self, axis: usize, plane: i32) -> f64 {
-        (f64::from(plane) + self.field.face_offset(axis) - self.eye[axis]) * self.inverse[axis]
+        (f64::from(plane) - self.eye[axis]) * self.inverse[axis]
     }
 
     /// Puts the ray into the cell of `within` that it is in now; on the axis whose face it is on, it is at the border.
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "clamped to cells; NaN becomes 0"
+        reason = "saturates, and is clamped to cells"
     )]
     fn place(&mut self, [lo, hi]: [[i32; 3]; 2]) {
         let p = self.position(self.at);
         for a in 0..3 {
-            let here = (p[a] - self.field.face_offset(a)).floor();
-            let here = here.max(f64::from(lo[a])).min(f64::from(hi[a] - 1)) as i32;
+            let whole = p[a] as i32;
+            let here = whole - i32::from(p[a] < f64::from(whole));
+            let here = here.max(lo[a]).min(hi[a] - 1);
+            let is_up = self.direction[a] > 0.0;
             self.cell[a] = match self.face {
-                Some(axis) if axis == a && self.direction[a] > 0.0 => lo[a],
-                Some(axis) if axis == a => hi[a] - 1,
+                Some(axis) if axis == a => {
+                    if is_up {
+                        lo[a]
+                    } else {
+                        hi[a] - 1
+                    }
+                }
+                // Rounding must not lead back.
+                _ if is_up => here.max(self.cell[a]),
+                _ if self.direction[a] < 0.0 => here.min(self.cell[a]),
                 _ => here,
             };
         }
+        self.exits = self.exits_of([self.cell, self.cell.map(|c| c + 1)]);
     }
 
+    /// Where the ray is, in cells.
     fn position(&self, at: f64) -> [f64; 3] {
-        std::array::from_fn(|a| at.mul_add(self.direction[a], self.eye[a]))
+        std::array::from_fn(|a| at * self.direction[a] + self.eye[a])
     }
 
     /// The next hit before a distance; one is told once.
@@ -190,16 +218,12 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
     fn step(&mut self) {
         (self.next, self.count) = (0, 0);
         let hidden = self.hidden_around();
-        let around = hidden.unwrap_or([self.cell, self.cell.map(|c| c + 1)]);
+        let exits = hidden.map_or(self.exits, |block| self.exits_of(block));
         let (mut leaves, mut axis) = (self.end, None);
-        for a in 0..3 {
-            if self.direction[a] != 0.0 {
-                let border = around[usize::from(self.direction[a] > 0.0)][a];
-                let at = self.distance(a, border);
-                // On the border of the job, too: the field there is that of the face.
-                if at <= leaves {
-                    (leaves, axis) = (at, Some(a));
-                }
+        for (a, exit) in exits.into_iter().enumerate() {
+            // On the border of the job, too: the field there is that of the face.
+            if exit <= leaves {
+                (leaves, axis) = (exit, Some(a));
             }
         }
         // Rounding must not lead back.
@@ -214,85 +238,84 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             return;
         };
         let is_up = self.direction[axis] > 0.0;
-        let next = if is_up {
-            around[1][axis]
-        } else {
-            around[0][axis] - 1
-        };
+        let [low, high] = hidden.unwrap_or([self.cell, self.cell.map(|c| c + 1)]);
+        let next = if is_up { high[axis] } else { low[axis] - 1 };
         let [lo, hi] = self.field.cells;
         if next < lo[axis] || next >= hi[axis] {
             self.at = self.end;
             return;
         }
         (self.at, self.face) = (leaves, Some(axis));
-        if hidden.is_some() {
-            let mut within = around;
-            (within[0][axis], within[1][axis]) = (next, next + 1);
+        if let Some([mut low, mut high]) = hidden {
+            (low[axis], high[axis]) = (next, next + 1);
             for a in 0..3 {
-                (within[0][a], within[1][a]) = (within[0][a].max(lo[a]), within[1][a].min(hi[a]));
+                (low[a], high[a]) = (low[a].max(lo[a]), high[a].min(hi[a]));
             }
-            self.place(within);
+            self.place([low, high]);
         } else {
             self.cell[axis] = next;
+            self.exits[axis] = self.distance(axis, next + i32::from(is_up));
         }
     }
 
-    /// The cells around that nothing is seen of; `None`: this one may be seen.
+    /// How far the borders of a block of cells are through which the ray may leave it; infinite on an axis that it is not
+    /// moving on.
+    fn exits_of(&self, [low, high]: [[i32; 3]; 2]) -> [f64; 3] {
+        let mut exits = [f64::INFINITY; 3];
+        for a in 0..3 {
+            if self.direction[a] != 0.0 {
+                let is_up = self.direction[a] > 0.0;
+                exits[a] = self.distance(a, if is_up { high[a] } else { low[a] });
+            }
+        }
+        exits
+    }
+
+    /// The cells ahead that nothing is seen of; `None`: this one may be seen.
     fn hidden_around(&self) -> Option<[[i32; 3]; 2]> {
-        let skip = self.field.skip?;
+        let skip = self.field.skip_for_surfaces?;
         let first = self.stored[0];
         let counts = skip.counts().map(u32::cast_signed);
         let at: [i32; 3] = std::array::from_fn(|a| {
             ((self.cell[a] - first[a]) >> CELL_SHIFT).clamp(0, counts[a] - 1)
         });
         let index = (at[2] * counts[1] + at[1]) * counts[0] + at[0];
-        let distance = i32::from(skip.distances()[index.cast_unsigned() as usize]);
-        let edge = CELL_EDGE.cast_signed();
-        (distance > 0).then(|| {
-            let by = |end: i32| {
-                std::array::from_fn(|a| {
-                    let cell = at[a] + if end > 0 { distance } else { 1 - distance };
-                    first[a] + cell * edge
-                })
-            };
-            [by(0), by(1)]
-        })
+        let distance = i32::from(self.distances[index.cast_unsigned() as usize]);
+        // Behind the ray the borders are not asked for.
+        let block = [1 - distance, distance];
+        let border =
+            |end: i32| std::array::from_fn(|a| first[a] + (at[a] + end) * CELL_EDGE.cast_signed());
+        (distance > 0).then(|| block.map(border))
     }
 
     /// Finds the hits from where the ray is to where it leaves the cell, through a face of an axis or at its end.
     fn look(&mut self, leaves: f64, axis: Option<usize>) {
-        let corners = self.corners();
-        let of_leaving = match axis {
+        let before = self.number.take();
+        let numbers = self.corners();
+        let low = numbers.iter().copied().fold(f32::INFINITY, f32::min);
+        let high = numbers.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let is_inside = |surface: &Surface| low < surface.number && surface.number <= high;
+        if high >= NO_DATA_MIN || !self.surfaces.iter().any(is_inside) {
+            return;
+        }
+        let corners = numbers.map(f64::from);
+        let after = match axis {
             Some(axis) => self.on_face(axis, leaves, true),
             None => self.inside(&corners, leaves),
         };
-        let before = self.number.take().unwrap_or_else(|| match self.face {
+        let before = before.unwrap_or_else(|| match self.face {
             Some(axis) => self.on_face(axis, self.at, false),
             None => self.inside(&corners, self.at),
         });
-        let no_data = f64::from(NO_DATA_MIN);
-        if corners.iter().any(|c| *c >= no_data) {
-            return;
-        }
-        self.number = Some(of_leaving);
-        let low = corners
-            .iter()
-            .copied()
-            .fold(before.min(of_leaving), f64::min);
-        let high = corners
-            .iter()
-            .copied()
-            .fold(before.max(of_leaving), f64::max);
-        let mut way = None;
+        self.number = Some(after);
+        let way = Cubic::through(&corners, self.local(self.at), self.local(leaves));
         for (at, surface) in self.surfaces.iter().enumerate() {
-            if !(low <= surface.number && surface.number <= high) {
+            if !is_inside(surface) {
                 continue;
             }
-            let way = way.get_or_insert_with(|| {
-                Cubic::through(&corners, self.local(self.at), self.local(leaves))
-            });
-            let ends = [before - surface.number, of_leaving - surface.number];
-            for part in way.roots(surface.number, ends).into_iter().flatten() {
+            let number = f64::from(surface.number);
+            let ends = [before - number, after - number];
+            for part in way.roots(number, ends).into_iter().flatten() {
                 self.hits[self.count] = Hit {
                     at: self.at + part * (leaves - self.at),
                     surface: at,
@@ -306,30 +329,34 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
     /// Where the ray is in its cell, 0 to 1.
     fn local(&self, at: f64) -> [f64; 3] {
         let p = self.position(at);
-        std::array::from_fn(|a| {
-            let q = p[a] - self.field.face_offset(a) - f64::from(self.cell[a]);
-            q.clamp(0.0, 1.0)
-        })
+        std::array::from_fn(|a| (p[a] - f64::from(self.cell[a])).clamp(0.0, 1.0))
     }
 
     /// Where the voxels at both ends of the cell are stored on an axis; of one that is not, the nearest.
+    #[inline(always)]
     fn ends(&self, axis: usize) -> [usize; 2] {
-        let [first, last] = self.stored.map(|end| end[axis]);
-        let cell = self.cell[axis];
-        [cell, cell + 1].map(|at| {
-            let from_first = at.clamp(first, last) - first;
+        let (first, last) = (self.stored[0][axis], self.stored[1][axis]);
+        let index = |at: i32| {
+            let from_first = at.max(first).min(last) - first;
             from_first.cast_unsigned() as usize * self.field.stride[axis]
-        })
+        };
+        [index(self.cell[axis]), index(self.cell[axis] + 1)]
     }
 
-    fn number_at(&self, index: usize) -> f64 {
-        f64::from(V::read(&self.field.bytes[index * V::BYTES..]).number(&self.field.numbers))
+    #[inline(always)]
+    fn number_at(&self, index: usize) -> f32 {
+        V::read(&self.field.bytes[index * V::BYTES..]).number(&self.field.numbers)
     }
 
     /// The numbers at the corners of the cell, x fastest.
-    fn corners(&self) -> [f64; 8] {
-        let [x, y, z] = [0, 1, 2].map(|a| self.ends(a));
-        std::array::from_fn(|c| self.number_at(x[c & 1] + y[c >> 1 & 1] + z[c >> 2]))
+    #[inline(always)]
+    fn corners(&self) -> [f32; 8] {
+        let (x, y, z) = (self.ends(0), self.ends(1), self.ends(2));
+        let mut corners = [0.0; 8];
+        for (c, corner) in corners.iter_mut().enumerate() {
+            *corner = self.number_at(x[c & 1] + y[c >> 1 & 1] + z[c >> 2]);
+        }
+        corners
     }
 
     /// The field in the cell.
@@ -346,14 +373,17 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         let face = self.ends(axis)[usize::from(is_far)];
         let (ends_b, ends_c) = (self.ends(b), self.ends(c));
         let local = self.local(at);
-        let voxel = |at_b: usize, at_c: usize| self.number_at(face + ends_b[at_b] + ends_c[at_c]);
+        let voxel = |at_b: usize, at_c: usize| {
+            f64::from(self.number_at(face + ends_b[at_b] + ends_c[at_c]))
+        };
         let line = |at_c: usize| mix(voxel(0, at_c), voxel(1, at_c), local[b]);
         mix(line(0), line(1), local[c])
     }
 }
 
+/// Between the two, for all roundings: what a face has, its corners have around it.
 fn mix(a: f64, b: f64, t: f64) -> f64 {
-    a + (b - a) * t
+    (a + (b - a) * t).max(a.min(b)).min(a.max(b))
 }
 
 /// The field on the way through a cell: a polynomial of the part of the way, highest power first.
@@ -434,34 +464,39 @@ impl Cubic {
         roots
     }
 
-    /// The root between two places on whose sides it differs: by secants that end on either side, and halving.
-    fn root(
-        &self,
-        number: f64,
-        (mut a, mut at_a): (f64, f64),
-        (mut b, mut at_b): (f64, f64),
-    ) -> f64 {
-        for step in 0..ROOT_STEPS {
-            if b - a <= ROOT_PART {
-                break;
-            }
-            let secant = a + (b - a) * (at_a / (at_a - at_b));
-            let s = if step % 2 == 0 && secant.is_finite() {
-                secant.clamp(a, b)
+    fn slope(&self, s: f64) -> f64 {
+        let [a, b, c, _] = self.0;
+        (3.0 * a * s + 2.0 * b) * s + c
+    }
+
+    /// The root between two places on whose sides it differs: by tangents that end between them, else by halving.
+    fn root(&self, number: f64, (mut a, at_a): (f64, f64), (mut b, at_b): (f64, f64)) -> f64 {
+        let is_above = at_a >= 0.0;
+        let secant = a + (b - a) * (at_a / (at_a - at_b));
+        let mut s = if secant.is_finite() {
+            secant.clamp(a, b)
+        } else {
+            0.5 * (a + b)
+        };
+        for _ in 0..ROOT_STEPS {
+            let above = self.at(s) - number;
+            *(if (above >= 0.0) == is_above {
+                &mut a
+            } else {
+                &mut b
+            }) = s;
+            let tangent = s - above / self.slope(s);
+            let next = if a < tangent && tangent < b {
+                tangent
             } else {
                 0.5 * (a + b)
             };
-            let at_s = self.at(s) - number;
-            if (at_s >= 0.0) == (at_a >= 0.0) {
-                (a, at_a) = (s, at_s);
-            } else {
-                (b, at_b) = (s, at_s);
+            if (next - s).abs() <= ROOT_PART {
+                return next;
             }
-            if at_s == 0.0 {
-                return s;
-            }
+            s = next;
         }
-        0.5 * (a + b)
+        s
     }
 }
 

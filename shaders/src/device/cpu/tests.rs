@@ -6,7 +6,10 @@ use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, RenderSettings, TransferFunction, VolumeDescription,
     VoxelBox,
     data::transfer_function::TransferPoint,
-    picture::{camera::Projection, depth_order::front_to_back, render_settings::Mode},
+    picture::{
+        camera::Projection, depth_order::front_to_back, isosurface::Isosurface,
+        render_settings::Mode,
+    },
 };
 use glam::{DMat3, DVec3};
 use std::sync::{
@@ -128,9 +131,9 @@ fn key(brick: u32) -> BrickKey {
     }
 }
 
-fn devices() -> Vec<CpuDevice> {
+fn devices() -> [CpuDevice; 2] {
     let threads = NonZeroUsize::new(2);
-    vec![
+    [
         CpuDevice::new(threads, MEMORY_BYTES).unwrap(),
         CpuDevice::scalar(threads, MEMORY_BYTES).unwrap(),
     ]
@@ -309,13 +312,13 @@ fn packets_show_what_the_portable_kernel_shows() {
     for voxel in TYPES {
         for value in [noise, blobs] {
             for (i, (data, scene)) in odd_scenes(voxel, value).iter().enumerate() {
-                let [packets, scalar] = devices()
-                    .iter_mut()
-                    .map(|device| data.picture(device, scene))
-                    .collect::<Vec<_>>()
-                    .try_into()
-                    .unwrap();
+                let [packets, scalar] =
+                    devices().map(|mut device| data.picture(&mut device, scene));
                 assert_close(&packets, &scalar, 1e-4, &format!("{voxel:?} scene {i}"));
+                let scene = with_surfaces(scene, Mode::Dvr);
+                let [packets, scalar] =
+                    devices().map(|mut device| data.picture(&mut device, &scene));
+                assert_close(&packets, &scalar, 1e-4, &format!("{voxel:?} surfaces {i}"));
             }
         }
     }
@@ -333,6 +336,44 @@ fn skipping_changes_no_bit() {
             }
         }
     }
+}
+
+#[test]
+fn skipping_changes_no_surface() {
+    for voxel in [VoxelType::U8, VoxelType::I16, VoxelType::F32] {
+        for (data, scene) in odd_scenes(voxel, blobs) {
+            for mode in [Mode::Iso, Mode::Dvr] {
+                let scene = with_surfaces(&scene, mode);
+                for mut device in devices() {
+                    let skipped = data.picture(&mut device, &scene);
+                    device.skipping = false;
+                    let all = data.picture(&mut device, &scene);
+                    // A ray that only touches a surface may miss it by a rounding.
+                    let pixels = skipped.pixels().iter().zip(all.pixels());
+                    let differ = |(p, q): &(&[f32; 4], &[f32; 4])| {
+                        p.iter().zip(*q).any(|(a, b)| (a - b).abs() > 1e-4)
+                    };
+                    let differing = pixels.filter(differ).count();
+                    assert!(differing < 2, "{voxel:?}, {mode:?}: {differing}");
+                    let seen = skipped.pixels().iter().filter(|p| p[3] > 0.0).count();
+                    assert!(seen > 20, "{voxel:?}, {mode:?}: {seen}");
+                }
+            }
+        }
+    }
+}
+
+/// A scene with surfaces among its values, some transparent.
+fn with_surfaces(scene: &Scene, mode: Mode) -> Scene {
+    let mut scene = scene.clone();
+    scene.settings.mode = mode;
+    scene.settings.isosurfaces = [(31.7, 0.3), (-9.3, 0.4), (68.2, 1.0)]
+        .map(|(value, opacity)| Isosurface {
+            opacity,
+            ..Isosurface::new(value)
+        })
+        .into();
+    scene
 }
 
 #[test]

@@ -11,7 +11,6 @@ use brickmesh_topology::{
         camera::Rays,
         clip::PLANES_MAX,
         isosurface::{ISOSURFACES_MAX, Isosurface},
-        render_settings::Mode,
         slice::GridSlice,
     },
 };
@@ -121,7 +120,7 @@ pub(super) struct JobParams {
     number_scale: f32,
     number_offset: f32,
     cells_low: [f32; 3],
-    unused: f32,
+    numbers_are_whole: f32,
     cells_high: [f32; 3],
 }
 
@@ -220,7 +219,7 @@ impl SurfaceParams {
         let surfaces = scene.settings.surfaces();
         let mut numbers = [0.0; ISOSURFACES_MAX];
         for (kept, number) in numbers.iter_mut().zip(scene.surface_numbers()) {
-            *kept = number as f32;
+            *kept = number;
         }
         let bounds = scene.settings.clip.bounds;
         let [clip_low, clip_high] = bounds.unwrap_or([[-BEYOND; 3], [BEYOND; 3]]);
@@ -232,7 +231,7 @@ impl SurfaceParams {
             clip_low: clip_low.map(|c| c as f32),
             count: surfaces.len() as u32,
             clip_high: clip_high.map(|c| c as f32),
-            has_samples: f32::from(u8::from(scene.settings.mode != Mode::Iso)),
+            has_samples: f32::from(u8::from(scene.settings.mode.has_samples())),
         }
     }
 }
@@ -275,8 +274,9 @@ impl JobParams {
             }
         }
         let size = stored.size();
-        let last = dims.map(|n| n.saturating_sub(1).max(1));
-        let cell = |a: usize, voxel: u32| voxel as f32 - stored.lo[a] as f32;
+        let cells = owned.owned_cells(dims);
+        let [cells_low, cells_high] =
+            cells.map(|end| std::array::from_fn(|a| end[a] as f32 - stored.lo[a] as f32));
         let (scale, offset) = (f64::from(table.scale), f64::from(table.offset));
         Self {
             owned_low,
@@ -291,11 +291,11 @@ impl JobParams {
             sample_scale: kind.scale as f32,
             table_scale: (kind.scale * scale) as f32,
             table_offset: (kind.offset * scale + offset) as f32,
-            number_scale: (1.0 / kind.scale) as f32,
-            number_offset: (-kind.offset / kind.scale) as f32,
-            cells_low: std::array::from_fn(|a| cell(a, owned.lo[a])),
-            unused: 0.0,
-            cells_high: std::array::from_fn(|a| cell(a, owned.hi[a].min(last[a]))),
+            number_scale: kind.scale as f32,
+            number_offset: kind.offset as f32,
+            cells_low,
+            numbers_are_whole: f32::from(u8::from(kind.is_whole())),
+            cells_high,
         }
     }
 }

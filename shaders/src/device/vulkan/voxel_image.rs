@@ -47,6 +47,13 @@ pub(super) struct VoxelImageKind {
     voxel: VoxelType,
 }
 
+impl VoxelImageKind {
+    /// Whether all numbers are whole ones.
+    pub(super) fn is_whole(&self) -> bool {
+        self.voxel != VoxelType::F32
+    }
+}
+
 /// Device memory up to which bricks are stored in wider images than their own: beyond it, memory is
 /// worth more than speed.
 pub(super) const WIDE_BYTES_MAX: u64 = 256 << 20;

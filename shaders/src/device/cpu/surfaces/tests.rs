@@ -54,6 +54,7 @@ impl Dense {
     }
 
     /// Where a ray meets a value, found by looking at many points.
+    #[expect(clippy::cast_possible_truncation, reason = "as kernels know surfaces")]
     fn dense_hits(&self, ray: &ExactRay, number: f64) -> Vec<f64> {
         let (eye, d) = (DVec3::from(ray.eye), DVec3::from(ray.direction));
         let mut faces = Vec::new();
@@ -65,6 +66,7 @@ impl Dense {
         faces.retain(|t| *t >= 0.0);
         faces.sort_by(f64::total_cmp);
         let mut hits = Vec::new();
+        let number = f64::from(number as f32);
         let above = |t: f64| self.value(eye + d * t) >= number;
         let is_inside = |p: DVec3| p.min_element() >= 0.0 && p.max_element() < f64::from(EDGE - 1);
         for pair in faces.windows(2) {
@@ -93,13 +95,14 @@ impl Dense {
     }
 
     /// Where it meets it in the cells of a box, by the walk.
+    #[expect(clippy::cast_possible_truncation, reason = "as kernels know surfaces")]
     fn hits(&self, ray: &ExactRay, number: f64, owned: VoxelBox) -> Vec<f64> {
         let whole = VoxelBox::new([0; 3], [EDGE; 3]);
         let bytes: Vec<u8> = self.voxels.iter().flat_map(|v| v.to_le_bytes()).collect();
         let brick = BrickVoxels::new(owned, whole, VoxelType::F32, bytes.into()).unwrap();
         let field = Field::new(&brick, &self.volume, &owned, None, None);
         let surfaces = [Surface {
-            number,
+            number: number as f32,
             color: [1.0; 4],
         }];
         let way = [0.0, f64::INFINITY];

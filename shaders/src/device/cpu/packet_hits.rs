@@ -1,0 +1,110 @@
+//! Isosurfaces before, between and behind the samples of packets: each ray meets them on its own.
+
+use super::{
+    field::Field,
+    frame::Frame,
+    ray::Ray,
+    scalar::surface_color,
+    surfaces::{Hit, Walk},
+    voxel::StoredVoxel,
+};
+use crate::modes::ModeStages;
+use brickmesh_topology::PixelRect;
+
+/// The rays of some pixels; none where there are no surfaces.
+pub(super) struct PacketHits<'a, V> {
+    rays: Vec<RayHits<'a, V>>,
+    /// The first sample before which one of them meets a surface.
+    due: f32,
+}
+
+struct RayHits<'a, V> {
+    /// Which of the partials is its.
+    at: usize,
+    ray: Ray,
+    walk: Walk<'a, V>,
+    /// The next hit, and the first sample behind it.
+    next: Option<(Hit, f32)>,
+}
+
+impl<'a, V: StoredVoxel> RayHits<'a, V> {
+    fn go_on(&mut self) {
+        let hit = self.walk.next_before(f64::INFINITY);
+        self.next = hit.map(|hit| (hit, self.ray.exact.first_behind(hit.at)));
+    }
+
+    fn due(&self) -> f32 {
+        self.next.map_or(f32::INFINITY, |(_, k)| k)
+    }
+}
+
+impl<'a, V: StoredVoxel> PacketHits<'a, V> {
+    /// Partials are in rows of so many.
+    pub(super) fn new(
+        frame: &'a Frame,
+        field: &'a Field<'a>,
+        pixels: &PixelRect,
+        row_pixels: usize,
+    ) -> Self {
+        let of = |n: u32| {
+            let (x, y) = (n % pixels.width, n / pixels.width);
+            let at = y as usize * row_pixels + x as usize;
+            let ray = frame.ray(pixels.x + x, pixels.y + y);
+            let way = ray.exact.way(frame.clip_bounds, &frame.clip_planes);
+            let walk = Walk::new(field, &frame.surfaces, &ray.exact, way);
+            let next = None;
+            let mut hits = RayHits {
+                at,
+                ray,
+                walk,
+                next,
+            };
+            hits.go_on();
+            hits
+        };
+        let [lo, hi] = field.cells;
+        let mut rays = Vec::new();
+        if !frame.surfaces.is_empty() && (0..3).all(|a| lo[a] < hi[a]) {
+            rays.extend((0..pixels.width * pixels.height).map(of));
+        }
+        let mut hits = Self { rays, due: 0.0 };
+        hits.find_due();
+        hits
+    }
+
+    fn find_due(&mut self) {
+        self.due = self
+            .rays
+            .iter()
+            .map(RayHits::due)
+            .fold(f32::INFINITY, f32::min);
+    }
+
+    /// Whether a ray meets a surface before sample `k`.
+    #[inline(always)]
+    pub(super) fn is_due(&self, k: f32) -> bool {
+        self.due <= k
+    }
+
+    /// Puts what rays meet before sample `k` into their partials.
+    pub(super) fn pass<M: ModeStages>(
+        &mut self,
+        frame: &Frame,
+        field: &Field<'_>,
+        k: f32,
+        partials: &mut [[f32; 4]],
+    ) {
+        for hits in &mut self.rays {
+            let partial = &mut partials[hits.at];
+            while let Some((hit, _)) = hits.next.filter(|(_, behind)| *behind <= k) {
+                if M::is_done(partial, frame.opaque) {
+                    hits.next = None;
+                } else {
+                    M::combine(partial, surface_color::<V>(frame, field, &hits.ray, hit));
+                    hits.go_on();
+                }
+            }
+        }
+        self.find_due();
+    }
+}
