@@ -32,7 +32,7 @@ const RAYCAST_SWITCHES: [&str; 7] = [
     "EXTRAS",
     "SURFACES",
 ];
-/// The only mode with isosurfaces: others have the kernels without the last switch.
+/// The kernels that show isosurfaces, in mode iso, too; those of other modes are without the last switch.
 const MODE_OF_SURFACES: &str = "dvr";
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -7,7 +7,14 @@ use crate::{
     saved_session::SavedSession,
 };
 use brickmesh_actors::plain_text::shortened;
-use brickmesh_topology::{Camera, Manifest, VolumeDescription, picture::framing::default_camera};
+use brickmesh_topology::{
+    Camera, Manifest, RenderSettings, TransferFunction, VolumeDescription,
+    picture::{
+        clip::Clip,
+        framing::{camera_of_visible, default_camera},
+        visible_cells::VisibleCells,
+    },
+};
 use glam::DVec3;
 use serde::Deserialize;
 use std::path::Path;
@@ -29,9 +36,9 @@ pub fn camera(args: &PictureArgs, manifest: &Manifest) -> Result<Camera, String>
     let slice = slice(args, manifest.volume())?;
     let camera = match (args.orbit, args.camera, slice) {
         (Some(orbit), ..) => orbiting(orbit, manifest.volume()),
-        (None, Some(camera), _) => given(camera, manifest, args.size),
+        (None, Some(camera), _) => given(camera, |fov| usual(args, manifest, fov)),
         (None, None, Some(slice)) => slice.camera(manifest.volume(), args.size),
-        (None, None, None) => given(CameraArg::default(), manifest, args.size),
+        (None, None, None) => usual(args, manifest, None),
     };
     Ok(Camera {
         projection: args.projection.unwrap_or(camera.projection),
@@ -83,7 +90,10 @@ pub fn shots(path: &Path, manifest: &Manifest, size: (u32, u32)) -> Result<Vec<S
     let one = |(index, entry): (usize, &Entry)| {
         let camera = match (&entry.orbit, &entry.camera) {
             (Some(orbit), None) => parse_orbit(orbit).map(|o| orbiting(o, manifest.volume())),
-            (None, Some(camera)) => parse_camera(camera).map(|c| given(c, manifest, size)),
+            (None, Some(camera)) => {
+                let usual = |fov| default_camera(manifest, size, fov);
+                parse_camera(camera).map(|camera| given(camera, usual))
+            }
             _ => Err("it must have either \"orbit\" or \"camera\"".to_owned()),
         };
         let camera = camera.map_err(|e| wrong(format!("entry {index}: {e}")))?;
@@ -97,8 +107,27 @@ fn orbiting(orbit: Orbit, volume: &VolumeDescription) -> Camera {
     Camera::orbit(volume, orbit.azimuth, orbit.elevation, orbit.zoom)
 }
 
-fn given(given: CameraArg, manifest: &Manifest, size: (u32, u32)) -> Camera {
-    let default = default_camera(manifest, size, given.fov);
+/// The camera where nothing is said of it: around isosurfaces, where nothing else is seen.
+fn usual(args: &PictureArgs, manifest: &Manifest, fov: Option<f64>) -> Camera {
+    if args.mode().has_samples() {
+        return default_camera(manifest, args.size, fov);
+    }
+    let settings = RenderSettings {
+        mode: args.mode(),
+        isosurfaces: args.iso.clone(),
+        clip: Clip {
+            bounds: args.clip,
+            planes: args.clip_plane.clone(),
+        },
+        ..RenderSettings::new(TransferFunction::ramp(0.0, 1.0), 1.0)
+    };
+    let visible = VisibleCells::of(manifest, &settings);
+    camera_of_visible(&visible, manifest, args.size, fov)
+}
+
+/// What is left out is that of another camera, of a field of view if one is given.
+fn given(given: CameraArg, usual: impl Fn(Option<f64>) -> Camera) -> Camera {
+    let default = usual(given.fov);
     let vector = |v: Option<[f64; 3]>, or| v.map_or(or, DVec3::from_array);
     Camera {
         eye: vector(given.eye, default.eye),

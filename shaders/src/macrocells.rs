@@ -3,8 +3,8 @@
 //! Shapes: a macrocell covers edge³ interpolation cells of the brick's stored box, that is the
 //! voxels `edge·c ..= edge·(c + 1)` on each axis, so every sample whose lower neighbour lies in it
 //! interpolates between voxels of its range. x fastest, as voxels.
-//! Invariant: a sample in a macrocell that is not visible has opacity 0 exactly; skipping it
-//! changes nothing. What is no data is in no range.
+//! Invariant: a sample in a macrocell that is not visible has opacity 0 exactly, and no isosurface goes through
+//! it; skipping it changes nothing. What is no data is in no range.
 //!
 //! Not here: the way along a ray (the kernels).
 //!

@@ -578,6 +578,34 @@ fn surfaces_of_stored_numbers_are_the_processors() {
 }
 
 #[test]
+fn surfaces_close_to_each_other_are_in_the_processors_order() {
+    for mut device in devices("surfaces_close…") {
+        let mut cpu = CpuDevice::new(None, 1 << 30).unwrap();
+        let volume = VolumeDescription::new([30; 3], VoxelType::F32);
+        let data = waves(volume, 0.0, 1.0);
+        let camera = Camera::orbit(&data.volume, 33.0, 21.0, 1.5);
+        let mut scene = scene(&data, camera, colourful(0.0, 1.0), 0.3);
+        scene.settings.mode = Mode::Iso;
+        let surface = |value, color| Isosurface {
+            value,
+            color,
+            opacity: 0.3,
+        };
+        let green = surface(0.500_001, [0.0, 1.0, 0.0]);
+        scene.settings.isosurfaces = vec![surface(0.5, [1.0, 0.0, 0.0]), green];
+        let here = whole(&mut device, &data, &scene);
+        let there = whole(&mut cpu, &data, &scene);
+        let pixels = here.pixels().iter().zip(there.pixels());
+        let differing = pixels.filter(|(p, q)| (p[0] - q[0]).abs() > 0.02).count();
+        let seen = there.pixels().iter().filter(|p| p[3] > 0.3).count();
+        assert!(
+            seen > 200 && differing < seen / 100,
+            "{differing} of {seen}"
+        );
+    }
+}
+
+#[test]
 fn a_part_of_the_picture_is_that_part_bit_by_bit() {
     let Some(mut device) = device("a_part_of_the_picture…") else {
         return;

@@ -376,44 +376,51 @@ fn power(base: f32, exponent: u32) -> f32 {
     return product;
 }
 
-// Blinn-Phong; with a light at the eye, the halfway vector is the view direction. `first` is the colour
-// where there is no 2D function.
-fn shade(first: vec4<f32>, profile: vec3<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+// The gradient in the world, in floors.
+fn gradient_at(q: vec3<f32>) -> vec3<f32> {
     let dx = difference(q, vec3<f32>(1.0, 0.0, 0.0));
     let dy = difference(q, vec3<f32>(0.0, 1.0, 0.0));
     let dz = difference(q, vec3<f32>(0.0, 0.0, 1.0));
     let s = job.sample_scale;
-    let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
+    return scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
+}
+
+// Cosines of a gradient with the light and with the half vector; `size` is what it counts as long.
+fn cosines(g: vec3<f32>, size: f32, toward: vec3<f32>) -> vec2<f32> {
+    if (scene.aside > 0.0) {
+        let between = scene.to_light - toward;
+        let half = abs(dot(g, between)) / (size * sqrt(max(dot(between, between), 1e-6)));
+        return vec2<f32>(abs(dot(g, scene.to_light)) / size, half);
+    }
+    return vec2<f32>(abs(dot(g, toward)) / size);
+}
+
+// Blinn-Phong; with a light at the eye, the halfway vector is the view direction. `first` is the colour
+// where there is no 2D function.
+fn shade(first: vec4<f32>, profile: vec3<f32>, q: vec3<f32>, toward: vec3<f32>) -> vec4<f32> {
+    let g = gradient_at(q);
     // Normals fade below the floor.
     let slope = length(g);
-    let size = max(slope, 1.0);
-    let nl = abs(dot(g, toward)) / size;
     if (!EXTRAS) {
+        let nl = abs(dot(g, toward)) / max(slope, 1.0);
         // PLAIN_EXPONENT in `params.rs`.
         let square = nl * nl;
         let fourth = square * square;
         return lit(first, nl, square * (fourth * fourth));
     }
-    return shade_with_extras(first, profile, g, slope, nl, toward);
+    return shade_with_extras(first, profile, g, slope, toward);
 }
 
 fn shade_with_extras(
-    first: vec4<f32>, profile: vec3<f32>, g: vec3<f32>, slope: f32, at_eye: f32, toward: vec3<f32>
+    first: vec4<f32>, profile: vec3<f32>, g: vec3<f32>, slope: f32, toward: vec3<f32>
 ) -> vec4<f32> {
-    var nl = at_eye;
-    var nh = nl;
-    if (scene.aside > 0.0) {
-        let size = max(slope, 1.0);
-        let between = scene.to_light - toward;
-        nl = abs(dot(g, scene.to_light)) / size;
-        nh = abs(dot(g, between)) / (size * sqrt(max(dot(between, between), 1e-6)));
-    }
+    let seen = cosines(g, max(slope, 1.0), toward);
     var color = first;
     if (scene.rows_per_floor > 0.0) {
         color = color_2d(profile, slope);
     }
     let fade = clamp(slope * scene.fade_per_floor + scene.fade_at_none, 0.0, 1.0);
-    return lit(color, nl, power(nh, scene.exponent)) * fade;
+    return lit(color, seen.x, power(seen.y, scene.exponent)) * fade;
 }
 
 fn lit(color: vec4<f32>, diffuse: f32, specular: f32) -> vec4<f32> {

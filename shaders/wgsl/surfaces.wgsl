@@ -154,16 +154,29 @@ fn cubic_root(k: vec4<f32>, near: vec2<f32>, far: vec2<f32>) -> f32 {
 // Keeps the hit between two places of a piece of the way from `walk_at` to `leaves`, if there is one.
 fn keep_root(k: vec4<f32>, near: vec2<f32>, far: vec2<f32>, leaves: f32, surface: u32) {
     if ((near.y >= 0.0) != (far.y >= 0.0)) {
-        keep_hit(walk_at + cubic_root(k, near, far) * (leaves - walk_at), surface);
+        let way = leaves - walk_at;
+        keep_hit(walk_at + cubic_root(k, near, far) * way, surface, near.y < far.y, way);
     }
 }
 
-fn keep_hit(at: f32, surface: u32) {
+fn surface_number(surface: u32) -> f32 {
+    return scene.surface_numbers[surface / 4u][surface % 4u];
+}
+
+// `rises`: whether numbers do there. Hits no farther apart than roundings are in the order of their numbers.
+fn keep_hit(at: f32, surface: u32, rises: bool, way: f32) {
     if (hit_count >= 24u) {
         return;
     }
+    let near = 2e-5 * way + 4e-7 * at;
     var i = hit_count;
-    while (i > 0u && hit_at[i - 1u] > at) {
+    while (i > 0u) {
+        let apart = at - hit_at[i - 1u];
+        let numbers = vec2<f32>(surface_number(surface), surface_number(hit_surface[i - 1u]));
+        let is_next = numbers.x != numbers.y && rises == (numbers.x < numbers.y);
+        if (apart > near || (apart >= -near && !is_next)) {
+            break;
+        }
         hit_at[i] = hit_at[i - 1u];
         hit_surface[i] = hit_surface[i - 1u];
         i -= 1u;
@@ -189,7 +202,7 @@ fn look_for_hits(leaves: f32, axis: u32) {
     let high = max(max(most.x, most.y), max(most.z, most.w));
     var any = false;
     for (var i = 0u; i < scene.surface_count; i += 1u) {
-        let number = scene.surface_numbers[i / 4u][i % 4u];
+        let number = surface_number(i);
         any = any || (low < number && number <= high);
     }
     let known = walk_known;
@@ -246,7 +259,7 @@ fn look_for_hits(leaves: f32, axis: u32) {
         extrema = vec2<f32>(min(kept.x, kept.y), max(kept.x, kept.y));
     }
     for (var i = 0u; i < scene.surface_count; i += 1u) {
-        let number = scene.surface_numbers[i / 4u][i % 4u];
+        let number = surface_number(i);
         if (!(low < number && number <= high)) {
             continue;
         }
@@ -344,20 +357,10 @@ fn hit_color(toward: vec3<f32>) -> vec4<f32> {
     if (!SHADED) {
         return color;
     }
-    let dx = difference(q, vec3<f32>(1.0, 0.0, 0.0));
-    let dy = difference(q, vec3<f32>(0.0, 1.0, 0.0));
-    let dz = difference(q, vec3<f32>(0.0, 0.0, 1.0));
-    let s = job.sample_scale;
-    let g = scene.gradient_x * (dx * s) + scene.gradient_y * (dy * s) + scene.gradient_z * (dz * s);
-    let size = max(length(g), 1.0);
-    var nl = abs(dot(g, toward)) / size;
-    var nh = nl;
-    if (scene.aside > 0.0) {
-        let between = scene.to_light - toward;
-        nl = abs(dot(g, scene.to_light)) / size;
-        nh = abs(dot(g, between)) / (size * sqrt(max(dot(between, between), 1e-6)));
-    }
-    return lit(color, nl, power(nh, scene.exponent));
+    let g = gradient_at(q);
+    // SURFACE_FLOOR in `device/cpu/frame.rs`.
+    let seen = cosines(g, max(length(g), 1e-3), toward);
+    return lit(color, seen.x, power(seen.y, scene.exponent));
 }
 
 // Where a ray is inside the clip box and not beyond the planes, world units.

@@ -510,7 +510,7 @@ fn mode(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         if settings.mode == Mode::Iso && settings.isosurfaces.is_empty() {
             settings
                 .isosurfaces
-                .push(isosurface_editor::usual(manifest));
+                .push(isosurface_editor::another(0, manifest));
         }
         // Who has not chosen a function gets the one that the mode is best seen with.
         if settings.mode != before

@@ -102,6 +102,20 @@ impl VoxelBox {
         (lo, ends)
     }
 
+    /// So many parts of it on each axis, as alike as can be; those without voxels are left out.
+    pub fn parts(&self, per_axis: u32) -> impl Iterator<Item = Self> + use<> {
+        let own = *self;
+        let size = own.size();
+        let plane = move |a: usize, n: u32| own.lo[a] + size[a] * n / per_axis;
+        (0..per_axis.pow(3)).filter_map(move |n| {
+            let at = [n, n / per_axis, n / per_axis / per_axis].map(|n| n % per_axis);
+            let lo = std::array::from_fn(|a| plane(a, at[a]));
+            let hi = std::array::from_fn(|a| plane(a, at[a] + 1));
+            let part = Self::new(lo, hi);
+            (!part.is_empty()).then_some(part)
+        })
+    }
+
     /// The cells that a job on this box owns, half-open, by their first voxels: a cell lies between voxels; on an
     /// axis of one voxel there is one, around it.
     #[must_use]

@@ -12,7 +12,10 @@ use crate::{
         subject::Subject,
         volume::{PatientAxes, VolumeDescription},
     },
-    picture::camera::{Camera, DEFAULT_FOV_DEGREES, Projection},
+    picture::{
+        camera::{Camera, DEFAULT_FOV_DEGREES, Projection},
+        visible_cells::VisibleCells,
+    },
 };
 use glam::DVec3;
 
@@ -32,13 +35,56 @@ const AZIMUTH: f64 = 45.0;
 /// Degrees above the horizon of what is as high as it is wide: of patients, and of others.
 const PATIENT_ELEVATION: f64 = 18.0;
 const ELEVATION: f64 = 32.0;
+/// Bricks and parts of them that visible cells are looked for in, at most.
+const PARTS_MAX: u64 = 1 << 12;
 /// Degrees above the horizon of what is flat.
 const FLAT_ELEVATION: f64 = 55.0;
 
 /// The default camera for pictures of this width and height, and vertical field of view in degrees;
 /// `None`: [`DEFAULT_FOV_DEGREES`].
 #[must_use]
-pub fn default_camera(
+pub fn default_camera(manifest: &Manifest, size: (u32, u32), fov_degrees: Option<f64>) -> Camera {
+    let points = manifest.subject();
+    let points = points.points_in_world(manifest.volume()).collect();
+    camera_around(points, manifest, size, fov_degrees)
+}
+
+/// The same for what is visible, whatever the volume's subject is; where nothing is, of the subject.
+#[must_use]
+pub fn camera_of_visible(
+    visible: &VisibleCells,
+    manifest: &Manifest,
+    size: (u32, u32),
+    fov_degrees: Option<f64>,
+) -> Camera {
+    let (volume, grid) = (manifest.volume(), manifest.grid());
+    let [nx, ny, nz] = grid.counts().map(u64::from);
+    let parts = 1
+        << (0..3)
+            .filter(|n| nx * ny * nz <= PARTS_MAX >> (3 * n + 3))
+            .count();
+    let world_from_grid = volume.world_from_grid();
+    let mut points = Vec::new();
+    for brick in grid.bricks().filter(|brick| visible.any(*brick)) {
+        let parts = grid.owned_box(brick).parts(parts);
+        let seen = parts.filter_map(|part| visible.bounds(grid, brick, &part));
+        points.extend(seen.flat_map(|part| {
+            let [lo, hi] = part.field_corners(volume.dims);
+            (0..8).map(move |c| {
+                let corner = DVec3::from_array([0, 1, 2].map(|a| [lo, hi][c >> a & 1][a]));
+                world_from_grid.transform_point3(corner)
+            })
+        }));
+    }
+    if points.is_empty() {
+        return default_camera(manifest, size, fov_degrees);
+    }
+    camera_around(points, manifest, size, fov_degrees)
+}
+
+/// The camera from which these points fill the picture.
+fn camera_around(
+    points: Vec<DVec3>,
     manifest: &Manifest,
     (width, height): (u32, u32),
     fov_degrees: Option<f64>,
@@ -53,7 +99,6 @@ pub fn default_camera(
         }
         None => (upright(volume, &subject), AZIMUTH, ELEVATION),
     };
-    let points: Vec<DVec3> = subject.points_in_world(volume).collect();
     let elevation = elevation + (FLAT_ELEVATION - elevation) * flatness(volume, axes);
     let (az, el) = (azimuth.to_radians(), elevation.to_radians());
     let aside = axes[0] * az.sin() - axes[1] * az.cos();
@@ -203,10 +248,19 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{
-        brick_table::BrickRecord,
-        manifest::ManifestParts,
-        volume::{PatientAxes, VoxelType},
+    use crate::{
+        data::{
+            brick_table::BrickRecord,
+            cell_ranges::NONE,
+            manifest::ManifestParts,
+            transfer_function::TransferFunction,
+            volume::{PatientAxes, VoxelType},
+            voxel_box::VoxelBox,
+        },
+        picture::{
+            isosurface::Isosurface,
+            render_settings::{Mode, RenderSettings},
+        },
     };
 
     /// A manifest of a volume whose subject is boxes of it, in voxels.
@@ -250,6 +304,38 @@ mod tests {
         }
         let off = [0, 1].map(|a| (0.5 * (low[a] + high[a]) - 0.5).abs());
         ((high[0] - low[0]).max(high[1] - low[1]), off[0].max(off[1]))
+    }
+
+    #[test]
+    fn what_is_visible_fills_the_picture_whatever_the_subject() {
+        let volume = VolumeDescription::new([64; 3], VoxelType::U8);
+        let seen = VoxelBox::new([8; 3], [24; 3]);
+        let voxel = |at: [u32; 3]| if seen.contains(at) { 9 } else { 1 };
+        for edge in [64, 16] {
+            let bytes = |stored: &VoxelBox| {
+                let [x, y, z] = [0, 1, 2].map(|a| stored.lo[a]..stored.hi[a]);
+                let rows = z.flat_map(|z| y.clone().map(move |y| [y, z]));
+                rows.flat_map(|[y, z]| x.clone().map(move |x| voxel([x, y, z])))
+                    .collect()
+            };
+            let parts = ManifestParts::cut(volume.clone(), edge, "test", bytes).unwrap();
+            let manifest = Manifest::try_from(parts).unwrap();
+            let settings = RenderSettings {
+                mode: Mode::Iso,
+                isosurfaces: vec![Isosurface::new(5.0)],
+                ..RenderSettings::new(TransferFunction::ramp(0.0, 9.0), 1.0)
+            };
+            let visible = VisibleCells::of(&manifest, &settings);
+            let camera = camera_of_visible(&visible, &manifest, (100, 100), None);
+            let view = camera.view(100, 100).unwrap();
+            let ends = [[7.0; 3], [24.0; 3]].map(|p| view.pixel_of(DVec3::from_array(p)).unwrap());
+            let middle = view.pixel_of(DVec3::splat(15.5)).unwrap();
+            assert!(middle.iter().all(|m| (m - 50.0).abs() < 12.0), "{middle:?}");
+            assert!((ends[0][1] - ends[1][1]).abs() > 25.0, "{ends:?}");
+            let none = VisibleCells::from_masks(vec![NONE; manifest.grid().brick_count() as usize]);
+            let camera = camera_of_visible(&none, &manifest, (100, 100), None);
+            assert_eq!(camera, default_camera(&manifest, (100, 100), None));
+        }
     }
 
     fn cube(edge: f64, at: f64) -> [[f64; 3]; 2] {

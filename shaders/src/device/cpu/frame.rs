@@ -170,6 +170,9 @@ pub(super) struct Aside {
     pub(super) of_direction: [f32; 3],
 }
 
+/// Gradients by which isosurfaces are lit in full, in the floors of samples: roundings are shorter.
+pub(super) const SURFACE_FLOOR: f32 = 1e-3;
+
 /// A gradient: length in floors, and cosines with the light and with the half vector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slope {
@@ -202,17 +205,16 @@ impl Shading {
         }
     }
 
-    /// The surface at a sample. `difference` is that of numbers over two voxels, `direction` the ray's in
-    /// the grid.
-    pub(super) fn surface(&self, difference: [f32; 3], direction: [f32; 3]) -> Slope {
+    /// The slope of the field. `difference` is that of numbers over two voxels, `direction` the ray's in
+    /// the grid; normals fade where gradients are shorter than `floor`, in those of samples.
+    pub(super) fn slope(&self, difference: [f32; 3], direction: [f32; 3], floor: f32) -> Slope {
         let g = difference.map(|d| d * self.scale);
         let [x, y, z] = g;
         let m = &self.metric;
         let square =
             m[0] * x * x + m[1] * y * y + m[2] * z * z + m[3] * x * y + m[4] * x * z + m[5] * y * z;
         let slope = square.max(0.0).sqrt();
-        // Normals fade below the floor.
-        let length = slope.max(1.0);
+        let length = slope.max(floor);
         let along = dot(g, direction);
         let Some(aside) = &self.aside else {
             let light = along.abs() / length;

@@ -931,7 +931,7 @@ fn dot(x: __m256, y: __m256, z: __m256, with: [f32; 3]) -> __m256 {
     _mm256_fmadd_ps(x, a, _mm256_fmadd_ps(y, b, _mm256_mul_ps(z, c)))
 }
 
-/// As [`Shading::surface`] and [`Shading::lit`], eight at once; the colour of a 2D function is looked up
+/// As [`Shading::slope`] and [`Shading::lit`], eight at once; the colour of a 2D function is looked up
 /// for the profile.
 #[inline]
 #[target_feature(enable = "avx2,fma")]

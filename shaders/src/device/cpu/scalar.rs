@@ -4,7 +4,7 @@
 
 use super::{
     field::{CELL_SHIFT, Field},
-    frame::Frame,
+    frame::{Frame, SURFACE_FLOOR},
     ray::Ray,
     surfaces::{Hit, Walk},
     voxel::StoredVoxel,
@@ -93,11 +93,11 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
                 && color[3] > 0.0
                 && let Some(shading) = &frame.shading
             {
-                let surface = shading.surface(difference::<V>(field, p), ray.direction);
+                let slope = shading.slope(difference::<V>(field, p), ray.direction, 1.0);
                 if let Some(rows_per_floor) = frame.table.rows_per_floor {
-                    color = (frame.table).color_2d(profile, surface.length, rows_per_floor);
+                    color = (frame.table).color_2d(profile, slope.length, rows_per_floor);
                 }
-                color = shading.lit(color, &surface);
+                color = shading.lit(color, &slope);
             }
             color
         };
@@ -125,7 +125,7 @@ pub(super) fn surface_color<V: StoredVoxel>(
     let p = std::array::from_fn(|a| (hit.at * ray.exact.direction[a] + ray.exact.eye[a]) as f32);
     shading.lit_surface(
         color,
-        &shading.surface(difference::<V>(field, p), ray.direction),
+        &shading.slope(difference::<V>(field, p), ray.direction, SURFACE_FLOOR),
     )
 }
 
