@@ -275,6 +275,42 @@ impl Panels {
         }
     }
 
+    fn transfer(
+        &mut self,
+        ui: &mut Ui,
+        scene: &mut Scene,
+        settings: &mut RenderSettings,
+        facts: &Facts<'_>,
+        asked: &mut Vec<Asked>,
+    ) {
+        if scene.slices.are_shown {
+            ui.horizontal(|ui| {
+                ui.selectable_value(&mut self.is_of_slices, false, "of the volume");
+                ui.selectable_value(&mut self.is_of_slices, true, "of the slices");
+            });
+        }
+        if self.is_of_slices && scene.slices.are_shown {
+            let volume = facts.manifest.volume();
+            let mut of_slices = scene.slices.settings(0, settings, volume);
+            let mut of_editor = Vec::new();
+            let editor = &mut self.slices_editor;
+            editor.show(ui, &mut of_slices, facts, &mut of_editor);
+            scene.slices.transfer = of_slices.transfer;
+            asked.extend(of_editor.into_iter().map(|asked| match asked {
+                Asked::SaveTransfer(_, to) => Asked::SaveTransfer(Pane::Slice(0), to),
+                Asked::Open(path) => Asked::OpenForSlices(path),
+                other => other,
+            }));
+            return;
+        }
+        self.editor.show(ui, settings, facts, asked);
+        if settings.mode == Mode::Dvr {
+            CollapsingHeader::new("By gradients too").show_unindented(ui, |ui| {
+                self.shapes.show(ui, settings, facts.manifest);
+            });
+        }
+    }
+
     fn content(
         &mut self,
         ui: &mut Ui,
@@ -284,34 +320,11 @@ impl Panels {
     ) {
         self.data_set(ui, facts, asked);
         let mut settings = (*scene.settings).clone();
-        section(ui, "Transfer function", |ui| {
-            if scene.slices.are_shown {
-                ui.horizontal(|ui| {
-                    ui.selectable_value(&mut self.is_of_slices, false, "of the volume");
-                    ui.selectable_value(&mut self.is_of_slices, true, "of the slices");
-                });
-            }
-            if self.is_of_slices && scene.slices.are_shown {
-                let volume = facts.manifest.volume();
-                let mut of_slices = scene.slices.settings(0, &settings, volume);
-                let mut of_editor = Vec::new();
-                let editor = &mut self.slices_editor;
-                editor.show(ui, &mut of_slices, facts, &mut of_editor);
-                scene.slices.transfer = of_slices.transfer;
-                asked.extend(of_editor.into_iter().map(|asked| match asked {
-                    Asked::SaveTransfer(_, to) => Asked::SaveTransfer(Pane::Slice(0), to),
-                    Asked::Open(path) => Asked::OpenForSlices(path),
-                    other => other,
-                }));
-                return;
-            }
-            self.editor.show(ui, &mut settings, facts, asked);
-            if settings.mode == Mode::Dvr {
-                CollapsingHeader::new("By gradients too").show_unindented(ui, |ui| {
-                    self.shapes.show(ui, &mut settings, facts.manifest);
-                });
-            }
-        });
+        if settings.mode.has_samples() || scene.slices.are_shown {
+            section(ui, "Transfer function", |ui| {
+                self.transfer(ui, scene, &mut settings, facts, asked);
+            });
+        }
         section(ui, "Sampling and light", |ui| {
             sampling(ui, &mut settings, facts.manifest);
             if settings.mode.is_slice() {
@@ -538,8 +551,9 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
         .logarithmic(true)
         .clamping(SliderClamping::Edits)
         .text("Step");
+    let takes_samples = settings.mode.has_samples();
     if ui
-        .add(slider)
+        .add_enabled(takes_samples, slider)
         .on_hover_text("sample distance, in multiples of the smallest spacing")
         .changed()
     {
@@ -575,7 +589,8 @@ fn sampling(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manifest) {
             .on_hover_text("each sample stands for all values around it: thin structures at long steps, for more time a sample");
         gradient_opacity(ui, settings);
     }
-    ui.checkbox(&mut settings.jitter, "Jitter")
+    let jitter = egui::Checkbox::new(&mut settings.jitter, "Jitter");
+    ui.add_enabled(takes_samples, jitter)
         .on_hover_text("fine grain in place of rings");
 }
 

@@ -44,7 +44,7 @@ pub(super) fn show(ui: &mut Ui, settings: &mut RenderSettings, manifest: &Manife
                 }
                 let opacity = Slider::new(&mut surface.opacity, 0.01..=1.0);
                 ui.add(opacity.clamping(SliderClamping::Edits).text("Opacity"));
-                let remove = egui::Button::new("✖").small();
+                let remove = egui::Button::new("×").small();
                 if ui.add_enabled(!is_only_one, remove).clicked() {
                     removed = Some(at);
                 }
