@@ -591,7 +591,7 @@ fn surfaces_close_to_each_other_are_in_the_processors_order() {
             color,
             opacity: 0.3,
         };
-        let green = surface(0.500_001, [0.0, 1.0, 0.0]);
+        let green = surface(0.500_000_1, [0.0, 1.0, 0.0]);
         scene.settings.isosurfaces = vec![surface(0.5, [1.0, 0.0, 0.0]), green];
         let here = whole(&mut device, &data, &scene);
         let there = whole(&mut cpu, &data, &scene);
