@@ -208,7 +208,11 @@ impl BrickOwner {
 
     fn send(&mut self, to: &PeerId, message: KeeperMessage, ctx: &mut Context<Self>) {
         let asked = match message {
-            KeeperMessage::BrickRequest { data_set, brick } => Some((data_set, brick)),
+            KeeperMessage::BrickRequest {
+                data_set,
+                brick,
+                for_frame,
+            } => Some((data_set, brick, for_frame)),
             _ => None,
         };
         let lane = match message {
@@ -221,8 +225,9 @@ impl BrickOwner {
         if let Err(error) = sent {
             // All but requests is said again soon, or asked for.
             tracing::debug!(peer = to.short(), %error, "a message was not sent");
-            if let Some((data_set, brick)) = asked {
-                self.step(KeeperInput::NotAsked(data_set, brick), None, ctx);
+            if let Some((data_set, brick, for_frame)) = asked {
+                let not_asked = KeeperInput::NotAsked(data_set, brick, for_frame);
+                self.step(not_asked, None, ctx);
             }
         }
     }
@@ -388,6 +393,7 @@ impl Handler<OwnerInput> for BrickOwner {
                 (KeeperInput::Asked(requester, data_set, work), None)
             }
             OwnerInput::Rendering => (KeeperInput::Rendering, None),
+            OwnerInput::Fetches(data_set) => (KeeperInput::Fetches(data_set), None),
             OwnerInput::Speed(millionths) => (KeeperInput::Speed(millionths), None),
             OwnerInput::Delivered(times) => (KeeperInput::Delivered(times), None),
             OwnerInput::Late(peers) => (KeeperInput::Late(peers), None),

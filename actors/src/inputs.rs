@@ -126,6 +126,8 @@ pub enum OwnerInput {
     Said(PeerId, Message, Held),
     /// A frame is under way: bricks are to keep out of its way.
     Rendering,
+    /// A frame of this data set is asked for of which peers fetch what they lack.
+    Fetches(Digest),
     /// What a requester's frames of a data set ask of the peers from now on.
     Asked(PeerId, Digest, Arc<FrameWork>),
     /// A frame that this peer asked for is whole.

@@ -96,15 +96,23 @@ impl Requester {
             finish(answer, Err(FrameError::TooMany));
             return number;
         }
-        let (data_set, prediction) = (ask.data_set, ask.rules.prediction);
+        let (data_set, rules) = (ask.data_set, ask.rules);
+        self.tell_of_fetches(&ask);
         self.pending.insert(number, Pending::new(ask, answer));
         let wanted = FramesInput::Ask {
             number,
             data_set,
-            prediction,
+            rules,
         };
         self.step(wanted, ctx);
         number
+    }
+
+    /// Peers are to keep room for what they fetch for a frame.
+    fn tell_of_fetches(&self, ask: &AskFrame) {
+        if ask.rules.fetches() {
+            self.tell_owner(OwnerInput::Fetches(ask.data_set));
+        }
     }
 
     /// Microseconds since this actor was made.
@@ -137,11 +145,16 @@ impl Requester {
                     }
                 }
                 FramesOutput::Wake { number, at } => self.wake(number, at, ctx),
-                FramesOutput::Prolonged(frame, why) => tracing::debug!(
-                    frame_id = frame.number,
-                    %why,
-                    "a frame takes longer than was expected; it is waited for"
-                ),
+                FramesOutput::Prolonged(frame, why) => {
+                    tracing::debug!(
+                        frame_id = frame.number,
+                        %why,
+                        "a frame takes longer than was expected; it is waited for"
+                    );
+                    if let Some(p) = self.pending.get(&frame.number) {
+                        self.tell_of_fetches(&p.ask);
+                    }
+                }
                 FramesOutput::AskedAgain(frame, without, why) => {
                     let without: Vec<&str> = without.iter().map(PeerId::short).collect();
                     tracing::warn!(

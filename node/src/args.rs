@@ -10,8 +10,9 @@ use crate::network::{MeshKey, MeshKeyError};
 use crate::overlay::{Note, Overlay};
 use brickmesh_topology::{
     balance::{
+        image_division::TILE_EDGE_MIN,
         partition::PartitionMethod,
-        plan_rules::{PlanRules, Strategy},
+        plan_rules::{Division, PlanRules, Strategy},
         prediction::Prediction,
         schedule::Assignment,
     },
@@ -19,10 +20,11 @@ use brickmesh_topology::{
         camera::Projection,
         isosurface::Isosurface,
         render_settings::{Light, Mode},
+        tiles::TILE_EDGE_MAX,
     },
 };
 use clap::builder::NonEmptyStringValueParser;
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
@@ -333,12 +335,29 @@ impl MeshArgs {
     }
 }
 
-/// How frames are planned; for experiments, the defaults are best.
+/// What of a frame is divided among peers, and how all stages of its plan are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StrategyArg {
+    /// The volume: each peer renders what it holds, and parts of pictures are blended
+    #[default]
+    #[value(alias = "refined")]
+    SortLast,
+    /// The same as Frey and Ertl 2011 describe it
+    #[value(name = "frey-ertl-2011")]
+    FreyErtl2011,
+    /// The picture: each peer renders its tiles of it, and fetches the bricks that it lacks
+    Image,
+}
+
+/// How frames are planned.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RulesArgs {
-    /// How all stages of a plan are done
-    #[arg(long, value_enum, default_value = "refined")]
-    pub strategy: Strategy,
+    /// What of a frame is divided among peers
+    #[arg(long, value_enum, default_value = "sort-last")]
+    pub strategy: StrategyArg,
+    /// Edge of a tile where the picture is divided, 8 to 2048 pixels [default: 32 to 256, by the number of peers]
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(i64::from(TILE_EDGE_MIN)..=i64::from(TILE_EDGE_MAX)))]
+    pub tile: Option<u32>,
     /// Another strategy to cut bricks into jobs
     #[arg(long, value_enum, value_name = "STRATEGY")]
     pub decompose: Option<Strategy>,
@@ -361,15 +380,32 @@ pub struct RulesArgs {
 
 impl RulesArgs {
     /// The rules that every peer of a frame follows.
-    #[must_use]
+    ///
+    /// # Errors
+    /// What does not go together.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "0 to a minute"
     )]
-    pub fn rules(&self) -> PlanRules {
-        let all = PlanRules::all(self.strategy);
-        PlanRules {
+    pub fn rules(&self) -> Result<PlanRules, String> {
+        let all = PlanRules::all(match self.strategy {
+            StrategyArg::FreyErtl2011 => Strategy::FreyErtl2011,
+            StrategyArg::SortLast | StrategyArg::Image => Strategy::Refined,
+        });
+        let gives_jobs = self.assign.is_some() || self.composite.is_some();
+        if self.strategy == StrategyArg::Image && gives_jobs {
+            return Err("--strategy image gives tiles to peers by their cost: --assign and --composite say nothing there; leave them out".to_owned());
+        }
+        let division = match (self.strategy, self.tile) {
+            (StrategyArg::Image, tile) => Division::Image { tile },
+            (_, None) => Division::SortLast,
+            (_, Some(_)) => {
+                return Err("--tile cuts pictures: give --strategy image with it".to_owned());
+            }
+        };
+        Ok(PlanRules {
+            division,
             decompose: self.decompose.unwrap_or(all.decompose),
             min_job_micros: (self.min_job).map_or(all.min_job_micros, |ms| (ms * 1000.0) as u64),
             prediction: self.prediction.unwrap_or(all.prediction),
@@ -377,7 +413,7 @@ impl RulesArgs {
             composite: self.composite.unwrap_or(all.composite),
             steal: self.steal.unwrap_or(all.steal),
             reuse: all.reuse,
-        }
+        })
     }
 }
 

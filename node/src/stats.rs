@@ -12,7 +12,9 @@ use brickmesh_actors::{
     brick_owner::MeshStatus,
     requester::{FrameStats, JobStats},
 };
-use brickmesh_topology::{BrickIndex, Manifest, PeerId, VoxelBox};
+use brickmesh_topology::{
+    BrickIndex, Manifest, PeerId, VoxelBox, frame::frame_requests::BrickAccesses,
+};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -89,8 +91,19 @@ struct WrittenFrame<'a> {
     level: usize,
     #[serde(flatten)]
     times: &'a FrameTimes,
+    strategy: &'static str,
+    tile: Option<u32>,
+    memory: Vec<WrittenAccesses<'a>>,
     missing: &'a [VoxelBox],
     jobs: Vec<WrittenJob<'a>>,
+}
+
+/// Bricks that a peer needed for a picture.
+#[derive(Serialize)]
+struct WrittenAccesses<'a> {
+    peer: &'a str,
+    #[serde(flatten)]
+    bricks: BrickAccesses,
 }
 
 #[derive(Serialize)]
@@ -98,6 +111,8 @@ struct WrittenJob<'a> {
     brick: BrickIndex,
     #[serde(rename = "box")]
     owned: VoxelBox,
+    /// Pixels: left, top, width, height.
+    rect: [u32; 4],
     peer: &'a str,
     estimate_us: u64,
     measured_us: Option<u64>,
@@ -110,6 +125,10 @@ struct FrameEntry {
     /// Of the volume that is seen; boxes are in its voxels.
     level: usize,
     times: FrameTimes,
+    /// Edge of the tiles that it was divided into, pixels, the largest of its bands; `None`: the volume was.
+    image_tile: Option<u32>,
+    /// Bricks that each peer needed, of bands one after the other.
+    accesses: BTreeMap<PeerId, BrickAccesses>,
     missing: Vec<VoxelBox>,
     jobs: Vec<JobStats>,
 }
@@ -119,6 +138,7 @@ struct FrameTimes {
     total_us: u64,
     schedule_us: u64,
     composite_us: u64,
+    predicted_us: u64,
     bytes_sent: u64,
     failed_attempts: u32,
 }
@@ -205,9 +225,12 @@ impl Stats {
                 total_us,
                 schedule_us: sum(|b| b.schedule_micros),
                 composite_us: sum(|b| b.composite_micros),
+                predicted_us: sum(|b| b.predicted_micros),
                 bytes_sent: sum(|b| b.bytes_sent),
                 failed_attempts: bands.iter().map(|b| b.failed_attempts).sum(),
             },
+            image_tile: bands.iter().filter_map(|b| b.image_tile).max(),
+            accesses: accesses_of(bands),
             missing,
             jobs,
         });
@@ -244,6 +267,10 @@ impl Stats {
             device: &known.device,
             bricks: &known.bricks,
         });
+        let of_peer = |(peer, &bricks): (&PeerId, &BrickAccesses)| WrittenAccesses {
+            peer: name_in(&names, peer),
+            bricks,
+        };
         let frames = self
             .frames
             .iter()
@@ -252,6 +279,12 @@ impl Stats {
                 frame,
                 level: entry.level,
                 times: &entry.times,
+                strategy: match entry.image_tile {
+                    Some(_) => "image",
+                    None => "sort-last",
+                },
+                tile: entry.image_tile,
+                memory: entry.accesses.iter().map(of_peer).collect(),
                 missing: &entry.missing,
                 jobs: entry.jobs.iter().map(|j| written_job(j, &names)).collect(),
             });
@@ -292,14 +325,36 @@ impl Stats {
             );
         }
         out += &format!(
-            "frame: {:.1} ms, {}{}, {:.1} KiB between peers",
+            "frame: {:.1} ms, {}{}{}, {:.1} KiB between peers",
             frame.times.total_us as f64 / 1000.0,
             level_in_words(frame.level),
             counted(frame.jobs.len(), "job"),
+            divided_in_words(frame),
             frame.times.bytes_sent as f64 / 1024.0
         );
         out
     }
+}
+
+/// What was divided, in a list.
+fn divided_in_words(frame: &FrameEntry) -> String {
+    let missed: usize = frame.accesses.values().map(|a| a.missed as usize).sum();
+    frame.image_tile.map_or_else(String::new, |edge| {
+        let bricks = counted(missed, "brick");
+        format!(" in tiles of {edge} pixels, {bricks} fetched")
+    })
+}
+
+/// Bricks that peers needed for all bands.
+fn accesses_of(bands: &[FrameStats]) -> BTreeMap<PeerId, BrickAccesses> {
+    let mut all: BTreeMap<PeerId, BrickAccesses> = BTreeMap::new();
+    for (peer, of_band) in bands.iter().flat_map(|b| &b.accesses) {
+        let sum = all.entry(peer.clone()).or_default();
+        sum.held = sum.held.saturating_add(of_band.held);
+        sum.cached = sum.cached.saturating_add(of_band.cached);
+        sum.missed = sum.missed.saturating_add(of_band.missed);
+    }
+    all
 }
 
 /// The level of a picture that is none of the exact volume, in a list.
@@ -319,6 +374,7 @@ fn written_job<'a>(job: &JobStats, names: &'a BTreeMap<PeerId, String>) -> Writt
     WrittenJob {
         brick: job.brick,
         owned: job.owned,
+        rect: [job.rect.x, job.rect.y, job.rect.width, job.rect.height],
         peer: name_in(names, &job.peer),
         estimate_us: job.estimate_micros,
         measured_us: job.measured_micros,
@@ -383,11 +439,18 @@ impl StatsFile {
 mod tests {
     use super::*;
     use crate::metrics::tests::status;
+    use brickmesh_topology::PixelRect;
 
     fn band(peers: &[&str], missing: &[VoxelBox]) -> FrameStats {
         let job = |peer: &&str| JobStats {
             brick: BrickIndex(0),
             owned: VoxelBox::new([0; 3], [8, 8, 8]),
+            rect: PixelRect {
+                x: 0,
+                y: 0,
+                width: 8,
+                height: 8,
+            },
             peer: PeerId::new(peer),
             stolen_from: (*peer == "b").then(|| PeerId::new("a")),
             estimate_micros: 5,
@@ -400,6 +463,9 @@ mod tests {
             schedule_micros: 1,
             composite_micros: 2,
             bytes_sent: 1024,
+            image_tile: None,
+            predicted_micros: 3,
+            accesses: BTreeMap::new(),
             missing: missing.to_vec(),
             jobs: peers.iter().map(job).collect(),
             trace: None,

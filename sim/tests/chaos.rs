@@ -3,9 +3,10 @@
 //! of one to eight machines, as most labs are, and of fifty.
 //!
 //! What is broken is an error of the simulation, with the command that shows it again.
-//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD]]` runs others instead: seeds, peers and
+//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image]]]` runs others instead: seeds, peers and
 //! redundancy are a number or a range `A-B` (seeds: a number N is 1 to N), the field is what the volume
-//! shows, `filled` or `shells`, in a small picture; `default` leaves out volume and picture.
+//! shows, `filled` or `shells`, in a small picture; `default` leaves out volume and picture. `,image` after the field: the picture
+//! is divided, and peers fetch bricks for frames.
 
 use serde_json::{Value, json};
 use std::{
@@ -24,6 +25,8 @@ struct Runs {
     peers: RangeInclusive<u64>,
     redundancies: RangeInclusive<u64>,
     field: String,
+    /// The picture is divided, and peers fetch bricks for frames.
+    is_image: bool,
 }
 
 /// What came of them: faults that began, frames that were asked for again, jobs that nobody would have seen, the
@@ -81,11 +84,14 @@ fn asked_for() -> Option<Runs> {
             peers: range(parts.next()?)?,
             redundancies: parts.next().map_or(Some(3..=3), range)?,
             field: parts.next().unwrap_or("filled").to_owned(),
+            is_image: parts.next().is_some_and(|how| how == "image"),
         };
         parts.next().is_none().then_some(runs)
     };
     Some(parsed().unwrap_or_else(|| {
-        panic!("BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD]]")
+        panic!(
+            "BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image]]]"
+        )
     }))
 }
 
@@ -108,7 +114,10 @@ fn run_all(runs: &Runs) -> Sums {
     let (next, sums) = (AtomicUsize::new(0), Mutex::new(Sums::default()));
     let work = || {
         while let Some(&(seed, peers, redundancy)) = all.get(next.fetch_add(1, Relaxed)) {
-            let input = scenario_of(seed, runs.frames, peers, redundancy, &runs.field);
+            let mut input = scenario_of(seed, runs.frames, peers, redundancy, &runs.field);
+            if runs.is_image {
+                input["rules"] = json!({"division": {"image": {"tile": null}}});
+            }
             let answer = try_run(&input);
             let mut sums = sums.lock().expect("no run panics");
             match answer {
@@ -188,6 +197,7 @@ fn no_seed_breaks_a_mesh() {
         peers: 1..=8,
         redundancies: 1..=3,
         field: "default".to_owned(),
+        is_image: false,
     };
     // Full peers waited for each other's place here, until takers were chosen by what they have in memory.
     let stuck = Runs {
@@ -196,6 +206,7 @@ fn no_seed_breaks_a_mesh() {
         peers: 7..=7,
         redundancies: 2..=2,
         field: "default".to_owned(),
+        is_image: false,
     };
     let large = Runs {
         seeds: 1..=20,
@@ -203,8 +214,17 @@ fn no_seed_breaks_a_mesh() {
         peers: 50..=50,
         redundancies: 3..=3,
         field: "filled".to_owned(),
+        is_image: false,
     };
-    let usual = || vec![stuck, small, large];
+    let divided = Runs {
+        seeds: 1..=4,
+        frames: 100,
+        peers: 1..=6,
+        redundancies: 1..=3,
+        field: "default".to_owned(),
+        is_image: true,
+    };
+    let usual = || vec![stuck, small, divided, large];
     let runs = asked_for().map_or_else(usual, |asked| vec![asked]);
     runs.iter().for_each(check);
 }

@@ -5,6 +5,7 @@
 pub mod cost_table;
 pub mod decompose;
 pub mod frame_plan;
+pub mod image_division;
 pub mod job_tree;
 pub mod partition;
 pub mod placement;

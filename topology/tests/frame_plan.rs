@@ -12,7 +12,7 @@ use brickmesh_topology::{
     balance::{
         cost_table::CostTable,
         frame_plan::{Earlier, FramePlan, PlanInputs},
-        plan_rules::{PlanRules, Strategy},
+        plan_rules::{Division, PlanRules, Strategy},
         prediction::Prediction,
         roster::{Roster, RosterEntry, RosterError, WAIT_THOUSANDTHS_MAX},
         schedule::{Assignment, SPEED_ONE},
@@ -267,6 +267,163 @@ fn a_device_of_twice_the_speed_gets_about_twice_the_work() {
     assert!(work[0] * 10 > work[1] * 16, "{work:?}");
 }
 
+/// The same scene, in which the picture is divided into tiles of this edge, and two more peers have nothing yet.
+fn divided(transfer: &TransferFunction, tile: Option<u32>) -> Scene {
+    let mut scene = Scene::new(transfer, [SPEED_ONE; 5]);
+    scene.rules.division = Division::Image { tile };
+    let none = BrickSet::new(scene.manifest.grid().brick_count());
+    let new = |n: u32| RosterEntry::new(PeerId::new(&format!("peer-{n}")), none.clone());
+    scene.entries.extend([5, 6].map(new));
+    scene.entries.iter_mut().for_each(|e| e.fetches = true);
+    scene
+}
+
+#[test]
+fn each_peer_has_tiles_of_its_own_and_all_that_they_show() {
+    for (tile, edge) in [(None, 32), (Some(16), 16), (Some(64), 64), (Some(0), 8)] {
+        let scene = divided(&opaque(), tile);
+        let view = view(0.3, 1.0);
+        let plan = scene.plan(&view, &CostTable::default());
+        assert_eq!(plan.image_tile, Some(edge));
+        let whole = Scene::new(&opaque(), [SPEED_ONE; 5]);
+        let whole = scene_uncut(whole).plan(&view, &CostTable::default());
+        // Each pixel of each brick is in one job, in the order of the bricks.
+        let mut pixels: BTreeMap<BrickIndex, usize> = BTreeMap::new();
+        let mut order: Vec<BrickIndex> = Vec::new();
+        for (j, job) in plan.jobs.iter().enumerate() {
+            *pixels.entry(job.brick).or_default() += job.rect.pixel_count();
+            if order.last() != Some(&job.brick) {
+                order.push(job.brick);
+            }
+            let tiles: Vec<_> = plan.tile_jobs.of_job(j).collect();
+            assert_eq!(tiles.len(), 1);
+            let tile = plan.tiles[tiles[0].0];
+            assert_eq!(tile.rect.intersection(&job.rect), Some(job.rect));
+            assert_eq!(job.renderer, Some(tile.compositor), "nothing is sent twice");
+        }
+        let bricks: Vec<BrickIndex> = whole.jobs.iter().map(|j| j.brick).collect();
+        assert_eq!(order, bricks);
+        for job in &whole.jobs {
+            assert_eq!(pixels[&job.brick], job.rect.pixel_count());
+        }
+        // All work, those who came with nothing, too; and what bricks cost is shared out whole.
+        let sum = |plan: &FramePlan| plan.jobs.iter().map(|j| j.estimate_micros).sum::<u64>();
+        assert_eq!(sum(&plan), sum(&whole));
+        if edge <= 32 {
+            assert!(plan.schedule.loads_micros.iter().all(|&l| l > 0));
+        }
+        assert!(plan.holders.iter().all(|h| h.len() == 7));
+    }
+}
+
+fn scene_uncut(mut scene: Scene) -> Scene {
+    scene.rules.min_job_micros = u64::MAX;
+    scene
+}
+
+#[test]
+fn jobs_and_tiles_are_bounded_and_a_further_attempt_without_fetching_peers_is_whole() {
+    let scene = divided(&opaque(), Some(8));
+    let table = CostTable::default();
+    let mut view = view(0.3, 1.0);
+    (view.width, view.height) = (16_384, 16_384);
+    let plan = scene.plan(&view, &table);
+    assert!(plan.jobs.len() <= 1 << 15 && plan.tiles.len() <= 1 << 15);
+    let small = self::view(0.3, 1.0);
+    let first = Roster::new(scene.entries.clone());
+    let rendered = BTreeMap::new();
+    let earlier = Earlier {
+        roster: &first,
+        rendered: &rendered,
+    };
+    let mut left = scene.entries[..5].to_vec();
+    left.iter_mut().for_each(|e| e.fetches = false);
+    let again = scene.plan_again(&small, &table, left.clone(), Some(earlier));
+    assert!(again.image_tile.is_some());
+    for job in &again.jobs {
+        assert!(left[job.renderer.unwrap()].bricks.contains(job.brick));
+    }
+}
+
+#[test]
+fn what_tiles_took_is_learnt_of_their_bricks() {
+    let scene = divided(&opaque(), Some(16));
+    let view = view(0.3, 1.0);
+    let plan = scene.plan(&view, &CostTable::default());
+    // Of one brick half of the parts are measured: the others took as much.
+    let first = plan.jobs[0].brick;
+    let of_first: Vec<usize> = (0..plan.jobs.len())
+        .filter(|&j| plan.jobs[j].brick == first)
+        .collect();
+    assert!(of_first.len() > 4);
+    let mut measured: BTreeMap<usize, u64> = plan
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(j, job)| (j, job.estimate_micros * 10))
+        .collect();
+    of_first.iter().skip(1).step_by(2).for_each(|j| {
+        measured.remove(j);
+    });
+    let table = plan.costs_after(&CostTable::default(), &measured, Prediction::LastFrame);
+    for (brick, tree) in &table.trees {
+        let expected: u64 = plan
+            .jobs
+            .iter()
+            .filter(|j| j.brick == *brick)
+            .map(|j| j.estimate_micros)
+            .sum();
+        let learned: u64 = tree.leaf_values().map(|l| l.cost_micros).sum();
+        assert!(
+            learned.abs_diff(10 * expected) <= expected / 10,
+            "{brick:?}: {learned} of {expected}"
+        );
+    }
+}
+
+#[test]
+fn pictures_are_divided_once_all_who_take_part_can_fetch() {
+    let mut scene = divided(&opaque(), None);
+    let view = view(0.3, 1.0);
+    let table = CostTable::default();
+    scene.entries[2].fetches = false;
+    assert_eq!(scene.plan(&view, &table).image_tile, None);
+    // Who holds all need not.
+    let all = scene.manifest.grid().brick_count();
+    scene.entries[2].bricks = BrickSet::all(all);
+    assert!(scene.plan(&view, &table).image_tile.is_some());
+    // A brick that nobody has is missing, and nothing else.
+    let lost = BrickIndex(4);
+    for entry in &mut scene.entries {
+        entry.bricks.remove(lost);
+        entry.fetches = true;
+    }
+    let plan = scene.plan(&view, &table);
+    assert!(plan.missing().count() > 0);
+    assert!(plan.missing().all(|j| j.brick == lost));
+    // The jobs of a frame stay the same when who renders them does not take part any more.
+    let rendered: BTreeMap<u32, PeerId> =
+        [(3, PeerId::new("peer-1")), (9, PeerId::new("peer-6"))].into();
+    let first = Roster::new(scene.entries.clone());
+    let earlier = Earlier {
+        roster: &first,
+        rendered: &rendered,
+    };
+    let left = scene.entries[..5].to_vec();
+    let again = scene.plan_again(&view, &table, left, Some(earlier));
+    assert_eq!(again.image_tile, plan.image_tile);
+    let parts = |plan: &FramePlan| {
+        plan.jobs
+            .iter()
+            .map(|j| (j.brick, j.rect))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(parts(&again), parts(&plan));
+    assert!(again.jobs[3].is_rendered && again.jobs[3].renderer == Some(1));
+    assert!(!again.jobs[9].is_rendered);
+    assert!(again.jobs.iter().all(|j| j.renderer < Some(5)));
+}
+
 #[test]
 fn a_peer_that_lies_about_times_spoils_no_table() {
     let scene = Scene::new(&TransferFunction::ramp(0.0, 95.0), [SPEED_ONE; 5]);
@@ -296,9 +453,16 @@ fn every_build_derives_these_bytes() {
     }
     let found = [plan.digest, table.digest()].map(|d| d.short());
     assert_eq!(found, FROZEN, "{} jobs", plan.jobs.len());
+    let mut scene = divided(&TransferFunction::ramp(0.0, 95.0), Some(24));
+    for (entry, speed) in scene.entries.iter_mut().zip(speeds) {
+        entry.speed_millionths = speed;
+    }
+    let plan = scene.plan(&view(0.1, 1.5), &table);
+    assert_eq!(plan.digest.short(), FROZEN_DIVIDED);
 }
 
 const FROZEN: [&str; 2] = ["538dc24d", "64c588b0"];
+const FROZEN_DIVIDED: &str = "5434b2c7";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]

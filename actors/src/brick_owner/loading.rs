@@ -145,8 +145,12 @@ impl BrickOwner {
             Some(source) if !self.keep_copies && self.keeper.has_room_for_all(data_set) => {
                 source.release(brick);
             }
-            // What was read for a frame is on the shelf.
-            None if self.keep_copies && is_open && !self.keeper.is_staging(data_set, brick) => {
+            // What was read for a frame is on the shelf; what was fetched may come to be held.
+            None if self.keep_copies
+                && is_open
+                && (self.keeper.is_fetching(data_set, brick)
+                    || !self.keeper.is_staging(data_set, brick)) =>
+            {
                 self.copies.insert((data_set, brick), copy);
             }
             _ => {}

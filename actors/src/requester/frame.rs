@@ -2,7 +2,10 @@
 
 use super::FRAMES_IN_FLIGHT_MAX;
 use brickmesh_shaders::SubImage;
-use brickmesh_topology::{BrickIndex, Digest, PeerId, VoxelBox, frame::timeline::Row};
+use brickmesh_topology::{
+    BrickIndex, Digest, PeerId, PixelRect, VoxelBox,
+    frame::{frame_requests::BrickAccesses, timeline::Row},
+};
 use std::collections::BTreeMap;
 
 /// A finished frame.
@@ -31,6 +34,12 @@ pub struct FrameStats {
     pub bytes_sent: u64,
     /// Boxes that nobody holds.
     pub missing: Vec<VoxelBox>,
+    /// Edge of the tiles that the picture was divided into, pixels; `None`: the volume was.
+    pub image_tile: Option<u32>,
+    /// Longest time that a peer was expected to take, microseconds.
+    pub predicted_micros: u64,
+    /// Bricks that each peer needed.
+    pub accesses: BTreeMap<PeerId, BrickAccesses>,
     /// Its jobs, front to back.
     pub jobs: Vec<JobStats>,
     /// What each peer did when, where that was asked for.
@@ -57,6 +66,8 @@ pub struct JobStats {
     pub brick: BrickIndex,
     /// Samples that belonged to it.
     pub owned: VoxelBox,
+    /// Its pixels, of the whole picture where the frame is a band of that.
+    pub rect: PixelRect,
     /// Who rendered it.
     pub peer: PeerId,
     /// Who it was planned for, where another one took it.

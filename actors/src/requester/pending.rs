@@ -5,10 +5,10 @@ use crate::{messages::FrameRequest, span_log::now_micros};
 use actix::SpawnHandle;
 use brickmesh_shaders::{Scene, SubImage, transfer_table::TransferTable};
 use brickmesh_topology::{
-    BrickIndex, Manifest, PeerId,
+    BrickIndex, Manifest, PeerId, PixelRect,
     balance::frame_plan::FramePlan,
     frame::{
-        frame_requests::{AttemptRequest, EndedFrame, FrameEnd},
+        frame_requests::{AttemptRequest, BrickAccesses, EndedFrame, FrameEnd},
         timeline::{SPANS_MAX, Span, rows},
     },
 };
@@ -145,7 +145,10 @@ impl Pending {
                     composite_micros: picture.composite_micros,
                     bytes_sent: self.bytes,
                     missing: picture.plan.missing().map(|j| j.owned).collect(),
-                    jobs: job_stats(&picture.plan, &ended.measured),
+                    image_tile: picture.plan.image_tile,
+                    predicted_micros: picture.plan.schedule.makespan_micros,
+                    accesses: accesses(&picture.plan, ended.accesses),
+                    jobs: job_stats(&picture.plan, &ended.measured, self.ask.view.first),
                     trace: self.ask.is_traced.then(|| FrameTrace {
                         began: self.began,
                         rows: rows(self.began, ended.total_micros, &self.spans),
@@ -184,8 +187,21 @@ fn speeds(plan: &FramePlan) -> BTreeMap<PeerId, u64> {
     peers.zip(plan.speeds.iter().copied()).collect()
 }
 
-/// Jobs of a plan, with who rendered each.
-fn job_stats(plan: &FramePlan, measured: &BTreeMap<u32, (usize, u64)>) -> Vec<JobStats> {
+/// What was counted, by peer in place of its index.
+fn accesses(
+    plan: &FramePlan,
+    of: BTreeMap<usize, BrickAccesses>,
+) -> BTreeMap<PeerId, BrickAccesses> {
+    let named = |(by, n): (usize, BrickAccesses)| Some((plan.peers.get(by)?.clone(), n));
+    of.into_iter().filter_map(named).collect()
+}
+
+/// Jobs of a plan, with who rendered each; `first`: where its picture begins in the whole.
+fn job_stats(
+    plan: &FramePlan,
+    measured: &BTreeMap<u32, (usize, u64)>,
+    first: [u32; 2],
+) -> Vec<JobStats> {
     let name = |index: usize| -> Option<&PeerId> { plan.peers.get(index) };
     let jobs = plan.jobs.iter().zip(0_u32..);
     let stats = jobs.filter_map(|(j, index)| {
@@ -195,6 +211,11 @@ fn job_stats(plan: &FramePlan, measured: &BTreeMap<u32, (usize, u64)>) -> Vec<Jo
         Some(JobStats {
             brick: j.brick,
             owned: j.owned,
+            rect: PixelRect {
+                x: first[0] + j.rect.x,
+                y: first[1] + j.rect.y,
+                ..j.rect
+            },
             stolen_from: (peer != planned).then(|| planned.clone()),
             peer: peer.clone(),
             estimate_micros: j.estimate_micros,

@@ -205,7 +205,7 @@ fn settings_and_shots(
     for shot in &shots {
         shot.camera.view(picture.size.0, picture.size.1)?;
     }
-    let settings = PictureSettings::of(picture, args.mesh.rules.rules(), manifest)?;
+    let settings = PictureSettings::of(picture, args.mesh.rules.rules()?, manifest)?;
     Ok((settings, shots))
 }
 

@@ -170,7 +170,7 @@ impl Viewer {
         let picture = &self.args.picture;
         let rules = PlanRules {
             reuse: true,
-            ..self.args.mesh.rules.rules()
+            ..self.args.mesh.rules.rules()?
         };
         let settings = PictureSettings::of(picture, rules, manifest)?;
         settings.tell();

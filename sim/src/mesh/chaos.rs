@@ -122,7 +122,7 @@ pub(super) fn run(
     let network = Network::new(machines, scenario.latency, scenario.jitter, draws(2));
     let ids = input.peers.iter().map(|p| p.id.as_str());
     let names: Vec<PeerId> = ids.chain([VIEWER]).map(PeerId::new).collect();
-    let oracle = Oracle::new(machines);
+    let oracle = Oracle::new(machines, input.rules.fetches());
     let env = Environment::new(names, network, plans, oracle);
     let mut world = World::new(env, scenario, input.redundancy);
     let interval = input

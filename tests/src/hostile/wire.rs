@@ -19,6 +19,7 @@ use brickmesh_topology::{
     },
     base::seeded::Seeded,
     data::brick_set::BrickSet,
+    frame::frame_requests::BrickAccesses,
     mesh::{
         announcement::{Announcement, Said, Saying},
         keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
@@ -131,7 +132,11 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
             digests: Arc::new([(data_set, Digest::of(b"announcement"))].into()),
         },
         KeeperMessage::NeedResidency { data_set },
-        KeeperMessage::BrickRequest { data_set, brick },
+        KeeperMessage::BrickRequest {
+            data_set,
+            brick,
+            for_frame: false,
+        },
         KeeperMessage::BrickRefused {
             data_set,
             brick,
@@ -195,6 +200,7 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
             plan,
             jobs: vec![(1, 700); 2],
             took: (700, 300),
+            bricks: BrickAccesses::default(),
         }),
         reply(FrameMessage::Lacking {
             plan,

@@ -14,11 +14,12 @@ use crate::{
     balance::{
         cost_table::CostTable,
         decompose::{CutJob, DecomposeInputs, decompose},
+        image_division::TileGrid,
         job_tree::JobTree,
-        plan_rules::{PlanRules, Strategy},
+        plan_rules::{Division, PlanRules, Strategy},
         prediction::{Prediction, Work, next_speeds},
         roster::{Roster, RosterEntry, put_text},
-        schedule::{SPEED_ONE, Schedule, ScheduledJob, assign, cost_on, work_of},
+        schedule::{SPEED_ONE, Schedule, ScheduledJob, assign, cost_on, loads, work_of},
         tile_runs::{TileJobs, lengthen_runs},
     },
     base::{digest::Digest, peer::PeerId},
@@ -122,6 +123,8 @@ pub struct FramePlan {
     pub schedule: Schedule,
     /// How visible bricks are cut, with the costs expected of their leaves.
     pub trees: BTreeMap<BrickIndex, JobTree>,
+    /// Edge of the tiles that the picture is divided into, pixels; `None`: the volume is.
+    pub image_tile: Option<u32>,
     /// Digest of settings, jobs, peers and tiles.
     pub digest: Digest,
 }
@@ -176,15 +179,25 @@ impl FramePlan {
             }
             None => inputs.decompose(inputs.roster, &holders),
         };
-        let mut jobs = front_to_back_jobs(inputs, &cut)?;
+        let cut = inputs.front_to_back(&cut)?;
+        let divided = inputs.divided(&cut);
+        let cut = divided.as_ref().map_or(&cut, |d| &d.jobs);
+        let mut jobs = inputs.planned_jobs(cut);
         let entries = inputs.roster.entries().iter();
         let peers: Vec<PeerId> = entries.clone().map(|e| e.peer.clone()).collect();
         let effective_speeds: Vec<u64> =
             entries.clone().map(RosterEntry::effective_speed).collect();
-        let scheduled = inputs.assignable(&mut jobs, &holders, &peers);
-        let mut schedule = assign(inputs.rules.assign, &scheduled, &effective_speeds);
-        let (tiles, tile_jobs) =
-            inputs.composite(&jobs, &scheduled, &mut schedule, &effective_speeds);
+        let able = divided.as_ref().map(|_| inputs.able()).unwrap_or_default();
+        let scheduled = inputs.assignable(&mut jobs, &holders, &peers, &able);
+        let (schedule, tiles, tile_jobs) = match &divided {
+            Some(divided) => divided.shared_out(&scheduled, &effective_speeds, &able),
+            None => {
+                let mut schedule = assign(inputs.rules.assign, &scheduled, &effective_speeds);
+                let (tiles, tile_jobs) =
+                    inputs.composite(&jobs, &scheduled, &mut schedule, &effective_speeds);
+                (schedule, tiles, tile_jobs)
+            }
+        };
         for (job, &renderer) in jobs.iter_mut().zip(&schedule.assignment) {
             job.renderer = renderer;
         }
@@ -201,6 +214,7 @@ impl FramePlan {
             tile_jobs,
             schedule,
             trees,
+            image_tile: divided.map(|d| d.grid.edge()),
             digest,
         })
     }
@@ -211,12 +225,8 @@ impl FramePlan {
         if self.speeds == self.effective_speeds {
             return self.schedule.makespan_micros;
         }
-        let mut loads = vec![0_u64; self.peers.len()];
-        for job in &self.jobs {
-            if let Some(d) = job.renderer {
-                loads[d] = loads[d].saturating_add(cost_on(job.cost_micros(), self.speeds[d]));
-            }
-        }
+        let costs = self.jobs.iter().map(PlannedJob::cost_micros);
+        let loads = loads(costs, &self.schedule.assignment, &self.speeds);
         loads.into_iter().max().unwrap_or(0)
     }
 
@@ -289,24 +299,85 @@ impl FramePlan {
         measured: &BTreeMap<usize, u64>,
         prediction: Prediction,
     ) -> CostTable {
-        let mut by_leaf: BTreeMap<(BrickIndex, usize), u64> = BTreeMap::new();
-        for (&j, &cost) in measured {
-            if let Some(job) = self.jobs.get(j) {
-                let cost = prediction.remember(job.estimate_micros, cost);
-                by_leaf.insert((job.brick, job.leaf), cost);
-            }
+        let mut leaves: BTreeMap<(BrickIndex, usize), LeafWork> = BTreeMap::new();
+        for (j, job) in self.jobs.iter().enumerate() {
+            let leaf = leaves.entry((job.brick, job.leaf)).or_default();
+            leaf.add(job.estimate_micros, measured.get(&j).copied());
         }
-        before.after(&self.trees, &by_leaf)
+        let by_leaf = leaves.into_iter().filter_map(|(name, leaf)| {
+            let cost = prediction.remember(leaf.expected_micros, leaf.cost()?);
+            Some((name, cost))
+        });
+        before.after(&self.trees, &by_leaf.collect())
+    }
+}
+
+/// What the jobs of a part of a brick came to: several, where the picture is divided.
+#[derive(Default)]
+struct LeafWork {
+    /// What was expected of all of them, microseconds.
+    expected_micros: u64,
+    /// Of those of them that were measured: what was expected, and what they took.
+    measured: Option<[u64; 2]>,
+}
+
+impl LeafWork {
+    fn add(&mut self, expected_micros: u64, measured_micros: Option<u64>) {
+        self.expected_micros = self.expected_micros.saturating_add(expected_micros);
+        if let Some(micros) = measured_micros {
+            let [expected, took] = self.measured.get_or_insert_default();
+            *expected = expected.saturating_add(expected_micros);
+            *took = took.saturating_add(micros);
+        }
+    }
+
+    /// What all of them take, as far as those that were measured tell, microseconds; `None`: none was.
+    fn cost(&self) -> Option<u64> {
+        let [expected, took] = self.measured?;
+        if expected == self.expected_micros {
+            return Some(took);
+        }
+        Some(share(took, self.expected_micros, expected))
     }
 }
 
 impl PlanInputs<'_> {
+    /// The roster of the frame's first attempt: jobs are cut for that.
+    fn first_roster(&self) -> &Roster {
+        self.earlier.map_or(self.roster, |e| e.roster)
+    }
+
+    /// Edge of the tiles by which the picture is divided, where it is: `Some(None)`: by the number of peers.
+    fn image_tile(&self) -> Option<Option<u32>> {
+        let Division::Image { tile } = self.rules.division else {
+            return None;
+        };
+        let mut all = self.first_roster().entries().iter();
+        all.all(RosterEntry::has_all).then_some(tile)
+    }
+
+    /// Indices of the peers that can render any tile; ascending. In a further attempt there may be none.
+    fn able(&self) -> Vec<usize> {
+        let entries = self.roster.entries().iter().enumerate();
+        let able = entries.filter(|(_, e)| e.has_all());
+        able.map(|(d, _)| d).collect()
+    }
+
     /// Bricks into jobs, for a roster and its holders by brick.
     fn decompose(
         &self,
         roster: &Roster,
         holders: &[Vec<usize>],
     ) -> (BTreeMap<BrickIndex, JobTree>, Vec<CutJob>) {
+        // Tiles are what cuts them.
+        let min_job_micros = match self.image_tile() {
+            Some(_) => u64::MAX,
+            None => self.rules.min_job_micros,
+        };
+        let rules = PlanRules {
+            min_job_micros,
+            ..*self.rules
+        };
         decompose(&DecomposeInputs {
             volume: self.manifest.volume(),
             grid: self.manifest.grid(),
@@ -316,22 +387,73 @@ impl PlanInputs<'_> {
             costs: self.costs,
             holders,
             devices: roster.entries().len(),
-            rules: self.rules,
+            rules: &rules,
         })
     }
 
-    /// The jobs with who may render them: what was rendered before stays where it is.
+    /// The jobs in depth order.
+    fn front_to_back(&self, cut: &[CutJob]) -> Result<Vec<CutJob>, NotSeparable> {
+        let volume = self.manifest.volume();
+        let grid_from_world = volume.grid_from_world();
+        let eye = grid_from_world.transform_point3(self.view.order_eye(volume));
+        let boxes: Vec<VoxelBox> = cut.iter().map(|j| j.owned).collect();
+        let order = front_to_back(&boxes, eye)?;
+        Ok(order.into_iter().map(|i| cut[i]).collect())
+    }
+
+    /// The parts of jobs that tiles show, where the picture is divided.
+    fn divided(&self, cut: &[CutJob]) -> Option<Divided> {
+        let tile = self.image_tile()?;
+        let peers = self.first_roster().entries().len();
+        let picture = self.view.rect();
+        let mut grid = match tile {
+            Some(edge) => TileGrid::new(picture, edge),
+            None => TileGrid::for_peers(picture, peers),
+        };
+        let jobs = |grid: &TileGrid| cut.iter().map(|j| grid.count_met(&j.rect)).sum::<u64>();
+        // Each has a list of who may render it.
+        let jobs_max = IMAGE_JOBS_MAX.min(HOLDERS_MAX / self.roster.entries().len().max(1) as u64);
+        while (jobs(&grid) > jobs_max || grid.len() as u64 > IMAGE_JOBS_MAX)
+            && let Some(coarser) = grid.coarser()
+        {
+            grid = coarser;
+        }
+        Some(Divided::new(grid, cut))
+    }
+
+    fn planned_jobs(&self, cut: &[CutJob]) -> Vec<PlannedJob> {
+        let frame = self.rules.reuse.then(|| self.frame_content());
+        let job = |cut: &CutJob| PlannedJob {
+            brick: cut.brick,
+            owned: cut.owned,
+            rect: cut.rect,
+            leaf: cut.leaf,
+            estimate_micros: cut.cost_micros,
+            renderer: None,
+            is_rendered: false,
+            content: frame.map(|frame| self.content(frame, cut)),
+        };
+        cut.iter().map(job).collect()
+    }
+
+    /// The jobs with who may render them: what was rendered before stays where it is. Peers that are `able` may render what anybody
+    /// has; where none is, holders do.
     fn assignable(
         &self,
         jobs: &mut [PlannedJob],
         holders: &[Vec<usize>],
         peers: &[PeerId],
+        able: &[usize],
     ) -> Vec<ScheduledJob> {
+        let may_render = |brick: BrickIndex| match &holders[brick.0 as usize] {
+            some if !some.is_empty() && !able.is_empty() => able.to_vec(),
+            holders => holders.clone(),
+        };
         let mut scheduled: Vec<ScheduledJob> = jobs
             .iter()
             .map(|j| ScheduledJob {
                 cost_micros: j.estimate_micros,
-                holders: holders[j.brick.0 as usize].clone(),
+                holders: may_render(j.brick),
             })
             .collect();
         let rendered = self.earlier.map(|e| e.rendered);
@@ -428,29 +550,95 @@ fn holders_by_brick(manifest: &Manifest, roster: &Roster) -> Vec<Vec<usize>> {
     holders
 }
 
-fn front_to_back_jobs(
-    inputs: &PlanInputs<'_>,
-    cut: &[CutJob],
-) -> Result<Vec<PlannedJob>, NotSeparable> {
-    let grid_from_world = inputs.manifest.volume().grid_from_world();
-    let eye = grid_from_world.transform_point3(inputs.view.order_eye(inputs.manifest.volume()));
-    let boxes: Vec<VoxelBox> = cut.iter().map(|j| j.owned).collect();
-    let order = front_to_back(&boxes, eye)?;
-    let frame = inputs.rules.reuse.then(|| inputs.frame_content());
-    let job = |i: usize| {
-        let cut = &cut[i];
-        PlannedJob {
-            brick: cut.brick,
-            owned: cut.owned,
-            rect: cut.rect,
-            leaf: cut.leaf,
-            estimate_micros: cut.cost_micros,
-            renderer: None,
-            is_rendered: false,
-            content: frame.map(|frame| inputs.content(frame, cut)),
+/// Most jobs of a frame whose picture is divided, and most tiles: they are as large as that needs.
+const IMAGE_JOBS_MAX: u64 = 1 << 15;
+/// Most peers that may render these jobs, of all jobs together.
+const HOLDERS_MAX: u64 = 1 << 20;
+
+/// Jobs of a picture that is divided into tiles.
+struct Divided {
+    grid: TileGrid,
+    /// In depth order; of each tile that meets a job a part.
+    jobs: Vec<CutJob>,
+    /// The tile of each.
+    tile_of: Vec<usize>,
+}
+
+/// `part / whole` of a number; all of it where the whole is 0.
+fn share(of: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(of) * u128::from(part);
+    let share = share.checked_div(whole.into()).unwrap_or(of.into());
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+impl Divided {
+    /// Jobs in depth order, in parts. What a job costs goes to its parts by their pixels.
+    fn new(grid: TileGrid, cut: &[CutJob]) -> Self {
+        let (mut jobs, mut tile_of) = (Vec::new(), Vec::new());
+        for job in cut {
+            let (mut pixels, mut given) = (0, 0);
+            let all = job.rect.pixel_count() as u64;
+            for (tile, rect) in grid.parts_of(job.rect) {
+                // All parts together cost what the job does.
+                pixels += rect.pixel_count() as u64;
+                let until = share(job.cost_micros, pixels, all);
+                let cost_micros = until - given;
+                given = until;
+                jobs.push(CutJob {
+                    rect,
+                    cost_micros,
+                    ..*job
+                });
+                tile_of.push(tile);
+            }
         }
-    };
-    Ok(order.into_iter().map(job).collect())
+        Self {
+            grid,
+            jobs,
+            tile_of,
+        }
+    }
+
+    /// Each tile to a peer that is `able`, which also composites it, and its jobs, but such as were rendered elsewhere. Where none is
+    /// able, jobs go to holders.
+    fn shared_out(
+        &self,
+        scheduled: &[ScheduledJob],
+        speeds: &[u64],
+        able: &[usize],
+    ) -> (Schedule, Vec<Tile>, TileJobs) {
+        let mut costs = vec![0_u64; self.grid.len()];
+        for (job, &tile) in scheduled.iter().zip(&self.tile_of) {
+            costs[tile] = costs[tile].saturating_add(job.cost_micros);
+        }
+        let is_able = |d: usize| able.is_empty() || able.binary_search(&d).is_ok();
+        let of_able = (0..).zip(speeds);
+        let of_able: Vec<u64> = of_able
+            .map(|(d, &s)| if is_able(d) { s } else { 0 })
+            .collect();
+        let peers = self.grid.divide(&costs, &of_able);
+        let of_tile = |(job, tile): (&ScheduledJob, &usize)| {
+            let is_holder = job.holders.binary_search(&peers[*tile]).is_ok();
+            let first = job.holders.first().copied();
+            if is_holder { Some(peers[*tile]) } else { first }
+        };
+        let assignment: Vec<_> = scheduled.iter().zip(&self.tile_of).map(of_tile).collect();
+        let costs = scheduled.iter().map(|j| j.cost_micros);
+        let loads_micros = loads(costs.clone(), &assignment, speeds);
+        let rects: Vec<PixelRect> = self.jobs.iter().map(|j| j.rect).collect();
+        let is_rendered = |j: usize| assignment[j].is_some();
+        let tile_jobs = TileJobs::in_one_tile(&rects, &self.tile_of, is_rendered, self.grid.len());
+        let tiles = self.grid.rects().zip(&peers);
+        let tiles = tiles.map(|(rect, &compositor)| Tile { rect, compositor });
+        let all: u64 = of_able.iter().fold(0, |sum, s| sum.saturating_add(*s));
+        let schedule = Schedule {
+            makespan_micros: loads_micros.iter().copied().max().unwrap_or(0),
+            lower_bound_micros: cost_on(costs.fold(0, u64::saturating_add), all),
+            assignment,
+            loads_micros,
+        };
+        (schedule, tiles.collect(), tile_jobs)
+    }
 }
 
 /// Bytes of a job in the plan's digest.
@@ -503,6 +691,7 @@ pub(crate) fn scripted(
         },
         digest: digest(Digest::of(b""), &peers, &jobs, &tiles),
         trees: BTreeMap::new(),
+        image_tile: None,
         peers,
         effective_speeds: speeds.clone(),
         speeds,

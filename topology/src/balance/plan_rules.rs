@@ -17,10 +17,27 @@ pub enum Strategy {
     Refined,
 }
 
+/// What of a frame is divided among peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Division {
+    /// The volume: each peer renders what it holds, and parts of the picture are blended.
+    #[default]
+    SortLast,
+    /// The picture: each peer renders its tiles, and fetches what it lacks for them ([`crate::balance::image_division`]). As long as
+    /// somebody who takes part cannot fetch, frames are divided as by [`Division::SortLast`].
+    Image {
+        /// Edge of a tile, pixels; `None`: by the number of peers.
+        tile: Option<u32>,
+    },
+}
+
 /// The rules of a frame's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanRules {
+    /// What is divided.
+    pub division: Division,
     /// How bricks are cut into jobs ([`crate::balance::decompose`]).
     pub decompose: Strategy,
     /// Shortest job that a cut may make, microseconds on a device of speed 1; with the largest number
@@ -41,10 +58,17 @@ pub struct PlanRules {
 }
 
 impl PlanRules {
+    /// Whether peers fetch what they lack for their part of a frame.
+    #[must_use]
+    pub fn fetches(&self) -> bool {
+        matches!(self.division, Division::Image { .. })
+    }
+
     /// All stages by one strategy.
     #[must_use]
     pub fn all(strategy: Strategy) -> Self {
         Self {
+            division: Division::SortLast,
             decompose: strategy,
             min_job_micros: MIN_JOB_MICROS,
             prediction: match strategy {

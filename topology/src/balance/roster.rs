@@ -34,6 +34,9 @@ pub struct RosterEntry {
     pub wait_thousandths: u64,
     /// The bricks that it announced to hold, and those that it reads where nobody does.
     pub bricks: BrickSet,
+    /// It keeps room for bricks that it fetches for frames.
+    #[serde(default)]
+    pub fetches: bool,
 }
 
 impl RosterEntry {
@@ -45,7 +48,14 @@ impl RosterEntry {
             speed_millionths: SPEED_ONE,
             wait_thousandths: 0,
             bricks,
+            fetches: false,
         }
+    }
+
+    /// Whether it has, or fetches, whatever a part of the picture shows.
+    #[must_use]
+    pub fn has_all(&self) -> bool {
+        self.fetches || !self.bricks.is_empty() && self.bricks.len() == self.bricks.brick_count()
     }
 
     /// Its speed where the time that it waits counts as time that its jobs take, millionths.
@@ -181,6 +191,7 @@ impl Roster {
             put_text(&mut bytes, e.peer.as_str());
             bytes.extend(e.speed_millionths.to_le_bytes());
             bytes.extend(e.wait_thousandths.to_le_bytes());
+            bytes.push(e.fetches.into());
             e.bricks
                 .words()
                 .iter()

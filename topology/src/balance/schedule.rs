@@ -116,6 +116,22 @@ pub fn best_fit(jobs: &[ScheduledJob], speeds: &[u64]) -> Schedule {
     }
 }
 
+/// What each device has to do, microseconds; `costs`: of each job on a device of speed 1; `assignment`: who has it.
+#[must_use]
+pub(super) fn loads(
+    costs: impl Iterator<Item = u64>,
+    assignment: &[Option<usize>],
+    speeds: &[u64],
+) -> Vec<u64> {
+    let mut loads = vec![0_u64; speeds.len()];
+    for (cost, device) in costs.zip(assignment) {
+        if let Some(d) = *device {
+            loads[d] = loads[d].saturating_add(cost_on(cost, speeds[d]));
+        }
+    }
+    loads
+}
+
 /// A job, for the tests of this room.
 #[cfg(test)]
 fn job(cost_micros: u64, holders: &[usize]) -> ScheduledJob {

@@ -28,6 +28,9 @@ const PASSES: usize = 2;
 pub struct TileJobs {
     /// Per tile: its jobs, front to back, and the pixels that each may touch there.
     tiles: Vec<Vec<(usize, PixelRect)>>,
+    /// The tiles of all jobs, ascending, and where those of each end.
+    tiles_of: Vec<usize>,
+    ends: Vec<usize>,
 }
 
 impl TileJobs {
@@ -40,9 +43,52 @@ impl TileJobs {
             jobs.filter_map(|(j, r)| Some((j, r.intersection(&t.rect)?)))
                 .collect()
         };
-        Self {
-            tiles: tiles.iter().map(list).collect(),
+        Self::of_lists(tiles.iter().map(list).collect(), rects.len())
+    }
+
+    /// The lists of so many jobs, of each of which one tile shows all: its number, in the order of the jobs. A job that `rendered`
+    /// denies is in no list.
+    #[must_use]
+    pub fn in_one_tile(
+        rects: &[PixelRect],
+        of: &[usize],
+        rendered: impl Fn(usize) -> bool,
+        tiles: usize,
+    ) -> Self {
+        let mut lists = vec![Vec::new(); tiles];
+        let jobs = rects.iter().zip(of).enumerate();
+        for (j, (rect, &tile)) in jobs.filter(|(j, _)| rendered(*j)) {
+            lists[tile].push((j, *rect));
         }
+        Self::of_lists(lists, rects.len())
+    }
+
+    fn of_lists(tiles: Vec<Vec<(usize, PixelRect)>>, jobs: usize) -> Self {
+        // Counted, then filled: each list's end moves from its begin there.
+        let mut ends = vec![0; jobs + 1];
+        let all = || tiles.iter().flatten();
+        all().for_each(|&(j, _)| ends[j + 1] += 1);
+        for j in 0..jobs {
+            ends[j + 1] += ends[j];
+        }
+        let mut tiles_of = vec![0; ends[jobs]];
+        for (t, list) in tiles.iter().enumerate() {
+            for &(j, _) in list {
+                tiles_of[ends[j]] = t;
+                ends[j] += 1;
+            }
+        }
+        Self {
+            tiles,
+            tiles_of,
+            ends,
+        }
+    }
+
+    /// The numbers of a job's tiles, ascending.
+    fn tiles_of(&self, job: usize) -> &[usize] {
+        let first = job.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.tiles_of[first..self.ends[job]]
     }
 
     /// The jobs of a tile, front to back, with the pixels that each may touch there.
@@ -53,13 +99,11 @@ impl TileJobs {
 
     /// The tiles of a job: each with its position there, and the pixels that it may touch.
     pub fn of_job(&self, job: usize) -> impl Iterator<Item = (usize, usize, &PixelRect)> {
-        self.tiles
-            .iter()
-            .enumerate()
-            .filter_map(move |(tile, jobs)| {
-                let position = jobs.binary_search_by_key(&job, |&(j, _)| j).ok()?;
-                Some((tile, position, &jobs[position].1))
-            })
+        self.tiles_of(job).iter().filter_map(move |&tile| {
+            let jobs = self.of_tile(tile);
+            let position = jobs.binary_search_by_key(&job, |&(j, _)| j).ok()?;
+            Some((tile, position, &jobs[position].1))
+        })
     }
 
     /// The runs of a tile, front to back, when job j is rendered by `renderer(j)`: who renders each, and the pixels around it.
@@ -182,9 +226,6 @@ struct Search<'a> {
     /// Renderer of each job; `usize::MAX` for those of nobody.
     by: Vec<usize>,
     loads: Vec<u64>,
-    /// Tiles of all jobs, and where those of each end.
-    tiles_of: Vec<usize>,
-    ends: Vec<usize>,
     /// Traffic of each tile.
     pixels: Vec<u64>,
     visits: u64,
@@ -207,20 +248,6 @@ impl<'a> Search<'a> {
             .iter()
             .map(|a| a.unwrap_or(usize::MAX))
             .collect();
-        // Counted, then filled: each list's end moves from its begin there.
-        let mut ends = vec![0; jobs.len() + 1];
-        let all = || lists.tiles.iter().flatten();
-        all().for_each(|&(j, _)| ends[j + 1] += 1);
-        for j in 0..jobs.len() {
-            ends[j + 1] += ends[j];
-        }
-        let mut tiles_of = vec![0; ends[jobs.len()]];
-        for (t, list) in lists.tiles.iter().enumerate() {
-            for &(j, _) in list {
-                tiles_of[ends[j]] = t;
-                ends[j] += 1;
-            }
-        }
         let pixels = (0..tiles.len())
             .map(|t| lists.traffic(t, tiles[t].compositor, |j| by[j]))
             .collect();
@@ -232,8 +259,6 @@ impl<'a> Search<'a> {
             limit,
             loads: schedule.loads_micros.clone(),
             by,
-            tiles_of,
-            ends,
             pixels,
             visits: 0,
         }
@@ -266,7 +291,7 @@ impl<'a> Search<'a> {
         if holders.len() == 1 {
             return wanted;
         }
-        for &t in self.tiles_of(j) {
+        for &t in self.lists.tiles_of(j) {
             let list = self.lists.of_tile(t);
             let at = list.partition_point(|&(other, _)| other < j);
             wanted.push(self.tiles[t].compositor);
@@ -278,11 +303,6 @@ impl<'a> Search<'a> {
         wanted.sort_unstable();
         wanted.dedup();
         wanted
-    }
-
-    fn tiles_of(&self, j: usize) -> &[usize] {
-        let first = j.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.tiles_of[first..self.ends[j]]
     }
 
     /// The best way to bring a job to a peer: alone, or in exchange for one of its jobs. The
@@ -341,7 +361,7 @@ impl<'a> Search<'a> {
     fn touched(&self, change: &Change) -> Vec<usize> {
         let mut touched: Vec<usize> = change
             .iter()
-            .flat_map(|(j, _)| self.tiles_of(*j).iter().copied())
+            .flat_map(|(j, _)| self.lists.tiles_of(*j).iter().copied())
             .collect();
         touched.sort_unstable();
         touched.dedup();

@@ -18,8 +18,8 @@ mod messages;
 pub mod participants;
 
 pub use messages::{
-    AttemptInputs, AttemptRequest, Complaint, EarlierInputs, EarlierWork, EndedFrame, FrameEnd,
-    FrameId, FrameMessage, FrameOrder, FramesInput, FramesOutput, Named, Why,
+    AttemptInputs, AttemptRequest, BrickAccesses, Complaint, EarlierInputs, EarlierWork,
+    EndedFrame, FrameEnd, FrameId, FrameMessage, FrameOrder, FramesInput, FramesOutput, Named, Why,
 };
 
 use crate::{
@@ -65,7 +65,16 @@ struct DataSet {
     costs: Arc<CostTable>,
     /// How long peers wait for bricks that are read, per time that they render, thousandths.
     waits: BTreeMap<PeerId, u64>,
+    /// When the first and the last of those frames were asked for of which peers fetch what they lack, the last ones without a rest.
+    fetches: Option<(u64, u64)>,
 }
+
+/// Who does not ask for such frames for so long may find that peers have given the room to something else.
+const FETCHES_REST_MICROS: u64 = 30_000_000;
+
+/// How long frames wait until all who take part have made room for bricks that they fetch, from the first such frame on; after
+/// that the volume is divided, as long as somebody has none.
+const FETCHES_WAIT_MICROS: u64 = 2_000_000;
 
 impl FrameRequests {
     /// None yet, of peer `local`.
@@ -88,9 +97,9 @@ impl FrameRequests {
             FramesInput::Ask {
                 number,
                 data_set,
-                prediction,
+                rules,
             } => {
-                let asked = Asked::new(data_set, prediction, self.now);
+                let asked = Asked::new(data_set, rules, self.now);
                 self.frames.insert(number, asked);
                 self.begin(number, out);
             }
@@ -124,11 +133,26 @@ impl FrameRequests {
             asked.wake(number, asked.rests_until, out);
             return;
         }
-        let data_set = self.data_sets.get(&asked.data_set);
+        let fetched = asked.rules.fetches();
+        let mut data_set = self.data_sets.get_mut(&asked.data_set);
+        let since = data_set.as_mut().filter(|_| fetched);
+        let since = since.map(|d| {
+            let (since, last) = d.fetches.unwrap_or((self.now, self.now));
+            let goes_on = self.now.saturating_sub(last) < FETCHES_REST_MICROS;
+            let since = if goes_on { since } else { self.now };
+            d.fetches = Some((since, self.now));
+            since
+        });
+        let data_set = data_set.as_deref();
         let candidates = data_set.map_or(&[][..], |d| &d.candidates);
-        let part = taking_part(candidates, &asked.without.peers);
+        let part = taking_part(candidates, &asked.without.peers, fetched);
         if must_wait(candidates, &part, self.now - asked.since) {
             asked.wake(number, asked.since + WAIT_MICROS_MAX, out);
+            return;
+        }
+        let waits_until = since.map_or(0, |since| since + FETCHES_WAIT_MICROS);
+        if self.now < waits_until && !part.iter().all(RosterEntry::has_all) {
+            asked.wake(number, waits_until, out);
             return;
         }
         if part.is_empty() {
@@ -138,7 +162,8 @@ impl FrameRequests {
             return self.end(number, end, out);
         }
         let are_read = are_read(candidates, &part);
-        let waits = data_set.map(|d| &d.waits).filter(|_| are_read);
+        let waits = data_set.map(|d| &d.waits);
+        let waits = waits.filter(|_| are_read || fetched);
         let wait = |peer: &PeerId| waits.and_then(|w| w.get(peer)).copied();
         let with_speed = |e: RosterEntry| RosterEntry {
             speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
@@ -149,6 +174,7 @@ impl FrameRequests {
         let first = asked.first.as_ref();
         let inputs = AttemptInputs {
             are_read,
+            are_fetched: fetched,
             roster: Named {
                 digest: roster.digest(),
                 value: Arc::new(roster),
@@ -186,7 +212,7 @@ impl FrameRequests {
         let orders = inputs.orders();
         let peers = plan.peers.clone();
         let attempt = Attempt::new(plan, asked.failed, asked.prolonged);
-        let attempt = attempt.with_reads(inputs.are_read);
+        let attempt = attempt.with_reads(inputs.are_read || inputs.are_fetched);
         asked.state = State::Running(Box::new(Run::new(inputs, attempt)));
         // Where nothing can be seen nobody is told, neither of the beginning nor of the end.
         if self.end_if_whole(frame, out) {
@@ -376,14 +402,15 @@ impl FrameRequests {
             return;
         };
         call_off(&asked, number, out);
-        let (plan, measured) = match asked.state {
+        let (plan, measured, accesses) = match asked.state {
             State::Running(run) => {
                 if end == FrameEnd::Whole {
-                    self.learn(asked.data_set, asked.prediction, &run);
+                    self.learn(asked.data_set, asked.rules.prediction, &run);
                 }
-                (Some(Arc::clone(run.attempt.plan())), run.measured)
+                let plan = Some(Arc::clone(run.attempt.plan()));
+                (plan, run.measured, run.accesses)
             }
-            _ => (None, BTreeMap::new()),
+            _ => (None, BTreeMap::new(), BTreeMap::new()),
         };
         out.push(FramesOutput::Ended(Box::new(EndedFrame {
             number,
@@ -393,6 +420,7 @@ impl FrameRequests {
             total_micros: self.now - asked.since,
             plan,
             measured,
+            accesses,
         })));
     }
 
@@ -404,7 +432,7 @@ impl FrameRequests {
         let plan = run.plan();
         let (speeds, costs) = plan.learned(&data_set.costs, &run.measured, prediction);
         data_set.costs = Arc::new(costs);
-        if run.inputs.are_read {
+        if run.inputs.are_read || run.inputs.are_fetched {
             for (by, peer) in plan.peers.iter().enumerate() {
                 let (rendered, waited) = run.took.get(&by).copied().unwrap_or_default();
                 let before = data_set.waits.get(peer).copied();

@@ -533,16 +533,19 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                         hidden.push(name);
                     }
                     // Its jobs may be done: it was there for another frame.
-                    if frame.needs(brick) {
-                        match self.bricks.ask(name) {
-                            Ask::Later => break 'frames,
-                            Ask::Now(question) => {
-                                out.push(WorkerOutput::Stage(name.0, name.1, question));
-                            }
-                            Ask::WasAsked => {}
-                        }
+                    if !frame.needs(brick) {
+                        frame.not_asked();
+                        continue;
                     }
-                    frame.asked();
+                    let is_kept = self.bricks.is_kept(name);
+                    match self.bricks.ask(name) {
+                        Ask::Later => break 'frames,
+                        Ask::Now(question) => {
+                            out.push(WorkerOutput::Stage(name.0, name.1, question));
+                            frame.asked(is_kept);
+                        }
+                        Ask::WasAsked => frame.asked(true),
+                    }
                 }
             }
             if hidden.is_empty() {

@@ -40,6 +40,9 @@ pub struct Announcement {
     pub settled: bool,
     /// Whether somebody there needs the data set: looks at it, or offers it.
     pub in_use: bool,
+    /// Whether frames that are asked for there are divided by their pixels: all keep room for bricks that they fetch.
+    #[serde(default)]
+    pub fetches: bool,
     /// Whether it is about to leave: its copies do not count.
     pub leaving: bool,
     /// Who is about to leave, as it knows: of them it does not count any copies.
@@ -64,6 +67,7 @@ impl Announcement {
             source: false,
             settled: false,
             in_use: false,
+            fetches: false,
             leaving: false,
             leavers: BTreeSet::new(),
         }
@@ -96,7 +100,13 @@ impl Announcement {
         }
         let rooms = [self.capacity, self.reserve, self.shelf_room];
         bytes.extend(rooms.iter().flat_map(|r| r.to_le_bytes()));
-        let flags = [self.source, self.settled, self.in_use, self.leaving];
+        let flags = [
+            self.source,
+            self.settled,
+            self.in_use,
+            self.fetches,
+            self.leaving,
+        ];
         bytes.extend(flags.map(u8::from));
         let leavers = self.leavers.iter();
         leavers.for_each(|p| put_text(&mut bytes, p.as_str()));

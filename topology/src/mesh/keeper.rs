@@ -191,8 +191,8 @@ impl Keeper {
             KeeperInput::Brick(from, data_set, brick) => {
                 self.brick_came(&from, (data_set, brick), out);
             }
-            KeeperInput::NotAsked(data_set, brick) => {
-                self.transfers.not_asked((data_set, brick), now);
+            KeeperInput::NotAsked(data_set, brick, for_frame) => {
+                self.transfers.not_asked((data_set, brick), for_frame, now);
             }
             KeeperInput::Uploaded(to, data_set, brick, result) => {
                 let uploads = &mut self.transfers.uploads;
@@ -218,14 +218,8 @@ impl Keeper {
             KeeperInput::Shelved(data_set, brick, result) => {
                 self.shelved(data_set, brick, result, out);
             }
-            KeeperInput::Use(data_set, in_use) => {
-                if let Some(set) = self.sets.get_mut(&data_set)
-                    && set.replicas.set_in_use(in_use)
-                {
-                    self.keep_up(out);
-                    self.announce(out);
-                }
-            }
+            KeeperInput::Use(data_set, in_use) => self.set_in_use(data_set, in_use, out),
+            KeeperInput::Fetches(data_set) => self.are_fetched(data_set, out),
             KeeperInput::Stage(data_set, brick, question) => {
                 self.stage((data_set, brick), question, out);
             }
@@ -291,6 +285,7 @@ impl Keeper {
         self.keep_up(out);
         self.look_at_unreadable(out);
         self.shelve_held(out);
+        self.fetch_again(out);
         self.stage_all(out);
         self.upload_all(out);
         if self.now.saturating_sub(self.digests_at) >= DIGESTS_MICROS {
@@ -391,9 +386,11 @@ impl Keeper {
                 let residency = residency.and_then(|set| set.residency(data_set));
                 out.extend(residency.map(|r| KeeperOutput::Send(from, r)));
             }
-            KeeperMessage::BrickRequest { data_set, brick } => {
-                self.asked_for(from, data_set, brick, out);
-            }
+            KeeperMessage::BrickRequest {
+                data_set,
+                brick,
+                for_frame,
+            } => self.asked_for(from, (data_set, brick), for_frame, out),
             KeeperMessage::BrickRefused {
                 data_set, brick, ..
             } => {
@@ -406,8 +403,8 @@ impl Keeper {
     fn asked_for(
         &mut self,
         from: PeerId,
-        data_set: Digest,
-        brick: BrickIndex,
+        (data_set, brick): (Digest, BrickIndex),
+        for_frame: bool,
         out: &mut Vec<KeeperOutput>,
     ) {
         let manifest = self.manifest(data_set);
@@ -419,6 +416,7 @@ impl Keeper {
                     data_set,
                     brick,
                     bytes,
+                    is_urgent: for_frame,
                 };
                 self.transfers.uploads.ask(&from, request)
             }

@@ -25,7 +25,8 @@ use crate::{
         assignment::{FirstPlacement, Parting, Safety, name_hash},
     },
 };
-use reading::Reading;
+pub use reading::STAGED_MIN;
+use reading::{FETCHES_MICROS, Reading};
 pub(super) use reading::{reserve_of, with_reserve};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -182,6 +183,17 @@ impl Replicas {
         self.outdated |= news;
         self.is_asked_anew |= news;
         news
+    }
+
+    /// A frame is asked for here of which peers fetch what they lack. Returns whether that is news.
+    pub fn fetches(&mut self, now: u64) -> bool {
+        self.reading.fetches_until = now.saturating_add(FETCHES_MICROS);
+        !std::mem::replace(&mut self.own.fetches, true)
+    }
+
+    /// Whether peers fetch for frames what they lack.
+    pub(super) fn are_fetched(&self) -> bool {
+        self.own.fetches || self.of_others().any(|a| a.fetches)
     }
 
     /// Whether anybody in the mesh needs the data set.
@@ -474,6 +486,11 @@ impl Replicas {
         self.can_read_again(brick) || self.copies.contains(brick)
     }
 
+    /// Whether a brick's voxels are in host memory here.
+    pub(super) fn has_copy(&self, brick: BrickIndex) -> bool {
+        self.copies.contains(brick)
+    }
+
     /// Bricks of the data set.
     pub(super) fn brick_count(&self) -> u32 {
         self.grid.brick_count()
@@ -596,7 +613,10 @@ impl Replicas {
     pub fn roster(&self, takes_part: impl Fn(&PeerId) -> bool) -> Vec<(RosterEntry, BrickSet)> {
         let others = announced(&self.others).filter(|(p, _)| takes_part(p));
         let entry = |(peer, a): (&PeerId, &Announcement)| {
-            let entry = RosterEntry::new(peer.clone(), a.held.clone());
+            let entry = RosterEntry {
+                fetches: a.reserve > 0,
+                ..RosterEntry::new(peer.clone(), a.held.clone())
+            };
             (entry, a.readable.clone())
         };
         others

@@ -1,5 +1,6 @@
-//! Bricks that are read into device memory for frames, and not held: of a data set for which the peers have too
-//! little memory, whoever has its source renders what nobody holds, brick after brick.
+//! Bricks that are read or fetched into device memory for frames, and not held: of a data set for which the peers have too
+//! little memory, whoever has its source renders what nobody holds, brick after brick; where pictures are divided, each peer fetches
+//! what its tiles show.
 //!
 //! A pure state machine. A brick that was asked for stays in memory until it is released, and after that
 //! as long as its place is not needed: the one released first goes first.
@@ -10,18 +11,22 @@
 
 use super::transfers::BrickName;
 use crate::base::digest::Digest;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bricks that are read at a time: enough to keep a disk busy while others are checked.
 const READS_MAX: usize = 4;
+/// The same where others are asked for them: several links, and the way there and back.
+const FETCHES_MAX: usize = 16;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Staging {
     /// Asked for by that question, and not begun, in that order.
     waiting: VecDeque<(BrickName, u64)>,
-    /// Being read; the question that is still to be answered.
+    /// Being read, or fetched; the question that is still to be answered.
     reading: BTreeMap<BrickName, Option<u64>>,
+    /// Those of them that are fetched.
+    fetched: BTreeSet<BrickName>,
     /// In memory; for those that nobody needs, when they were released, counted.
     staged: BTreeMap<BrickName, Option<u64>>,
     /// Those that nobody needs, the one released first in front.
@@ -103,12 +108,13 @@ impl Staging {
         self.counts.iter().map(of_set).sum()
     }
 
-    /// Makes what is staged fit into `room` bytes, and begins to read as many bricks as may be; `bytes`: of a brick of a
-    /// data set, 0 for one that is not open. Returns what is to be freed, and then what is to be read.
+    /// Makes what is staged fit into `room` bytes, and begins to read as many bricks as may be, or to fetch them where `is_fetched` says
+    /// so; `bytes`: of a brick of a data set, 0 for one that is not open. Returns what is to be freed, and then what is to be read.
     pub(super) fn go_on(
         &mut self,
         room: u64,
         bytes: impl Fn(Digest) -> u64,
+        is_fetched: impl Fn(BrickName) -> bool,
     ) -> (Vec<BrickName>, Vec<BrickName>) {
         let (mut freed, mut begun) = (Vec::new(), Vec::new());
         let mut make_room = |staging: &mut Self, needed: u64| {
@@ -124,15 +130,31 @@ impl Staging {
             true
         };
         make_room(self, 0);
-        while self.reading.len() < READS_MAX
-            && let Some(&(name, question)) = self.waiting.front()
-            && make_room(self, bytes(name.0))
-        {
-            self.waiting.pop_front();
+        while let Some((at, is_fetched)) = self.next(&is_fetched) {
+            let (name, question) = self.waiting[at];
+            if !make_room(self, bytes(name.0)) {
+                break;
+            }
+            self.waiting.remove(at);
             self.begin(name, Some(question));
+            if is_fetched {
+                self.fetched.insert(name);
+            }
             begun.push(name);
         }
         (freed, begun)
+    }
+
+    /// The place of the first brick that may be begun beside those that are under way, and whether it is fetched.
+    fn next(&self, is_fetched: impl Fn(BrickName) -> bool) -> Option<(usize, bool)> {
+        let fetches = self.fetched.len() < FETCHES_MAX;
+        let reads = self.reading.len() - self.fetched.len() < READS_MAX;
+        if !fetches && !reads {
+            return None;
+        }
+        let waiting = self.waiting.iter().map(|&(name, _)| is_fetched(name));
+        let mut waiting = waiting.enumerate();
+        waiting.find(|&(_, is_fetched)| if is_fetched { fetches } else { reads })
     }
 
     fn is_full(&self) -> bool {
@@ -143,6 +165,7 @@ impl Staging {
     /// memory.
     pub(super) fn read(&mut self, name: BrickName, read: Read) -> Option<(u64, bool)> {
         let awaited = self.reading.remove(&name)?;
+        self.fetched.remove(&name);
         match read {
             Read::Done => {
                 self.staged.insert(name, None);
@@ -177,6 +200,16 @@ impl Staging {
     /// Whether a brick is in memory or being read.
     pub(super) fn has(&self, name: BrickName) -> bool {
         self.staged.contains_key(&name) || self.is_reading(name)
+    }
+
+    /// The bricks that are being fetched.
+    pub(super) fn fetched(&self) -> impl Iterator<Item = BrickName> + '_ {
+        self.fetched.iter().copied()
+    }
+
+    /// Whether a brick is being fetched.
+    pub(super) fn is_fetched(&self, name: BrickName) -> bool {
+        self.fetched.contains(&name)
     }
 
     /// Whether a brick is being read.
@@ -238,6 +271,7 @@ impl Staging {
         let freed = self.staged.extract_if(.., |name, _| is_of(name));
         let freed = freed.map(|(name, _)| name).collect();
         self.idle.retain(|_, name| !is_of(name));
+        self.fetched.retain(|name| !is_of(name));
         let reading = self.reading.extract_if(.., |name, _| is_of(name));
         let reading = reading.filter_map(|(name, awaited)| Some((name, awaited?)));
         let mut in_vain: Vec<_> = reading.collect();
@@ -298,7 +332,7 @@ mod tests {
 
     /// What is freed and begun in room for so many bricks.
     fn go_on(staging: &mut Staging, room: u64) -> (Vec<u32>, Vec<u32>) {
-        let (freed, begun) = staging.go_on(10 * room, |_| 10);
+        let (freed, begun) = staging.go_on(10 * room, |_| 10, |_| false);
         (names(&freed), names(&begun))
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Transfers {
     pub(super) downloads: Downloads,
     /// Bricks that are fetched for the shelf alone.
     pub(super) shelf: Downloads,
+    /// Bricks that are fetched for frames.
+    pub(super) frames: Downloads,
     pub(super) uploads: Uploads,
     limit: RateLimit,
 }
@@ -38,6 +40,7 @@ impl Transfers {
         Self {
             downloads: Downloads::new(local),
             shelf: Downloads::new(local),
+            frames: Downloads::for_frames(local),
             uploads: Uploads::default(),
             limit: RateLimit::default(),
         }
@@ -119,11 +122,14 @@ impl Transfers {
     pub(super) fn refused(&mut self, name: BrickName, from: &PeerId, now: u64) {
         self.downloads.refused(name, from, now);
         self.shelf.refused(name, from, now);
+        self.frames.refused(name, from, now);
     }
 
     /// A request for a brick could not be sent.
-    pub(super) fn not_asked(&mut self, name: BrickName, now: u64) {
-        if self.shelf.is_open(name) {
+    pub(super) fn not_asked(&mut self, name: BrickName, for_frame: bool, now: u64) {
+        if for_frame {
+            self.frames.failed(name, now);
+        } else if self.shelf.is_open(name) {
             self.downloads.failed(name, now);
         } else {
             self.shelf.failed(name, now);
@@ -134,24 +140,28 @@ impl Transfers {
     pub(super) fn expire(&mut self, now: u64) {
         self.downloads.expire(now);
         self.shelf.expire(now);
+        self.frames.expire(now);
     }
 
     /// A data set is closed: nothing of it is wanted.
     pub(super) fn close(&mut self, data_set: Digest) {
         self.downloads.close(data_set);
         self.shelf.close(data_set);
+        self.frames.close(data_set);
     }
 
     /// A peer is gone, or was started again.
     pub(super) fn forget(&mut self, peer: &PeerId) {
         self.downloads.forget(peer);
         self.shelf.forget(peer);
+        self.frames.forget(peer);
     }
 
     /// A peer is silent: what was asked of it is asked elsewhere.
     pub(super) fn suspect(&mut self, peer: &PeerId) {
         self.downloads.unreachable(peer);
         self.shelf.unreachable(peer);
+        self.frames.unreachable(peer);
     }
 
     /// A brick came from a peer; false where nobody waits for it. `besides`: see [`Replicas::has_room`].

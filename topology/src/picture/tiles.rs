@@ -7,7 +7,7 @@ use crate::picture::camera::PixelRect;
 /// Smallest tile edge in pixels: below it, messages cost more than blending.
 pub const TILE_EDGE_MIN: u32 = 32;
 /// Largest tile edge in pixels: a tile fits in one message.
-const TILE_EDGE_MAX: u32 = 2048;
+pub const TILE_EDGE_MAX: u32 = 2048;
 /// Tiles that each compositor gets, about: enough to even out crowded and empty regions.
 const TILES_PER_COMPOSITOR: u32 = 4;
 

@@ -117,6 +117,7 @@ impl Machine {
     /// This machine has the source of the data set.
     pub(super) fn offer(&mut self, env: &mut Environment, redundancy: u32) {
         self.is_source = true;
+        env.oracle.has_source(self.me);
         let manifest = Arc::clone(&env.plans().manifest);
         self.keep(env, KeeperInput::Offer(manifest, redundancy), true);
     }
@@ -163,6 +164,9 @@ impl Machine {
             Event::NextFrame => {
                 if let Some(viewer) = &mut self.viewer {
                     viewer.ask(env);
+                    if env.rules().fetches() {
+                        self.keep(env, KeeperInput::Fetches(self.data_set), true);
+                    }
                 }
             }
             _ => env.oracle.broken("an event came to the wrong place"),
@@ -354,13 +358,18 @@ impl Machine {
 
     fn say(&mut self, env: &mut Environment, to: &PeerId, message: KeeperMessage) {
         let asked = match message {
-            KeeperMessage::BrickRequest { data_set, brick } => Some((data_set, brick)),
+            KeeperMessage::BrickRequest {
+                data_set,
+                brick,
+                for_frame,
+            } => Some((data_set, brick, for_frame)),
             _ => None,
         };
         let to = env.who(to);
         let sent = env.try_send(self.me, to, Note::Keeper(message));
-        if let Some((data_set, brick)) = asked.filter(|_| !sent) {
-            self.keep(env, KeeperInput::NotAsked(data_set, brick), true);
+        if let Some((data_set, brick, for_frame)) = asked.filter(|_| !sent) {
+            let not_asked = KeeperInput::NotAsked(data_set, brick, for_frame);
+            self.keep(env, not_asked, true);
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) const CALM_MICROS: u64 = 1_500_000;
 /// How long a frame may take that is asked for once all is calm, microseconds, besides
 /// [`MAKESPANS`]: there is nobody to wait for.
 const BOUND_MICROS: u64 = 100_000;
+/// The same where bricks are fetched for it: nobody plans how long that takes.
+const FETCHING_MICROS: u64 = 2_000_000;
 /// The same of a frame asked for before, when faults have just stopped: who died with the last copy of
 /// a brick is waited for until it is gone, and then an attempt is made. Three attempts whose time is
 /// over, 0.75 s, 1.5 s and 3 s, with 0.5 s each to find out who is at fault, are within that.
@@ -56,8 +58,13 @@ pub(super) struct Oracle {
     said_since: Vec<BTreeMap<BrickIndex, u64>>,
     /// What is on each machine's disk.
     shelves: Vec<BTreeSet<BrickIndex>>,
+    /// Machines that can read every brick, and when one that could died last.
+    sources: BTreeSet<Who>,
+    source_died: Option<u64>,
     /// When a copy of each brick died last with its machine.
     copy_died: BTreeMap<BrickIndex, u64>,
+    /// See [`BOUND_MICROS`].
+    bound: u64,
     /// Until when frames may wait for a machine that died with the last copy of a brick.
     waits_until: u64,
     /// When each machine was disturbed last.
@@ -70,14 +77,21 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    pub(super) fn new(machines: usize) -> Self {
+    pub(super) fn new(machines: usize, are_fetched: bool) -> Self {
         Self {
             broken: None,
             rendered: BTreeMap::new(),
             held_since: vec![BTreeMap::new(); machines],
             said_since: vec![BTreeMap::new(); machines],
             shelves: vec![BTreeSet::new(); machines],
+            sources: BTreeSet::new(),
+            source_died: None,
             copy_died: BTreeMap::new(),
+            bound: if are_fetched {
+                FETCHING_MICROS
+            } else {
+                BOUND_MICROS
+            },
             waits_until: 0,
             disturbed: vec![0; machines],
             healed: None,
@@ -144,12 +158,20 @@ impl Oracle {
     /// A machine holds nothing any more.
     pub(super) fn emptied(&mut self, who: Who, now: u64) {
         self.said_since[who].clear();
+        if self.sources.remove(&who) {
+            self.source_died = Some(now);
+        }
         for (brick, _) in std::mem::take(&mut self.held_since[who]) {
             self.copy_died.insert(brick, now);
             if !self.held_since.iter().any(|held| held.contains_key(&brick)) {
                 self.waits_until = now + GONE_MICROS;
             }
         }
+    }
+
+    /// A machine can read every brick from now on.
+    pub(super) fn has_source(&mut self, who: Who) {
+        self.sources.insert(who);
     }
 
     /// A brick is on a machine's disk from now on, or not any more.
@@ -159,6 +181,12 @@ impl Oracle {
         } else {
             self.shelves[who].remove(&brick);
         }
+    }
+
+    /// Whether a machine can read every brick, or one that could has died lately, so that others may still count on it.
+    fn is_read(&self, now: u64) -> bool {
+        let died = self.source_died;
+        !self.sources.is_empty() || died.is_some_and(|d| d + REACHABLE_MICROS > now)
     }
 
     /// Whether another machine has a brick in memory or on its disk, or one that did has died lately, so that others may
@@ -211,7 +239,7 @@ impl Oracle {
             return;
         };
         let base = if asked >= healed + CALM_MICROS {
-            BOUND_MICROS + self.waits_until.saturating_sub(asked)
+            self.bound + self.waits_until.saturating_sub(asked)
         } else {
             UNSETTLED_MICROS
         };
@@ -246,7 +274,9 @@ impl Environment {
     /// again.
     pub(super) fn dropped(&mut self, who: Who, brick: BrickIndex, can_read: bool) {
         self.oracle.held_since[who].remove(&brick);
-        if !can_read && !self.oracle.is_safe(brick, self.queue.now()) {
+        // Room that is kept for what is fetched may be wanting for the last copies.
+        let is_read = self.rules().fetches() && self.oracle.is_read(self.queue.now());
+        if !can_read && !is_read && !self.oracle.is_safe(brick, self.queue.now()) {
             let why = format!(
                 "{} dropped the last copy of brick {}",
                 self.name(who),

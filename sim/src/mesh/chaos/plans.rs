@@ -192,7 +192,13 @@ impl Plans {
         let (grid, volume) = (self.manifest.grid(), self.manifest.volume());
         let counter = SampleCounter::new(volume, &self.views[view], self.settings.step);
         let counter = counter.with_cells(grid, &self.visible);
-        let samples = |j: &PlannedJob| counter.count(j.brick, &j.owned).min(1 << 40);
+        // Where the picture is divided, a part of a brick is several jobs.
+        let pixels = pixels_by_leaf(plan);
+        let samples = |j: &PlannedJob| {
+            let all = counter.count(j.brick, &j.owned).min(1 << 40);
+            let of_leaf = pixels[&(j.brick, j.leaf)].max(1);
+            all * j.rect.pixel_count() as u64 / of_leaf
+        };
         let all: u64 = plan.jobs.iter().map(samples).sum();
         let wanted = LOAD_MICROS * self.machines * 1_000 * 1_024;
         let cost = *self.sample_cost.get_or_insert(wanted / all.max(1));
@@ -209,23 +215,22 @@ impl Plans {
         real.collect()
     }
 
-    /// Every voxel that can be seen is in exactly one job: the leaves of each brick's tree part it,
-    /// and each leaf with something to see is a job, once.
+    /// Every voxel that can be seen is in exactly one job, of each pixel: the leaves of each brick's tree part it,
+    /// and each leaf with something to see is a job, once, or one of each tile that shows it.
     fn check(&self, plan: &FramePlan, view: usize, oracle: &mut Oracle) {
         let (grid, volume) = (self.manifest.grid(), self.manifest.volume());
-        let mut jobs: BTreeMap<(BrickIndex, usize), usize> = BTreeMap::new();
-        for j in &plan.jobs {
-            *jobs.entry((j.brick, j.leaf)).or_default() += 1;
-        }
+        let mut jobs = pixels_by_leaf(plan);
+        let projected = |part: &VoxelBox| self.views[view].rect_of(volume, part);
         let shows_all = self.rules.decompose == Strategy::FreyErtl2011;
-        let is_seen = |brick, part: &VoxelBox| {
+        let seen = |brick, part: &VoxelBox| {
             let bounds = || self.visible.bounds(grid, brick, part);
             let seen = if shows_all { Some(*part) } else { bounds() };
-            seen.is_some_and(|seen| self.views[view].rect_of(volume, &seen).is_some())
+            let rect = seen.and_then(|seen| projected(&seen));
+            rect.map_or(0, |rect| rect.pixel_count() as u64)
         };
         for brick in grid.bricks() {
             let owned = grid.owned_box(brick);
-            if !is_seen(brick, &owned) {
+            if seen(brick, &owned) == 0 {
                 continue;
             }
             let tree = plan.trees.get(&brick).into_iter();
@@ -236,9 +241,8 @@ impl Plans {
                 oracle.broken(&format!("brick {} is not parted by its jobs", brick.0));
             }
             for (index, (part, _)) in leaves.iter().enumerate() {
-                let expected = usize::from(is_seen(brick, part));
-                if jobs.remove(&(brick, index)).unwrap_or(0) != expected {
-                    oracle.broken(&format!("brick {} has a wrong number of jobs", brick.0));
+                if jobs.remove(&(brick, index)).unwrap_or(0) != seen(brick, part) {
+                    oracle.broken(&format!("brick {} has jobs of wrong pixels", brick.0));
                 }
             }
         }
@@ -246,4 +250,13 @@ impl Plans {
             oracle.broken("a plan has jobs of what cannot be seen");
         }
     }
+}
+
+/// How many pixels the jobs of each part of a brick have together.
+fn pixels_by_leaf(plan: &FramePlan) -> BTreeMap<(BrickIndex, usize), u64> {
+    let mut pixels = BTreeMap::new();
+    for j in &plan.jobs {
+        *pixels.entry((j.brick, j.leaf)).or_default() += j.rect.pixel_count() as u64;
+    }
+    pixels
 }

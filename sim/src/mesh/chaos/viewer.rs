@@ -115,7 +115,7 @@ impl Viewer {
         let wanted = FramesInput::Ask {
             number,
             data_set: self.data_set,
-            prediction: env.rules().prediction,
+            rules: *env.rules(),
         };
         self.step(env, wanted, None);
     }

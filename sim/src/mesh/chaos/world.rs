@@ -12,7 +12,9 @@ use super::{
     viewer::{Viewer, Wishes},
 };
 use crate::mesh::report::FrameReport;
-use brickmesh_topology::{BrickIndex, Manifest, balance::schedule::work_of};
+use brickmesh_topology::{
+    BrickIndex, Manifest, balance::schedule::work_of, mesh::replicas::STAGED_MIN,
+};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// When the source is offered, and when the first frame is asked for, microseconds.
@@ -416,7 +418,14 @@ impl World {
         let bricks = self.manifest.grid().brick_count();
         let stays = |&w: &Who| self.env.network.is_up(w) && !self.machines[w].is_leaving;
         let staying: Vec<Who> = (0..self.viewer).filter(stays).collect();
+        // Some of it is kept for bricks that are fetched.
+        let kept = if self.env.rules().fetches() {
+            STAGED_MIN
+        } else {
+            0
+        };
         let rooms = staying.iter().map(|&w| self.machines[w].recipe.really);
+        let rooms = rooms.map(|room| room.saturating_sub(kept));
         let room: u64 = rooms.map(|r| u64::from(r.min(bricks))).sum();
         let wanted = u64::from(self.redundancy).min(room / u64::from(bricks.max(1)));
         let source = self.scenario.source;

@@ -31,7 +31,17 @@ impl FrameRequests {
             FrameMessage::BadTile => {
                 self.apply(frame, AttemptInput::Failed(from), Why::BadTile, out);
             }
-            FrameMessage::JobsDone { plan, jobs, took } => {
+            FrameMessage::JobsDone {
+                plan,
+                jobs,
+                took,
+                bricks,
+            } => {
+                if let Some(run) = self.run(frame).filter(|r| r.plan().digest == plan)
+                    && let Some(by) = run.plan().index_of(&from)
+                {
+                    run.accesses.insert(by, bricks);
+                }
                 self.jobs_done(&from, frame, plan, (jobs, took), out);
             }
             FrameMessage::Given { plan, jobs, by } => {

@@ -1,12 +1,12 @@
 //! A frame that was asked for and has not ended, and the attempt at it that is under way.
 
 use super::{
-    AttemptInputs, FrameId, FramesOutput, Named, Why, attempt::Attempt, blame::Blame,
-    participants::LeftOut,
+    AttemptInputs, BrickAccesses, FrameId, FramesOutput, Named, Why, attempt::Attempt,
+    blame::Blame, participants::LeftOut,
 };
 use crate::{
     balance::{
-        cost_table::CostTable, frame_plan::FramePlan, prediction::Prediction, roster::Roster,
+        cost_table::CostTable, frame_plan::FramePlan, plan_rules::PlanRules, roster::Roster,
     },
     base::{digest::Digest, peer::PeerId},
 };
@@ -19,7 +19,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) data_set: Digest,
-    pub(super) prediction: Prediction,
+    pub(super) rules: PlanRules,
     pub(super) since: u64,
     pub(super) without: LeftOut,
     pub(super) attempt: u32,
@@ -62,6 +62,8 @@ pub(super) struct Run {
     pub(super) measured: BTreeMap<u32, (usize, u64)>,
     /// How long peers, by index of the plan, rendered and waited for bricks, microseconds.
     pub(super) took: BTreeMap<usize, (u64, u64)>,
+    /// Bricks that peers, by index of the plan, needed.
+    pub(super) accesses: BTreeMap<usize, BrickAccesses>,
     /// The time that it has.
     pub(super) micros: u64,
     /// Who is asked why tiles do not come.
@@ -69,10 +71,10 @@ pub(super) struct Run {
 }
 
 impl Asked {
-    pub(super) fn new(data_set: Digest, prediction: Prediction, now: u64) -> Self {
+    pub(super) fn new(data_set: Digest, rules: PlanRules, now: u64) -> Self {
         Self {
             data_set,
-            prediction,
+            rules,
             since: now,
             without: LeftOut::default(),
             attempt: 0,
@@ -118,6 +120,7 @@ impl Run {
             attempt,
             measured: BTreeMap::new(),
             took: BTreeMap::new(),
+            accesses: BTreeMap::new(),
             micros: 0,
             blame: None,
         }

@@ -4,7 +4,7 @@ use crate::{
     balance::{
         cost_table::CostTable,
         frame_plan::FramePlan,
-        prediction::Prediction,
+        plan_rules::PlanRules,
         roster::{Candidate, Roster},
     },
     base::{digest::Digest, peer::PeerId},
@@ -61,6 +61,8 @@ impl<T> Clone for Named<T> {
 pub struct AttemptInputs {
     /// Bricks are read for it, which takes a time that nobody knows.
     pub are_read: bool,
+    /// Peers fetch what they lack for it, and say so while they wait.
+    pub are_fetched: bool,
     /// Who takes part.
     pub roster: Named<Roster>,
     /// What jobs took before.
@@ -117,6 +119,19 @@ pub struct AttemptRequest {
     pub earlier: Option<EarlierWork>,
 }
 
+/// Bricks that a peer needed for a frame, each counted once, by where they were when they were needed first.
+///
+/// Source: DeMarle, Gribble, Boulos, Parker 2005, section 3.1: resident set, cache, misses; here of whole bricks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrickAccesses {
+    /// Held by the peer.
+    pub held: u32,
+    /// In its memory still, or on their way, for other frames.
+    pub cached: u32,
+    /// Read, or fetched from others.
+    pub missed: u32,
+}
+
 /// What peers say to the requester of a frame. Tiles are not among what can be written: they come
 /// with their pixels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,6 +152,8 @@ pub enum FrameMessage {
         jobs: Vec<(u32, u64)>,
         /// How long the sender has rendered jobs in this attempt until now, and, as seen every twentieth of a second, waited for bricks of it, microseconds.
         took: (u64, u64),
+        /// Bricks that it needed for the attempt until now.
+        bricks: BrickAccesses,
     },
     /// A tile that is none.
     #[serde(skip)]
@@ -195,8 +212,8 @@ pub enum FramesInput {
         number: u64,
         /// The data set.
         data_set: Digest,
-        /// How costs are learnt from it.
-        prediction: Prediction,
+        /// How it is planned, and how costs are learnt from it.
+        rules: PlanRules,
     },
     /// A frame is not wanted any more, or cannot be planned.
     Forget(u64),
@@ -354,4 +371,6 @@ pub struct EndedFrame {
     /// By job of that plan: the index of the peer that rendered it, and the time it took there,
     /// microseconds; 0: nobody would have seen it.
     pub measured: BTreeMap<u32, (usize, u64)>,
+    /// Bricks that each peer needed, by its index in that plan.
+    pub accesses: BTreeMap<usize, BrickAccesses>,
 }

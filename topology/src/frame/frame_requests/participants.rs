@@ -96,10 +96,16 @@ pub fn busy_rest_micros(busy: u32) -> u64 {
 /// The peers of a frame's next attempt, among `candidates`: without those that failed, and such
 /// that all hear each other. Where bricks would be missing for that, those that hold them take
 /// part nevertheless: better late than with a hole. What none of them holds is given to those that can
-/// read it. Empty: nobody has anything.
+/// read it. Where bricks are `fetched`, also those take part that have none. Empty: nobody has anything.
 #[must_use]
-pub fn taking_part(candidates: &[Candidate], without: &BTreeSet<PeerId>) -> Vec<RosterEntry> {
-    let has_any = |c: &Candidate| !c.entry.bricks.is_empty() || !c.readable.is_empty();
+pub fn taking_part(
+    candidates: &[Candidate],
+    without: &BTreeSet<PeerId>,
+    fetched: bool,
+) -> Vec<RosterEntry> {
+    let fetches = |e: &RosterEntry| fetched && e.fetches;
+    let has_any =
+        |c: &Candidate| !c.entry.bricks.is_empty() || !c.readable.is_empty() || fetches(&c.entry);
     let takes_part = |c: &&Candidate| !c.is_silent && has_any(c);
     let holders = candidates.iter().filter(takes_part);
     let (well, mut left_out): (Vec<_>, Vec<_>) =
@@ -122,7 +128,15 @@ pub fn taking_part(candidates: &[Candidate], without: &BTreeSet<PeerId>) -> Vec<
         });
         entry
     });
-    entries.filter(|e| !e.bricks.is_empty()).collect()
+    let entries: Vec<RosterEntry> = entries
+        .filter(|e| !e.bricks.is_empty() || fetches(e))
+        .collect();
+    let has_some = |e: &RosterEntry| !e.bricks.is_empty();
+    if entries.iter().any(has_some) {
+        entries
+    } else {
+        Vec::new()
+    }
 }
 
 /// Whether any of these peers is to read bricks for the frame.
@@ -201,7 +215,7 @@ mod tests {
 
     fn names(candidates: &[Candidate], without: &[&str]) -> String {
         let without = without.iter().map(|s| PeerId::new(s)).collect();
-        let part = taking_part(candidates, &without);
+        let part = taking_part(candidates, &without, false);
         let mut part: Vec<&str> = part.iter().map(|e| e.peer.as_str()).collect();
         part.sort_unstable();
         part.concat()
@@ -219,6 +233,23 @@ mod tests {
         assert_eq!(names(&peers, &["b"]), "ac");
         assert_eq!(names(&peers, &["a", "b"]), "ac", "brick 1 is a's or b's");
         assert_eq!(names(&[], &[]), "");
+    }
+
+    #[test]
+    fn who_fetches_takes_part_with_nothing_where_others_have_something() {
+        let mut peers = [
+            candidate("a", &[0, 1], &[]),
+            candidate("b", &[], &[]),
+            candidate("c", &[], &[]),
+        ];
+        peers[1].entry.fetches = true;
+        let part = |peers: &[Candidate], fetched| {
+            let part = taking_part(peers, &BTreeSet::new(), fetched);
+            part.iter().map(|e| e.peer.as_str()).collect::<String>()
+        };
+        assert_eq!(part(&peers, true), "ab");
+        assert_eq!(part(&peers, false), "a");
+        assert_eq!(part(&peers[1..], true), "");
     }
 
     #[test]
@@ -250,8 +281,8 @@ mod tests {
         peers[1].is_silent = true;
         assert_eq!(names(&peers, &[]), "a");
         let without = BTreeSet::new();
-        assert!(must_wait(&peers, &taking_part(&peers, &without), 0));
-        let part = taking_part(&peers, &without);
+        assert!(must_wait(&peers, &taking_part(&peers, &without, false), 0));
+        let part = taking_part(&peers, &without, false);
         assert!(!must_wait(&peers, &part, WAIT_MICROS_MAX), "long enough");
         assert!(must_wait(&[], &[], 0));
         // Who is only late is given it.
@@ -259,7 +290,7 @@ mod tests {
         assert_eq!(names(&peers, &[]), "ab");
         (peers[1].is_silent, peers[1].is_late) = (true, false);
         peers[0].entry.bricks.insert(BrickIndex(2));
-        assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
+        assert!(!must_wait(&peers, &taking_part(&peers, &without, false), 0));
         (peers[1].is_silent, peers[1].is_late) = (false, true);
         assert_eq!(names(&peers, &[]), "a", "spared");
     }
@@ -275,7 +306,7 @@ mod tests {
         let all = BrickSet::all(8);
         (peers[0].readable, peers[2].readable) = (all.clone(), all);
         let without = BTreeSet::new();
-        let part = taking_part(&peers, &without);
+        let part = taking_part(&peers, &without, false);
         let bricks = |of: &str| {
             let entry = part.iter().find(|e| e.peer.as_str() == of);
             entry.map(|e| e.bricks.iter().map(|b| b.0).collect::<Vec<_>>())
@@ -287,7 +318,7 @@ mod tests {
         assert!(are_read(&peers, &part));
         // Whoever holds bricks that others can read is not waited for.
         peers[1].is_silent = true;
-        assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
+        assert!(!must_wait(&peers, &taking_part(&peers, &without, false), 0));
         assert_eq!(names(&peers, &[]), "ac");
         // Who failed is needed where nobody else reads.
         peers[2].readable = BrickSet::default();
@@ -295,14 +326,14 @@ mod tests {
         // And waited for, also where it holds none.
         peers[1].is_silent = false;
         let held = std::mem::take(&mut peers[0].entry.bricks);
-        assert!(!must_wait(&peers, &taking_part(&peers, &without), 0));
+        assert!(!must_wait(&peers, &taking_part(&peers, &without, false), 0));
         peers[0].is_silent = true;
-        assert!(must_wait(&peers, &taking_part(&peers, &without), 0));
+        assert!(must_wait(&peers, &taking_part(&peers, &without, false), 0));
         (peers[0].is_silent, peers[0].entry.bricks) = (false, held);
         for n in 3..8 {
             peers[1].entry.bricks.insert(BrickIndex(n));
         }
-        let part = taking_part(&peers, &without);
+        let part = taking_part(&peers, &without, false);
         assert!(!are_read(&peers, &part));
     }
 

@@ -3,6 +3,7 @@ use crate::{
     balance::{
         frame_plan::{PlannedJob, scripted},
         job_tree::{JobTree, Leaf},
+        plan_rules::{Division, PlanRules},
     },
     data::{brick_grid::BrickIndex, brick_set::BrickSet, voxel_box::VoxelBox},
     frame::frame_requests::attempt::ATTEMPTS_MAX,
@@ -119,7 +120,7 @@ impl Asking {
         self.step(FramesInput::Ask {
             number,
             data_set: data_set(),
-            prediction: Prediction::Projected,
+            rules: PlanRules::default(),
         })
     }
 
@@ -139,7 +140,16 @@ impl Asking {
     fn done_in(&mut self, name: &str, frame: FrameId, job: (u32, u64)) -> Vec<FramesOutput> {
         let jobs = vec![job];
         let (plan, took) = (self.plan(frame), (job.1, self.waited));
-        self.says(name, frame, FrameMessage::JobsDone { plan, jobs, took })
+        self.says(
+            name,
+            frame,
+            FrameMessage::JobsDone {
+                plan,
+                jobs,
+                took,
+                bricks: BrickAccesses::default(),
+            },
+        )
     }
 
     fn tile(&mut self, name: &str, frame: FrameId) -> Vec<FramesOutput> {
@@ -312,6 +322,7 @@ fn who_follows_another_plan_is_left_out_once_for_all_that_it_says() {
         plan,
         jobs,
         took: (0, 0),
+        bricks: BrickAccesses::default(),
     };
     let out = mesh.says("a", frame(0, 0), done);
     assert_eq!(without(&out), Some(vec!["a"]));
@@ -445,7 +456,7 @@ fn a_frame_in_which_nothing_can_be_seen_is_whole_without_a_word() {
     let ask = FramesInput::Ask {
         number: 7,
         data_set: data_set(),
-        prediction: Prediction::Projected,
+        rules: PlanRules::default(),
     };
     frames.step(0, ask, &mut out);
     out.clear();
@@ -733,4 +744,47 @@ fn wakes(out: &[FramesOutput]) -> BTreeSet<(u64, u64)> {
         _ => None,
     };
     out.iter().filter_map(wake).collect()
+}
+
+#[test]
+fn frames_wait_until_all_have_room_for_what_they_fetch_at_first_and_after_a_rest() {
+    let mut peers = [candidate("a", [0]), candidate("b", [1])];
+    peers[0].entry.fetches = true;
+    let mut asking = Asking::new(&peers);
+    let ask = |asking: &mut Asking, number| {
+        let rules = PlanRules {
+            division: Division::Image { tile: None },
+            ..PlanRules::default()
+        };
+        let ask = FramesInput::Ask {
+            number,
+            data_set: data_set(),
+            rules,
+        };
+        let out = asking.step(ask);
+        out.iter().find_map(|o| match o {
+            FramesOutput::Wake { at, .. } => Some(*at),
+            _ => None,
+        })
+    };
+    // Until two seconds after the first one; then they are divided otherwise.
+    let at = ask(&mut asking, 1);
+    assert_eq!((at, asking.inputs.len()), (Some(2_000_000), 0));
+    asking.now = 2_000_000;
+    asking.step(FramesInput::Due {
+        number: 1,
+        at: 2_000_000,
+    });
+    assert_eq!(asking.inputs.len(), 1);
+    asking.now += 1_000_000;
+    ask(&mut asking, 2);
+    assert_eq!(asking.inputs.len(), 2);
+    // The room was given to something else meanwhile.
+    asking.now += 60_000_000;
+    let at = ask(&mut asking, 3);
+    assert_eq!((at, asking.inputs.len()), (Some(asking.now + 2_000_000), 2));
+    peers[1].entry.fetches = true;
+    asking.candidates(&peers);
+    let (_, inputs) = asking.inputs.last().unwrap();
+    assert!(asking.inputs.len() == 3 && inputs.are_fetched && !inputs.are_read);
 }

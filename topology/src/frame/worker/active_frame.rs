@@ -11,7 +11,7 @@ use crate::{
     data::brick_grid::BrickIndex,
     frame::{
         compositing::FrameKey,
-        frame_requests::FrameMessage,
+        frame_requests::{BrickAccesses, FrameMessage},
         image::Image,
         occlusion::OcclusionMap,
         outgoing::{Batch, Outgoing},
@@ -52,6 +52,9 @@ pub(super) struct ActiveFrame<F, I> {
     hidden: BTreeSet<(u32, usize)>,
     /// Jobs of bricks that are not held, rendered or not.
     unheld: BTreeMap<BrickIndex, Vec<u32>>,
+    /// Bricks that jobs here needed, as they were then, and which these are.
+    accesses: BrickAccesses,
+    accessed: BTreeSet<BrickIndex>,
     /// Bricks to ask for, in that order.
     to_ask: VecDeque<BrickIndex>,
     /// Bricks that cannot be had.
@@ -97,6 +100,8 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             outgoing: Outgoing::default(),
             hidden: BTreeSet::new(),
             unheld: BTreeMap::new(),
+            accesses: BrickAccesses::default(),
+            accessed: BTreeSet::new(),
             to_ask: VecDeque::new(),
             in_vain: BTreeSet::new(),
             waits_since: None,
@@ -121,6 +126,8 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             let brick = brick_of(job);
             if !bricks.is_held((data_set, brick)) {
                 self.unheld.entry(brick).or_default().push(job);
+            } else if self.accessed.insert(brick) {
+                self.accesses.held += 1;
             }
         }
         let mut seen = BTreeSet::new();
@@ -147,8 +154,22 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.to_ask.front().copied()
     }
 
-    /// It was asked for.
-    pub(super) fn asked(&mut self) {
+    /// It was asked for; `is_cached`: it was in memory, or on its way.
+    pub(super) fn asked(&mut self, is_cached: bool) {
+        if let Some(brick) = self.to_ask.pop_front()
+            && self.accessed.insert(brick)
+        {
+            let count = if is_cached {
+                &mut self.accesses.cached
+            } else {
+                &mut self.accesses.missed
+            };
+            *count += 1;
+        }
+    }
+
+    /// A brick was to be asked for, and is not needed any more.
+    pub(super) fn not_asked(&mut self) {
         self.to_ask.pop_front();
     }
 
@@ -425,7 +446,12 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             self.told_waited = waited;
             let (plan, jobs) = (self.plan().digest, times);
             let took = (self.work.rendered_micros(), waited);
-            let done = FrameMessage::JobsDone { plan, jobs, took };
+            let done = FrameMessage::JobsDone {
+                plan,
+                jobs,
+                took,
+                bricks: self.accesses,
+            };
             out.push(WorkerOutput::Tell(self.key.clone(), done));
         }
     }

@@ -2,7 +2,10 @@ use super::*;
 use crate::{
     balance::frame_plan::scripted,
     data::{brick_grid::BrickIndex, voxel_box::VoxelBox},
-    frame::{frame_requests::FrameId, image::named::Names},
+    frame::{
+        frame_requests::{BrickAccesses, FrameId},
+        image::named::Names,
+    },
     picture::{camera::PixelRect, tiles::Tile},
 };
 
@@ -142,6 +145,10 @@ fn the_device_has_one_job_or_a_few_small_ones_on_hand_oldest_frame_first() {
         plan,
         jobs,
         took: (2_000, 0),
+        bricks: BrickAccesses {
+            held: 2,
+            ..BrickAccesses::default()
+        },
     };
     assert_eq!(told(&out), [(key(1, 0), jobs_done)]);
     for (job, next) in [(0, vec![(2, 2)]), (1, vec![(2, 3)]), (2, vec![(2, 4)])] {

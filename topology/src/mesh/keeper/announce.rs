@@ -204,7 +204,9 @@ impl Keeper {
         };
         let before = set.replicas.others().get(&from);
         let is_as_before = |b: &Arc<Announcement>| {
-            b.held == announcement.held && b.readable == announcement.readable
+            b.held == announcement.held
+                && b.readable == announcement.readable
+                && (b.reserve > 0) == (announcement.reserve > 0)
         };
         let news = !before.is_some_and(is_as_before);
         // Who leaves waits for the others to say that they know.

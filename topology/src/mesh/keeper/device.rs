@@ -4,6 +4,7 @@ use super::{Keeper, KeeperOutput};
 use crate::{
     base::digest::Digest,
     data::{brick_bytes::BrickBytes, brick_grid::BrickIndex},
+    mesh::transfers::Downloads,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,6 +21,9 @@ impl Keeper {
         // Nothing is left to free on the device; what waited for that is kept nowhere.
         let dropped = self.dropping.drain(..);
         out.extend(dropped.map(|(_, data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
+        let staged = self.staging.names().into_iter();
+        out.extend(staged.map(|(data_set, brick)| KeeperOutput::Dropped(data_set, brick)));
+        self.transfers.frames = Downloads::for_frames(&self.local);
         let in_vain = self.staging.device_lost();
         out.extend(in_vain.into_iter().map(super::stage::answer(false)));
         for (&data_set, set) in &mut self.sets {

@@ -127,6 +127,8 @@ pub enum KeeperMessage {
         data_set: Digest,
         /// The brick.
         brick: BrickIndex,
+        /// A frame waits for it.
+        for_frame: bool,
     },
     /// The brick cannot be had from the sender.
     BrickRefused {
@@ -152,8 +154,8 @@ pub enum KeeperInput {
     Said(PeerId, KeeperMessage),
     /// The bytes of a brick came from a peer.
     Brick(PeerId, Digest, BrickIndex),
-    /// A request for a brick could not be sent.
-    NotAsked(Digest, BrickIndex),
+    /// A request for a brick could not be sent, for a frame or not.
+    NotAsked(Digest, BrickIndex, bool),
     /// What became of a [`KeeperOutput::Upload`].
     Uploaded(PeerId, Digest, BrickIndex, UploadResult),
     /// This peer was asked for its part of a frame, or is at one still: bricks are to keep out of its way.
@@ -176,6 +178,8 @@ pub enum KeeperInput {
     Shelved(Digest, BrickIndex, ShelfResult),
     /// This peer needs a data set that is open, or needs it no more.
     Use(Digest, bool),
+    /// A frame of this data set is asked for here of which peers fetch what they lack.
+    Fetches(Digest),
     /// A frame needs a brick that is not held; answered by [`KeeperOutput::Staged`] with the number of this question, unless
     /// it is released before.
     Stage(Digest, BrickIndex, u64),

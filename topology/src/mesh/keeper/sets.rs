@@ -93,6 +93,20 @@ impl Keeper {
         self.announce(out);
     }
 
+    /// This peer needs a data set that is open, or needs it no more.
+    pub(super) fn set_in_use(
+        &mut self,
+        data_set: Digest,
+        in_use: bool,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let set = self.sets.get_mut(&data_set);
+        if set.is_some_and(|s| s.replicas.set_in_use(in_use)) {
+            self.keep_up(out);
+            self.announce(out);
+        }
+    }
+
     /// Opens a data set; false if it was open.
     pub(super) fn open(
         &mut self,
@@ -271,13 +285,16 @@ impl Keeper {
             // Where a limit is less than a brick, what the volume itself is read in is lent.
             let of_limit = |limit: u64| limit.max(set.brick_bytes).min(limited);
             let later = set.capacity_in(limit.map_or(0, of_limit));
-            set.replicas.set_room(capacity, later, self.now);
+            if set.replicas.set_room(capacity, later, self.now) {
+                self.dirty = true;
+                out.push(KeeperOutput::Roster(data_set));
+            }
             let downloads = &self.transfers.downloads;
             let is_open = |brick| downloads.is_open((data_set, brick));
             self.dirty |= set.replicas.keep_up(self.now, is_open);
             for brick in set.replicas.droppable(self.now) {
                 let can_read = set.replicas.announcement().readable.contains(brick);
-                let stays = if can_read {
+                let stays = if can_read || set.replicas.are_fetched() {
                     READABLE_DROP_MICROS
                 } else {
                     DROP_MICROS
@@ -349,7 +366,12 @@ impl Keeper {
         out.extend(begun.map(|((data_set, brick), origin)| match origin {
             Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
             Origin::Peer(from) => {
-                KeeperOutput::Send(from, KeeperMessage::BrickRequest { data_set, brick })
+                let request = KeeperMessage::BrickRequest {
+                    data_set,
+                    brick,
+                    for_frame: false,
+                };
+                KeeperOutput::Send(from, request)
             }
         }));
         self.fill_shelf(out);

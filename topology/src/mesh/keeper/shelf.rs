@@ -47,12 +47,13 @@ impl Keeper {
     ) {
         let (data_set, brick) = name;
         let is_for_memory = self.arrived(data_set, brick, from);
+        let is_for_frame = self.arrived_for_frame(name, from);
         let is_for_shelf = self.transfers.arrived_for_shelf(name, from, self.now);
         let is_written = (is_for_memory || is_for_shelf) && self.write(name, is_for_shelf, out);
         if is_for_shelf && !is_written {
             self.transfers.shelf.end(name);
         }
-        if is_for_memory {
+        if is_for_memory || is_for_frame {
             let origin = Origin::Peer(from.clone());
             out.push(KeeperOutput::Load(data_set, brick, origin));
         }
@@ -233,7 +234,11 @@ impl Keeper {
                 let origin = Origin::Peer(from.clone());
                 let shelf = &mut self.transfers.shelf;
                 shelf.begin((data_set, brick), &origin, self.now);
-                let request = KeeperMessage::BrickRequest { data_set, brick };
+                let request = KeeperMessage::BrickRequest {
+                    data_set,
+                    brick,
+                    for_frame: false,
+                };
                 out.push(KeeperOutput::Send(from, request));
             }
         }

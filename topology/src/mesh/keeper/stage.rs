@@ -1,12 +1,18 @@
-//! Bricks that frames need here and this peer does not hold: read for them, and freed again.
+//! Bricks that frames need here and this peer does not hold: read for them, or fetched from others, and freed again.
 
-use super::{DataSet, Keeper, KeeperOutput, LoadResult};
+use super::{DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult};
 use crate::{
-    base::digest::Digest,
+    base::{digest::Digest, peer::PeerId},
     data::brick_grid::BrickIndex,
-    mesh::{replicas::Origin, staging::Read, transfers::BrickName},
+    mesh::{
+        replicas::{Origin, Replicas},
+        staging::Read,
+        transfers::BrickName,
+    },
 };
 
+/// How often a brick that a frame needs is asked of each peer that could give it.
+const ROUNDS_MAX: u32 = 2;
 /// Between two looks at bricks that could not be read.
 const LOOK_MICROS: u64 = 10_000_000;
 
@@ -16,13 +22,14 @@ impl Keeper {
         let (data_set, brick) = name;
         let own = self.sets.get(&data_set).map(|s| &s.replicas);
         let is_held = own.is_some_and(|own| own.announcement().held.contains(brick));
-        let reads = !self.hello.is_device_lost && own.is_some_and(|own| own.reads(brick));
+        let can_come = |own: &Replicas| own.reads(brick) || can_be_fetched(own, brick);
+        let comes = !self.hello.is_device_lost && own.is_some_and(can_come);
         let is_dropped = |d: &(_, _, _)| (d.1, d.2) == name;
         if let Some(at) = self.dropping.iter().position(is_dropped) {
             self.dropping.swap_remove(at);
             self.staging.adopt(name);
         }
-        if is_held || self.staging.has(name) || reads {
+        if is_held || self.staging.has(name) || comes {
             if is_held || self.staging.ask(name, question) {
                 out.push(KeeperOutput::Staged(data_set, brick, question, true));
             }
@@ -58,13 +65,88 @@ impl Keeper {
         let room = self.staging_room();
         let sets = &self.sets;
         let bytes = |d| (sets.get(&d)).map_or(0, |s| s.brick_bytes);
-        let (freed, begun) = self.staging.go_on(room, bytes);
+        let is_read = |(data_set, brick): BrickName| {
+            let set = sets.get(&data_set);
+            set.is_some_and(|s| s.replicas.reads(brick))
+        };
+        let (freed, begun) = self.staging.go_on(room, bytes, |name| !is_read(name));
         out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unstage(d, b)));
+        let (read, fetched): (Vec<_>, Vec<_>) = begun.into_iter().partition(|&name| is_read(name));
         let downloads = &self.transfers.downloads;
-        let begun = begun
-            .into_iter()
-            .filter(|name| !downloads.is_loading(*name));
-        out.extend(begun.map(|(d, b)| KeeperOutput::Load(d, b, Origin::Source)));
+        let read = read.into_iter().filter(|name| !downloads.is_loading(*name));
+        out.extend(read.map(|(d, b)| KeeperOutput::Load(d, b, Origin::Source)));
+        for name in fetched {
+            self.fetch(name, out);
+        }
+    }
+
+    /// A frame is asked for here of which peers fetch what they lack.
+    pub(super) fn are_fetched(&mut self, data_set: Digest, out: &mut Vec<KeeperOutput>) {
+        let (now, set) = (self.now, self.sets.get_mut(&data_set));
+        if set.is_some_and(|s| s.replicas.fetches(now)) {
+            self.keep_up(out);
+            self.announce(out);
+        }
+    }
+
+    /// Asks a peer for a brick that a frame needs.
+    fn fetch(&mut self, name: BrickName, out: &mut Vec<KeeperOutput>) {
+        let (data_set, brick) = name;
+        if self.transfers.downloads.is_loading(name) {
+            return;
+        }
+        let frames = &mut self.transfers.frames;
+        let set = self.sets.get(&data_set);
+        let origin = set.and_then(|set| {
+            let givers = u32::try_from(set.replicas.givers(brick).len()).unwrap_or(u32::MAX);
+            let is_worth_it = frames.attempts(name) < givers.max(1).saturating_mul(ROUNDS_MAX);
+            frames
+                .origin_of_others(name, &set.replicas)
+                .filter(|_| is_worth_it)
+        });
+        match origin {
+            Some(origin) => {
+                frames.begin(name, &origin, self.now);
+                out.push(match origin {
+                    Origin::Source => KeeperOutput::Load(data_set, brick, Origin::Source),
+                    Origin::Peer(from) => KeeperOutput::Send(
+                        from,
+                        KeeperMessage::BrickRequest {
+                            data_set,
+                            brick,
+                            for_frame: true,
+                        },
+                    ),
+                });
+            }
+            None => {
+                frames.end(name);
+                let answered = self.staging.read(name, Read::Failed);
+                out.extend(answered.map(|(question, _)| answer(false)((name, question))));
+            }
+        }
+    }
+
+    /// Asks again for bricks that frames need and that did not come.
+    pub(super) fn fetch_again(&mut self, out: &mut Vec<KeeperOutput>) {
+        let frames = &self.transfers.frames;
+        let open = self.staging.fetched().filter(|&name| frames.is_open(name));
+        for name in open.collect::<Vec<_>>() {
+            self.fetch(name, out);
+        }
+    }
+
+    /// A brick came from a peer; false where no frame waits for it.
+    pub(super) fn arrived_for_frame(&mut self, name: BrickName, from: &PeerId) -> bool {
+        let is_fetched = self.staging.is_fetched(name);
+        let frames = &mut self.transfers.frames;
+        let is_awaited = frames
+            .arrived(name, from, self.now, is_fetched, is_fetched)
+            .is_some();
+        if is_awaited && !is_fetched {
+            frames.end(name);
+        }
+        is_awaited && is_fetched
     }
 
     /// Looks again at bricks that could not be read, one of each data set: a disk may be back.
@@ -116,7 +198,7 @@ impl Keeper {
                 out.push(KeeperOutput::Roster(data_set));
             }
             let own = set.replicas.announcement();
-            if own.readable.is_empty() {
+            if own.readable.is_empty() && own.reserve == 0 {
                 let refused = self.staging.refuse(data_set).into_iter();
                 out.extend(refused.map(answer(false)));
             }
@@ -141,9 +223,30 @@ impl Keeper {
         self.staging.is_reading((data_set, brick))
     }
 
+    /// Whether a brick is being fetched for frames.
+    #[must_use]
+    pub fn is_fetching(&self, data_set: Digest, brick: BrickIndex) -> bool {
+        self.staging.is_fetched((data_set, brick))
+    }
+
     /// What became of a brick that was read for frames.
     fn staged(&mut self, name: BrickName, result: LoadResult, out: &mut Vec<KeeperOutput>) {
         let (data_set, brick) = name;
+        let is_fetched = self.staging.is_fetched(name);
+        if is_fetched && matches!(result, LoadResult::Failed | LoadResult::Unreadable) {
+            // Another one is asked, or the same once more.
+            if self.transfers.frames.is_loading(name) {
+                self.transfers.frames.failed(name, self.now);
+            }
+            if self.transfers.downloads.is_loading(name) {
+                self.loaded(data_set, brick, result, out);
+            }
+            return;
+        }
+        if result == LoadResult::Done {
+            self.transfers.frames.loaded(name, self.now);
+        }
+        self.transfers.frames.end(name);
         let mut sets = self.sets.values();
         let is_nothing_held =
             self.dropping.is_empty() && sets.all(|s| s.replicas.announcement().held.is_empty());
@@ -167,7 +270,7 @@ impl Keeper {
         }
         // It was read, whether there was room for it or not.
         let was_read = matches!(result, LoadResult::Done | LoadResult::NoRoom);
-        if was_read && set.replicas.is_unreadable(brick) {
+        if was_read && !is_fetched && set.replicas.is_unreadable(brick) {
             set.replicas.can_read();
         }
         let answered = self.staging.read(name, read);
@@ -228,6 +331,11 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Whether a brick can be had of others for frames.
+fn can_be_fetched(own: &Replicas, brick: BrickIndex) -> bool {
+    own.announcement().reserve > 0 && own.are_fetched() && own.can_be_had(brick)
 }
 
 /// The answer to a question.

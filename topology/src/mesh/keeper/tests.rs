@@ -1,5 +1,6 @@
 mod announce;
 mod drops;
+mod fetch;
 mod fit;
 mod levels;
 mod restarts;
@@ -16,6 +17,7 @@ use crate::{
         volume::{VolumeDescription, VoxelType},
     },
 };
+use std::collections::VecDeque;
 
 const LATENCY: u64 = 10_000;
 const LOADING: u64 = 5_000;
@@ -534,9 +536,12 @@ fn a_data_set_that_cannot_be_had_keeps_no_other_waiting() {
             keeper.step(tick * TICK_MICROS, input, &mut out);
             for output in out {
                 match output {
-                    KeeperOutput::Send(_, KeeperMessage::BrickRequest { data_set, brick })
-                        if data_set == sets[0].digest() =>
-                    {
+                    KeeperOutput::Send(
+                        _,
+                        KeeperMessage::BrickRequest {
+                            data_set, brick, ..
+                        },
+                    ) if data_set == sets[0].digest() => {
                         refused += 1;
                         let why = String::new();
                         inputs.push(said(KeeperMessage::BrickRefused {
@@ -545,7 +550,12 @@ fn a_data_set_that_cannot_be_had_keeps_no_other_waiting() {
                             why,
                         }));
                     }
-                    KeeperOutput::Send(_, KeeperMessage::BrickRequest { data_set, brick }) => {
+                    KeeperOutput::Send(
+                        _,
+                        KeeperMessage::BrickRequest {
+                            data_set, brick, ..
+                        },
+                    ) => {
                         inputs.push(KeeperInput::Brick(other.clone(), data_set, brick));
                     }
                     KeeperOutput::Load(data_set, brick, _) => {

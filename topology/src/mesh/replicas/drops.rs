@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 /// that is not heard (8 s), and what is held is announced every 2 s. So whoever is relied on to go on
 /// holding it has said so after this peer decided, and two that decide at once hear of each other.
 pub(super) const UNASSIGNED_MICROS: u64 = 10_000_000;
+/// The same where frames wait for the room: longer than it takes until all have heard again what each holds.
+const FETCHED_MICROS: u64 = 3_000_000;
 /// After how long a brick that is not assigned any more is assigned again if nobody can take it over:
 /// longer than it takes a peer that is about to drop something to have the room.
 pub(super) const STUCK_MICROS: u64 = 20_000_000;
@@ -28,12 +30,17 @@ impl Replicas {
         for brick in own.held.iter().filter(is_spare) {
             self.unassigned.entry(brick).or_insert(now);
         }
-        let is_at_once = |b: &BrickIndex| own.reserve > 0 && self.can_read_again(*b);
+        let is_at_once = |b: &BrickIndex| self.is_read_again(*b);
+        let patience = if self.are_fetched() {
+            FETCHED_MICROS
+        } else {
+            UNASSIGNED_MICROS
+        };
         let (at_once, others): (Vec<_>, Vec<_>) = (self.unassigned.iter())
             .map(|(&b, &since)| (b, since))
             .partition(|(b, _)| is_at_once(b));
         let due = others.iter();
-        let due = due.filter(|(_, since)| now.saturating_sub(*since) >= UNASSIGNED_MICROS);
+        let due = due.filter(|(_, since)| now.saturating_sub(*since) >= patience);
         let (enough, mut scarce): (Vec<_>, Vec<_>) = due
             .map(|&(b, _)| (self.kept_elsewhere(b), b))
             .partition(|((holding, wanted), _)| holding >= wanted);
@@ -61,9 +68,22 @@ impl Replicas {
     #[must_use]
     pub fn is_missed(&self, brick: BrickIndex) -> bool {
         let is_there = || self.kept_elsewhere(brick).0 > 0 || self.is_read_elsewhere(brick);
-        let is_read_again = self.own.reserve > 0 && self.can_read_again(brick);
+        let is_read_again = self.is_read_again(brick);
         let is_beyond = || self.own.held.len() >= self.own.capacity && self.readers(brick) > 0;
         !is_read_again && !is_there() && !is_beyond()
+    }
+
+    /// Whether the room of a brick is needed at once for others that are read or fetched, and this one can be read again, or be fetched of one
+    /// who has all of them on a disk.
+    fn is_read_again(&self, brick: BrickIndex) -> bool {
+        let is_on_disk = self.can_read_again(brick) || self.are_fetched() && self.is_offered();
+        self.own.reserve > 0 && is_on_disk
+    }
+
+    /// Whether another one who is well has all bricks on a disk.
+    fn is_offered(&self) -> bool {
+        let has_all = |a: &Announcement| a.source && !a.leaving;
+        announced(&self.others).any(|(p, a)| has_all(a) && !self.suspects.contains(p))
     }
 
     /// How many others read a brick for frames.
@@ -78,9 +98,7 @@ impl Replicas {
     /// memory is short and no frame needs the brick, one who has all of them on a disk is enough.
     fn is_read_elsewhere(&self, brick: BrickIndex) -> bool {
         if self.needed().is_some_and(|seen| !seen.contains(brick)) {
-            let is_well = |p: &PeerId| !self.suspects.contains(p);
-            let has_all = |a: &Announcement| a.source && !a.leaving;
-            return announced(&self.others).any(|(p, a)| has_all(a) && is_well(p));
+            return self.is_offered();
         }
         self.readers(brick) >= 2
     }

@@ -5,12 +5,14 @@ use super::{Replicas, drops::STUCK_MICROS};
 use crate::data::{brick_grid::BrickIndex, brick_set::BrickSet};
 
 /// Room for bricks that are read for frames, at least: one is rendered while the next is read.
-const STAGED_MIN: u32 = 2;
+pub const STAGED_MIN: u32 = 2;
 /// How long bricks are read yet once nobody need: frames that were planned before count on it.
 const READS_MICROS: u64 = 1_000_000;
 /// How long at most bricks are read for frames though the room that was kept for that is given to the last ones that nobody
 /// holds: two peers may take up the same ones, and find that out after [`STUCK_MICROS`].
 const READS_LAST_MICROS: u64 = 3 * STUCK_MICROS / 2;
+/// How long room is kept for bricks that are fetched after the last frame that needed any: its viewer may rest.
+pub(super) const FETCHES_MICROS: u64 = 60_000_000;
 /// How often others are told that more can be read.
 const READABLE_MICROS: u64 = 2_000_000;
 
@@ -41,6 +43,8 @@ pub(super) struct Reading {
     reads_last_until: u64,
     /// Whether bricks are read for frames here.
     is_reader: bool,
+    /// Until then frames that are asked for here have bricks fetched.
+    pub(super) fetches_until: u64,
 }
 
 impl Reading {
@@ -53,6 +57,7 @@ impl Reading {
             reads_until: None,
             reads_last_until: 0,
             is_reader: false,
+            fetches_until: 0,
         }
     }
 }
@@ -60,10 +65,14 @@ impl Reading {
 impl Replicas {
     /// This peer has room for so many bricks: those that it holds, and where all peers together have too little and it
     /// has the source, or some on its shelf, others that it reads for frames. `later`: there will be room for so many once
-    /// other data sets have dropped what they hold beyond their limits: frames wait for that, and are not refused.
-    pub fn set_room(&mut self, room: u32, later: u32, now: u64) {
+    /// other data sets have dropped what they hold beyond their limits: frames wait for that, and are not refused. Returns whether others
+    /// are to hear of it, as bricks are fetched for frames, or not any more.
+    pub fn set_room(&mut self, room: u32, later: u32, now: u64) -> bool {
+        let before = (self.own.reserve > 0, self.own.fetches);
+        self.own.fetches &= self.own.in_use && now < self.reading.fetches_until;
+        let are_fetched = self.are_fetched();
         let reads = match () {
-            () if self.own.source => self.grid.brick_count(),
+            () if self.own.source || are_fetched => self.grid.brick_count(),
             () if self.on_shelf.is_empty() => 0,
             () => self.own.shelf_room,
         };
@@ -84,6 +93,10 @@ impl Replicas {
         } else {
             0
         };
+        let reserve = match are_fetched {
+            true => reserve.max(self.cache_of(room)),
+            false => reserve,
+        };
         if reserve > 0 || self.own.reserve == 0 {
             (self.own.reserve, self.reading.reads_until) = (reserve, None);
         } else if now
@@ -98,6 +111,29 @@ impl Replicas {
             self.own.reserve = least;
         }
         self.set_capacity(room.saturating_sub(self.own.reserve));
+        before != (self.own.reserve > 0, self.own.fetches)
+    }
+
+    /// Room that is kept free for bricks that are fetched, of room for so many: what is left of all peers' room by as many whole copies as
+    /// are wanted and fit is shared out alike.
+    fn cache_of(&self, room: u32) -> u32 {
+        let least = room.min(STAGED_MIN);
+        let bricks = u64::from(self.grid.brick_count());
+        if u64::from(room) >= bricks + u64::from(STAGED_MIN) {
+            // Nothing need be fetched twice.
+            return least;
+        }
+        // More than all of it nobody holds.
+        let usable = |room: u64| room.min(bricks + u64::from(STAGED_MIN));
+        let rooms = self.rooms_of_others().map(usable).filter(|room| *room > 0);
+        let (peers, all) = rooms.fold((1, u64::from(room)), |(n, sum), room| (n + 1, sum + room));
+        let most = all.saturating_sub(peers * u64::from(STAGED_MIN));
+        let copies = (most / bricks.max(1)).clamp(1, self.redundancy.into());
+        // Full peers are long in finding out who holds the last ones.
+        let held = (copies * bricks + bricks / 8).min(most.max(bricks));
+        let own = (u64::from(room) * held).div_ceil(all.max(1));
+        room.saturating_sub(u32::try_from(own).unwrap_or(room))
+            .max(least)
     }
 
     /// Room that all keep free, here for so many bricks.
@@ -124,9 +160,13 @@ impl Replicas {
 
     /// Whether so many bricks are more than there is room for, here for `room`.
     fn is_too_much(&self, bricks: u32, room: u32) -> bool {
+        self.rooms_of_others().sum::<u64>() + u64::from(room) < u64::from(bricks)
+    }
+
+    /// Bricks that each of the others who stay has room for, held or not.
+    fn rooms_of_others(&self) -> impl Iterator<Item = u64> + '_ {
         let staying = self.of_others().filter(|a| !a.leaving);
-        let others = staying.map(|a| u64::from(a.capacity) + u64::from(a.reserve));
-        others.sum::<u64>() + u64::from(room) < u64::from(bricks)
+        staying.map(|a| u64::from(a.capacity) + u64::from(a.reserve))
     }
 
     /// Says which bricks this peer can read for frames, where it keeps room for that and has a device; `has_room`: there is

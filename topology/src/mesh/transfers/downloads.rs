@@ -23,6 +23,8 @@ pub(in crate::mesh) type BrickName = (Digest, BrickIndex);
 pub(in crate::mesh) const DOWNLOAD_MICROS: u64 = 20_000_000;
 /// No holder has more time: what comes later is taken, too.
 const TIMES: Backoff = Backoff::new(DOWNLOAD_MICROS, 4 * DOWNLOAD_MICROS);
+/// The same where a frame waits: what was asked for may be lost.
+const FRAME_TIMES: Backoff = Backoff::new(2_000_000, 4 * DOWNLOAD_MICROS);
 /// Where reading here fails, one brick in so many is read yet before others are asked for it.
 const RETRIED_ONE_IN: u32 = 8;
 /// Bricks whose order is worked out at a time, where more are to be had: what is worked out for each brick that comes
@@ -47,6 +49,8 @@ pub(in crate::mesh) struct Urgency {
 #[derive(Clone, Debug)]
 pub(in crate::mesh) struct Downloads {
     local_hash: u64,
+    /// How long a holder may take to answer.
+    times: Backoff,
     downloads: BTreeMap<BrickName, Download>,
     attempts: BTreeMap<BrickName, u32>,
     /// Bricks in a row that did not come from a peer, or came damaged; those without are not in it.
@@ -86,6 +90,7 @@ impl Downloads {
     pub(in crate::mesh) fn new(local: &PeerId) -> Self {
         Self {
             local_hash: name_hash(local),
+            times: TIMES,
             downloads: BTreeMap::new(),
             attempts: BTreeMap::new(),
             failures: BTreeMap::new(),
@@ -95,6 +100,14 @@ impl Downloads {
             queued_of: Vec::new(),
             #[cfg(test)]
             queues: 0,
+        }
+    }
+
+    /// Those that frames wait for.
+    pub(in crate::mesh) fn for_frames(local: &PeerId) -> Self {
+        Self {
+            times: FRAME_TIMES,
+            ..Self::new(local)
         }
     }
 
@@ -224,6 +237,19 @@ impl Downloads {
         let from = self.whom(name, replicas.givers(name.1));
         let from = from.map(|p| Origin::Peer(p.clone()));
         from.or(is_here.then_some(Origin::Source))
+    }
+
+    /// The same of a brick that is not to be read from a disk here.
+    pub(in crate::mesh) fn origin_of_others(
+        &self,
+        name: BrickName,
+        replicas: &Replicas,
+    ) -> Option<Origin> {
+        if replicas.has_copy(name.1) && self.attempts(name) == 0 {
+            return Some(Origin::Source);
+        }
+        let from = self.whom(name, replicas.givers(name.1));
+        from.map(|p| Origin::Peer(p.clone()))
     }
 
     /// A brick is on its way from now on.
@@ -415,7 +441,7 @@ impl Downloads {
         let is_over = |brick: &BrickName, f: &mut Download| match f {
             Download::Asked { since, .. } => {
                 let attempts = self.attempts.get(brick).copied().unwrap_or(1);
-                now.saturating_sub(*since) >= TIMES.micros(attempts.saturating_sub(1))
+                now.saturating_sub(*since) >= self.times.micros(attempts.saturating_sub(1))
             }
             Download::Paused { until } => *until <= now,
             Download::Reading { .. } | Download::Loading { .. } => false,

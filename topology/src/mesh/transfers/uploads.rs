@@ -1,7 +1,7 @@
 //! Upload queue: least recently served peer first.
 //!
-//! Each peer is given one at a time, those first that were given one the longest ago. While frames are
-//! under way, one at a time to all peers together, with a pause after it, so that those who make copies
+//! Each peer is given one at a time, those first that were given one the longest ago; before all others what frames wait for. While frames
+//! are under way, of the rest one at a time to all peers together, with a pause after it, so that those who make copies
 //! of what only this peer has leave its link to the frames.
 //!
 //! Invariant: whoever does not take what it asked for keeps nobody else from theirs for long.
@@ -27,6 +27,8 @@ pub(in crate::mesh) struct Request {
     pub(in crate::mesh) data_set: Digest,
     pub(in crate::mesh) brick: BrickIndex,
     pub(in crate::mesh) bytes: u64,
+    /// A frame waits for it.
+    pub(in crate::mesh) is_urgent: bool,
 }
 
 /// What became of a brick that was to be given.
@@ -78,14 +80,24 @@ impl Uploads {
         request: Request,
     ) -> Result<(), &'static str> {
         let requests = self.peers.entry(to.clone()).or_default();
-        let uploads = requests.uploads.iter().map(|g| &g.request);
-        if uploads.chain(&requests.waiting).any(|r| r.is_for(&request)) {
+        let mut uploads = requests.uploads.iter().map(|g| &g.request);
+        let is_it = |r: &Request| r.is_for(&request);
+        let waiting = requests.waiting.iter().position(is_it);
+        let is_there = |at: usize| requests.waiting[at].is_urgent || !request.is_urgent;
+        if uploads.any(is_it) || waiting.is_some_and(is_there) {
             return Ok(());
         }
-        if requests.waiting.len() >= REQUESTS_MAX {
+        if let Some(at) = waiting {
+            requests.waiting.remove(at);
+        } else if requests.waiting.len() >= REQUESTS_MAX {
             return Err("too many bricks were asked for at a time");
         }
-        requests.waiting.push_back(request);
+        let at = if request.is_urgent {
+            requests.waiting.partition_point(|r| r.is_urgent)
+        } else {
+            requests.waiting.len()
+        };
+        requests.waiting.insert(at, request);
         Ok(())
     }
 
@@ -95,15 +107,19 @@ impl Uploads {
         now: u64,
         beside_frames: bool,
     ) -> Option<(PeerId, Request)> {
-        if beside_frames && !self.is_quiet(now) {
-            return None;
-        }
-        let can = |r: &Requests| {
-            let is_busy = |g: &Upload| beside_frames || !g.is_queued;
-            !r.waiting.is_empty() && !r.uploads.iter().any(is_busy)
+        let is_quiet = !beside_frames || self.is_quiet(now);
+        // Whether it is not urgent, and whose turn it is.
+        let turn = |r: &Requests| {
+            let is_urgent = r.waiting.front()?.is_urgent;
+            let is_busy = |g: &Upload| !is_urgent && beside_frames || !g.is_queued;
+            let can = (is_urgent || is_quiet) && !r.uploads.iter().any(is_busy);
+            can.then_some((!is_urgent, r.turn))
         };
-        let peers = self.peers.iter().filter(|(_, r)| can(r));
-        let (peer, requests) = peers.min_by_key(|(_, r)| r.turn)?;
+        let peers = self
+            .peers
+            .iter()
+            .filter_map(|(p, r)| Some((turn(r)?, p, r)));
+        let (_, peer, requests) = peers.min_by_key(|(turn, ..)| *turn)?;
         let bytes = requests.waiting.front()?.bytes;
         let unqueued = self.uploads().filter(|g| !g.is_queued);
         let taken: u64 = unqueued.map(|g| g.request.bytes).sum();
@@ -188,6 +204,7 @@ mod tests {
             data_set: Digest::of(b"data"),
             brick: BrickIndex(n),
             bytes: 10,
+            is_urgent: false,
         }
     }
 

@@ -1,0 +1,214 @@
+//! Frames of which each peer renders a part of the picture: whatever peers hold, they show what one peer with one brick does.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail by a panic, also outside of its function"
+)]
+
+use brickmesh_actors::{
+    bus::{Bus, BusError, Lane},
+    data_set::BrickSource,
+    device_slot::DeviceSupply,
+    requester::Frame,
+};
+use brickmesh_shaders::device::cpu::CpuDevice;
+use brickmesh_tests::{
+    compare::compare,
+    mesh::{Mesh, cpu, peer_id, picture},
+    reference::Field,
+    scenes::{looks, mode_fields, settings, views},
+    volumes::Bricks,
+};
+use brickmesh_topology::{
+    PeerId, RenderSettings, View,
+    balance::plan_rules::{Division, PlanRules},
+    frame::frame_requests::BrickAccesses,
+};
+use bytes::Bytes;
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Rules by which the picture is divided.
+fn divided(tile: Option<u32>) -> PlanRules {
+    PlanRules {
+        division: Division::Image { tile },
+        ..PlanRules::default()
+    }
+}
+
+fn rgba(frame: &Frame, settings: &RenderSettings) -> Vec<u8> {
+    assert_eq!(frame.stats.missing, []);
+    let finish = brickmesh_topology::picture::finish::Finish {
+        background: [[0.0; 3]; 2],
+        ..settings.finish()
+    };
+    let height = frame.image.rect().height;
+    frame.image.finished(&finish, 0, height)
+}
+
+/// A CPU device with memory for so many of a volume's bricks.
+fn small(source: &dyn BrickSource, bricks: u32) -> DeviceSupply {
+    let bytes = source.manifest().largest_brick_bytes() * u64::from(bricks);
+    let device = CpuDevice::new(Some(NonZeroUsize::MIN), bytes).unwrap();
+    let device: Box<dyn brickmesh_shaders::RenderDevice> = Box::new(device);
+    device.into()
+}
+
+/// What all peers together needed for a frame.
+fn accesses(frame: &Frame) -> BrickAccesses {
+    let all = frame.stats.accesses.values();
+    all.fold(BrickAccesses::default(), |sum, a| BrickAccesses {
+        held: sum.held + a.held,
+        cached: sum.cached + a.cached,
+        missed: sum.missed + a.missed,
+    })
+}
+
+async fn frame(mesh: &Mesh, view: View, settings: &RenderSettings) -> Frame {
+    mesh.frame_from(0, view, settings).await.unwrap()
+}
+
+#[test]
+fn in_every_mode_a_divided_picture_is_that_of_one_peer_with_one_brick() {
+    for (name, field) in mode_fields() {
+        // Views and tiles in turn.
+        let views = views(&field);
+        for (n, (look, settings)) in looks(&field).into_iter().enumerate() {
+            let (eye, view) = views[n % views.len()];
+            let tile = [None, Some(24), Some(64)][n % 3];
+            let what = format!("{name}, {look}, {eye}, {tile:?}");
+            let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
+            let many = actix::System::new().block_on(async {
+                let source = Arc::new(Bricks::cut(&field, 32));
+                let mut mesh = Mesh::start(5, 2, source, &cpu).await;
+                mesh.rules = divided(tile);
+                let frame = frame(&mesh, view, &settings).await;
+                assert!(frame.stats.image_tile.is_some(), "{what}");
+                rgba(&frame, &settings)
+            });
+            let d = compare(&one, &many);
+            assert!(d.max <= 1, "{what}: {d:?}");
+        }
+    }
+}
+
+/// A mesh of five peers, each with room for two thirds of the bricks, two copies of which are held.
+async fn short_of_memory(
+    field: &Field,
+    wire: &dyn Fn(Arc<dyn Bus>) -> Arc<dyn Bus>,
+) -> (Mesh, u32) {
+    let source = Arc::new(Bricks::cut(field, 16));
+    let count = source.manifest().grid().brick_count();
+    let supply = |_: usize| small(&*source, 2 * count / 3);
+    let mut mesh = Mesh::start_supplied(5, 2, source.clone(), &supply, wire).await;
+    mesh.rules = divided(Some(32));
+    (mesh, count)
+}
+
+#[test]
+fn peers_fetch_what_they_lack_and_find_it_again() {
+    let (_, field) = mode_fields().swap_remove(0);
+    let settings = settings(&field, true);
+    let (_, view) = views(&field).swap_remove(0);
+    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
+    actix::System::new().block_on(async {
+        let (mesh, count) = short_of_memory(&field, &|bus| bus).await;
+        let mut missed = Vec::new();
+        for _ in 0..4 {
+            let frame = frame(&mesh, view, &settings).await;
+            assert_eq!(frame.stats.image_tile, Some(32));
+            assert!(compare(&one, &rgba(&frame, &settings)).max <= 1);
+            let all = accesses(&frame);
+            assert!(all.held > 0 && all.held + all.cached + all.missed <= 5 * count);
+            missed.push(all.missed);
+        }
+        assert!(missed[0] > 0, "{missed:?}");
+        assert!(missed[3] * 2 < missed[0], "{missed:?}");
+    });
+}
+
+/// A bus that changes a byte of each brick that one peer gives.
+#[derive(Debug)]
+struct Forging {
+    inner: Arc<dyn Bus>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Bus for Forging {
+    fn local(&self) -> &PeerId {
+        self.inner.local()
+    }
+
+    fn send(&self, to: &PeerId, lane: Lane, message: Bytes) -> Result<(), BusError> {
+        let mut message = message.to_vec();
+        if lane == Lane::Bricks {
+            let middle = message.len() / 2;
+            message[middle] ^= 1;
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.inner.send(to, lane, message.into())
+    }
+}
+
+#[test]
+fn forged_bricks_are_fetched_elsewhere() {
+    let (_, field) = mode_fields().swap_remove(0);
+    let settings = settings(&field, true);
+    let (_, view) = views(&field).swap_remove(0);
+    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
+    let count = Arc::new(AtomicUsize::new(0));
+    let wire = |bus: Arc<dyn Bus>| -> Arc<dyn Bus> {
+        if *bus.local() != peer_id(1) {
+            return bus;
+        }
+        Arc::new(Forging {
+            inner: bus,
+            count: Arc::clone(&count),
+        })
+    };
+    actix::System::new().block_on(async {
+        let (mesh, _) = short_of_memory(&field, &wire).await;
+        // Those that came before were copies.
+        count.store(0, Ordering::Relaxed);
+        for _ in 0..3 {
+            let frame = frame(&mesh, view, &settings).await;
+            assert!(compare(&one, &rgba(&frame, &settings)).max <= 1);
+        }
+    });
+    assert!(count.load(Ordering::Relaxed) > 0, "one was forged");
+}
+
+#[test]
+fn a_peer_that_dies_between_fetches_leaves_no_hole() {
+    let (_, field) = mode_fields().swap_remove(0);
+    let settings = settings(&field, true);
+    let views = views(&field);
+    actix::System::new().block_on(async {
+        let (mesh, _) = short_of_memory(&field, &|bus| bus).await;
+        for n in [3, 4] {
+            let (_, view) = views[n - 3];
+            let one = picture_of(&field, view, &settings).await;
+            let asked = mesh.frame_from(0, view, &settings);
+            let dies = async {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                mesh.hub.cut(&peer_id(n));
+            };
+            let (whole, ()) = tokio::join!(asked, dies);
+            assert!(compare(&one, &rgba(&whole.unwrap(), &settings)).max <= 1);
+            let again = frame(&mesh, view, &settings).await;
+            assert!(compare(&one, &rgba(&again, &settings)).max <= 1);
+        }
+    });
+}
+
+/// The picture of one peer with one brick.
+async fn picture_of(field: &Field, view: View, settings: &RenderSettings) -> Vec<u8> {
+    let source = Arc::new(Bricks::cut(field, 128));
+    let mesh = Mesh::start(1, 1, source, &cpu).await;
+    mesh.picture(view, settings).await
+}
