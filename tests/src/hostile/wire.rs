@@ -13,7 +13,7 @@ use brickmesh_topology::{
     balance::{
         cost_table::CostTable,
         job_tree::{JobTree, Leaf, SplitRule},
-        plan_rules::PlanRules,
+        plan_rules::{Division, PlanRules},
         roster::{Roster, RosterEntry},
         stealing::StealMessage,
     },
@@ -189,6 +189,7 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
     };
     vec![
         Message::Frame(Box::new(request(manifest))),
+        Message::Frame(Box::new(divided(manifest))),
         reply(FrameMessage::NeedInputs),
         cancel(frame),
         Message::Partial(Box::new(Partial {
@@ -271,11 +272,25 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
     }
 }
 
+/// The same, of which each peer renders tiles.
+fn divided(manifest: &Manifest) -> FrameRequest {
+    FrameRequest {
+        rules: PlanRules {
+            division: Division::Image { tile: Some(16) },
+            ..PlanRules::default()
+        },
+        ..request(manifest)
+    }
+}
+
 /// Two peers that hold all, and one that holds nothing.
 #[must_use]
 pub fn roster(manifest: &Manifest) -> Roster {
     let count = manifest.grid().brick_count();
-    let entry = |name, bricks| RosterEntry::new(PeerId::new(name), bricks);
+    let entry = |name, bricks| RosterEntry {
+        fetches: true,
+        ..RosterEntry::new(PeerId::new(name), bricks)
+    };
     Roster::new([
         entry("mallory", BrickSet::all(count)),
         entry("bob", BrickSet::all(count)),

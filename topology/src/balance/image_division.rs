@@ -34,9 +34,12 @@ impl TileGrid {
         Self { picture, edge }
     }
 
-    /// Tiles for so many peers.
+    /// Tiles for so many peers; one shares nothing out.
     #[must_use]
     pub fn for_peers(picture: PixelRect, peers: usize) -> Self {
+        if peers <= 1 {
+            return Self::new(picture, TILE_EDGE_MAX);
+        }
         let pixels = u64::from(picture.width) * u64::from(picture.height);
         let edge = (pixels / (TILES_PER_PEER * peers.max(1) as u64)).isqrt();
         let edge = u32::try_from(edge).unwrap_or(CHOSEN.1);
