@@ -32,7 +32,7 @@ const RAYCAST_SWITCHES: [&str; 7] = [
     "EXTRAS",
     "SURFACES",
 ];
-/// The kernels that show isosurfaces, in mode iso, too; those of other modes are without the last switch.
+/// The kernels that show surfaces, in mode iso, too; those of other modes are without the last switch.
 const MODE_OF_SURFACES: &str = "dvr";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,7 +41,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=src/constants.rs");
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
-    let parts = ["wgsl/raycast.wgsl", "wgsl/surfaces.wgsl"].map(fs::read_to_string);
+    let parts = ["raycast", "surfaces", "triangles"].map(|name| format!("wgsl/{name}.wgsl"));
+    let parts = parts.iter().map(fs::read_to_string);
     let kernel = parts.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n");
     let mut table = String::new();
     for mode in modes()? {

@@ -26,13 +26,14 @@ use brickmesh_topology::{
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+pub use values::SurfaceArg;
 use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
     parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_isosurface,
     parse_keep, parse_light, parse_light_direction, parse_listen_address, parse_milliseconds,
     parse_name, parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_seconds,
     parse_size, parse_slab, parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step,
-    parse_transfer_range, placement, placement_or_auto, switch,
+    parse_surface, parse_transfer_range, placement, placement_or_auto, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -117,11 +118,19 @@ pub struct DemoArgs {
 /// A volume; shared by all that read one.
 #[derive(Clone, Debug, Args)]
 pub struct VolumeArgs {
-    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder
+    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder; or a triangle mesh: .ply .stl .obj
     pub volume: PathBuf,
     /// Value that stands for no data, which is transparent; NaN and infinities always do
     #[arg(long, value_name = "V", value_parser = parse_finite, allow_hyphen_values = true)]
     pub fill: Option<f64>,
+}
+
+/// Triangle meshes that stand in a volume; shared by `render`, `view` and `import`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SurfaceArgs {
+    /// Triangle mesh (.ply .stl .obj) in the volume's world, and if need be colour (0 to 1 each) and opacity; may be repeated; seen in modes dvr and iso
+    #[arg(long, value_name = "FILE[,R,G,B[,OPACITY]]", value_parser = parse_surface)]
+    pub surface: Vec<SurfaceArg>,
 }
 
 /// What a picture shows; shared by `render` and `view`.
@@ -460,6 +469,9 @@ pub struct RenderArgs {
     #[command(flatten)]
     /// What is shown.
     pub source: VolumeArgs,
+    #[command(flatten)]
+    /// What stands in it.
+    pub surfaces: SurfaceArgs,
     /// PNG to write; with --frames, P.png becomes P-0000.png …
     #[arg(long)]
     pub out: PathBuf,
@@ -512,6 +524,9 @@ pub struct ViewArgs {
     #[command(flatten)]
     /// What is shown; nothing is the demo's volume.
     pub source: Option<VolumeArgs>,
+    #[command(flatten)]
+    /// What stands in it.
+    pub surfaces: SurfaceArgs,
     #[command(flatten)]
     /// The picture.
     pub picture: PictureArgs,
@@ -573,6 +588,9 @@ pub struct ImportArgs {
     #[command(flatten)]
     /// What is brought in.
     pub source: VolumeArgs,
+    #[command(flatten)]
+    /// What stands in it; then it has no levels.
+    pub surfaces: SurfaceArgs,
     /// Folder to make
     #[arg(long)]
     pub out: PathBuf,

@@ -23,6 +23,7 @@ mod packs;
 mod placed;
 mod plain_cutter;
 mod shelf;
+mod triangulated;
 
 pub use directory::DirectoryStore;
 pub(crate) use empty_space::EmptySpace;
@@ -30,13 +31,20 @@ pub use in_place::InPlaceStore;
 pub use memory::MemoryStore;
 pub(crate) use placed::Placed;
 pub(crate) use shelf::{DiskShelf, ShelfError};
+use triangulated::{Surface, Triangulated};
 
 use crate::{
-    args::DeviceChoice,
+    args::{DeviceChoice, SurfaceArg},
     device_choice::default_memory_bytes,
+    surface_file::{self, SurfaceFileError},
+    terminal::note,
     volume_file::{self, VolumeFile, VolumeFileError},
 };
-use brickmesh_actors::{data_set::BrickSource, manifest_message::bricks_max};
+use brickmesh_actors::{
+    data_set::{BrickSource, SourceError},
+    manifest_message::bricks_max,
+    plain_text::counted,
+};
 use brickmesh_topology::{
     BrickGrid,
     data::{
@@ -52,8 +60,7 @@ use std::{
     sync::Arc,
 };
 
-/// Largest brick in bytes, ghosts included: it travels as one message.
-pub const BRICK_BYTES_MAX: u64 = 100 << 20;
+pub use brickmesh_topology::data::brick_bytes::BRICK_BYTES_MAX;
 /// Memory that one open layer of bricks may take while importing, of which there are two at most;
 /// beyond it the layer is kept in a scratch file.
 const LAYER_BYTES_MAX: u64 = 96 << 20;
@@ -65,6 +72,23 @@ pub enum BrickStoreError {
     /// The volume cannot be read.
     #[error(transparent)]
     Volume(#[from] VolumeFileError),
+    /// A file of triangles cannot be read.
+    #[error(transparent)]
+    SurfaceFile(#[from] SurfaceFileError),
+    /// Triangles that cannot be put into bricks.
+    #[error("the triangles: {why}")]
+    Surfaces {
+        /// Why.
+        why: String,
+    },
+    /// No triangle is in the volume.
+    #[error(
+        "no triangle is inside of the volume, which ends at the centres of its outer voxels; --surface takes places in its world, `brickmesh info` says where both are"
+    )]
+    SurfacesOutside,
+    /// A brick cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The volume cannot be cut like this.
     #[error("{}: {source}", path.display())]
     Grid {
@@ -124,6 +148,14 @@ pub enum BrickStoreError {
         option: &'static str,
         /// What to do.
         advice: &'static str,
+    },
+    /// What cannot be said of a file of triangles.
+    #[error("{}: {option} belongs to a volume, this is a file of triangles: leave it out", path.display())]
+    OfVolume {
+        /// The file.
+        path: PathBuf,
+        /// What was given.
+        option: &'static str,
     },
     /// What is empty cannot be worked out.
     #[error("--keep, --mask, --slab: {why}; import without them")]
@@ -288,6 +320,18 @@ pub fn load(
     memory::load(file, edge, bytes_max, progress)
 }
 
+/// Writes the bricks of a data set into a new `.brickmesh` folder, without its levels.
+///
+/// # Errors
+/// [`BrickStoreError`]; nothing is left behind then.
+pub(crate) fn write(
+    source: &dyn BrickSource,
+    out: &Path,
+    progress: OnProgress<'_>,
+) -> Result<DirectoryStore, BrickStoreError> {
+    importing::write(source, out, progress)
+}
+
 /// How a volume that is no `.brickmesh` folder is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileOptions {
@@ -423,6 +467,69 @@ pub fn open_source(
         )?));
     }
     Ok(Arc::new(load(&file, edge, bytes_max, progress)?))
+}
+
+/// The triangles that a path names in place of a volume: a file of them, with their colour, if there is one.
+pub(crate) fn surface_of(path: &Path) -> Option<SurfaceArg> {
+    if path.exists() {
+        return surface_file::is_surface(path).then(|| SurfaceArg::new(path.to_owned()));
+    }
+    SurfaceArg::parse(path.to_str()?).ok()
+}
+
+/// As [`open_source`], with triangles of these files. The first path, too, can be a file of triangles.
+///
+/// # Errors
+/// [`BrickStoreError`].
+pub fn open_with_surfaces(
+    path: &Path,
+    how: FileOptions,
+    edge: BrickEdge,
+    surfaces: &[SurfaceArg],
+    bytes_max: u64,
+    progress: OnProgress<'_>,
+) -> Result<Arc<dyn BrickSource>, BrickStoreError> {
+    let read_all = |all: &[SurfaceArg]| -> Result<Vec<Surface>, BrickStoreError> {
+        let mut left = bytes_max;
+        let read = |(surface, at): (&SurfaceArg, usize)| {
+            let mesh = surface_file::read(&surface.path, left)?;
+            left -= surface_file::memory_bytes(&surface.path).min(left);
+            let material = surface.material(at);
+            Ok(Surface { mesh, material })
+        };
+        all.iter().zip(0..).map(read).collect()
+    };
+    if let Some(first) = surface_of(path) {
+        for (is_given, option) in [
+            (how.fill.is_some(), "--fill"),
+            (how.is_in_place, "--in-place"),
+            (matches!(edge, BrickEdge::Exactly(_)), "--brick"),
+        ] {
+            if is_given {
+                return Err(BrickStoreError::OfVolume {
+                    path: path.to_owned(),
+                    option,
+                });
+            }
+        }
+        let surfaces = read_all(&[std::slice::from_ref(&first), surfaces].concat())?;
+        let is_alone = matches!(edge, BrickEdge::Alone(_));
+        let how = (first.path.as_path(), is_alone);
+        let found = Triangulated::alone(&surfaces, how, bytes_max, progress)?;
+        return Ok(Arc::new(found));
+    }
+    let source = open_source(path, how, edge, bytes_max, progress)?;
+    if surfaces.is_empty() {
+        return Ok(source);
+    }
+    let source = Triangulated::new(source, &read_all(surfaces)?, bytes_max, progress)?;
+    if source.outside() > 0 {
+        note(format_args!(
+            "brickmesh: {} of --surface are outside of the volume and not seen",
+            counted(source.outside(), "triangle")
+        ));
+    }
+    Ok(Arc::new(source))
 }
 
 /// Opens a `.brickmesh` folder to share it with other peers.

@@ -33,6 +33,7 @@ pub mod session;
 pub mod short_numbers;
 pub mod stats;
 pub mod stop;
+pub mod surface_file;
 pub mod terminal;
 pub mod trace_file;
 pub mod transfer;

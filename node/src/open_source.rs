@@ -1,7 +1,7 @@
 //! A volume for a session, from what the command line says.
 
 use crate::{
-    args::{MeshArgs, PlacementArg, VolumeArgs},
+    args::{MeshArgs, PlacementArg, SurfaceArgs, VolumeArgs},
     brick_store::{self, Alone, BrickEdge, FileOptions, Placed},
     free_memory::free_memory_bytes,
     network::MeshKey,
@@ -10,16 +10,18 @@ use crate::{
 };
 use std::{error::Error, sync::Arc};
 
-/// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder. What is
+/// Opens a volume for a session; loads it into memory where it is no `.brickmesh` folder, with the triangles that stand in it. What is
 /// no file here is looked for in the mesh: by digest, or with `--mesh` by the name of its file. Reading ends with an error
 /// where it no longer `goes_on`.
 pub(crate) fn open_source(
     args: &VolumeArgs,
+    surfaces: &SurfaceArgs,
     mesh: &mut MeshArgs,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<DataSource, Box<dyn Error>> {
     let volume = args.volume.as_path();
-    if let Some(name) = volume.to_str().filter(|_| !volume.exists())
+    let is_here = volume.exists() || brick_store::surface_of(volume).is_some();
+    if let Some(name) = volume.to_str().filter(|_| !is_here)
         && (mesh.mesh || DataSource::is_digest(name))
     {
         if mesh.placement.is_some() {
@@ -29,6 +31,11 @@ pub(crate) fn open_source(
         }
         if mesh.in_place {
             return Err("--in-place belongs to a file: others have this data set".into());
+        }
+        if !surfaces.surface.is_empty() {
+            return Err(
+                "--surface belongs to a volume that is opened here: who opened the data set has said what stands in it".into(),
+            );
         }
         if args.fill.is_some() {
             return Err(
@@ -54,10 +61,13 @@ pub(crate) fn open_source(
         fill: args.fill,
         is_in_place: mesh.in_place,
     };
-    let source = brick_store::open_source(volume, how, edge, bytes_max, &mut |done, total| {
+    let mut show = |done, total| {
         progress.show(done, total);
         goes_on()
-    })?;
+    };
+    let surfaces = &surfaces.surface;
+    let source =
+        brick_store::open_with_surfaces(volume, how, edge, surfaces, bytes_max, &mut show)?;
     Ok(DataSource::Own(match mesh.placement {
         Some(PlacementArg::Method(placement)) => Arc::new(Placed::new(source, placement)),
         // It is chosen when the peers are known.

@@ -8,6 +8,7 @@ use crate::{
     terminal::note,
     transfer,
 };
+use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::{
     Manifest, RenderSettings, VolumeDescription, VoxelType,
     balance::plan_rules::PlanRules,
@@ -73,9 +74,11 @@ impl PictureSettings {
         )
         .map_err(|e| e.to_string())?;
         let mut told = Vec::new();
-        if args.mode().has_samples() {
+        let has_triangles = !manifest.materials().is_empty();
+        if args.mode().has_samples() && !(has_triangles && manifest.range().is_none()) {
             told.push(chosen.told);
         }
+        told.extend(triangles(args.mode(), manifest)?);
         let isosurfaces = isosurfaces(args, manifest, &mut told)?;
         told.extend(facts(args, manifest));
         let step = step(args, volume, &mut told);
@@ -261,6 +264,27 @@ fn facts(args: &PictureArgs, manifest: &Manifest) -> impl Iterator<Item = String
     let columns = no_columns(args.mode(), manifest).filter(|_| args.transfer.is_none());
     let facts = [no_data(manifest), columns, lost_in_floats(manifest)];
     facts.into_iter().flatten()
+}
+
+/// Whose triangles are seen, or that they are not; an error where there is nothing else.
+fn triangles(mode: Mode, manifest: &Manifest) -> Result<Option<String>, String> {
+    let names = manifest.materials().iter().map(|m| plain_text(&m.name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    if names.is_empty() {
+        return Ok(None);
+    }
+    if mode.hides() {
+        return Ok(Some(format!("triangles of {names}")));
+    }
+    let name = mode.name();
+    if manifest.range().is_none() {
+        return Err(format!(
+            "--mode {name} shows values, and there are triangles alone ({names}): take dvr"
+        ));
+    }
+    Ok(Some(format!(
+        "--mode {name} shows values: the triangles of {names} are seen in modes dvr and iso"
+    )))
 }
 
 /// That an older program has not looked at what rays come to, where the mode asks for it.

@@ -378,7 +378,10 @@ impl Turn<'_> {
         let render = &self.settings.render;
         let transfer = &render.transfer;
         let Some(range) = manifest.value_range() else {
-            return "every voxel is no data".to_owned();
+            return match manifest.materials() {
+                [] => "every voxel is no data".to_owned(),
+                _ => "no ray meets a triangle: all are outside of the picture, clipped away, or thinner than pixels".to_owned(),
+            };
         };
         let data = format!("the data are {}", short_range(range));
         let visible = VisibleCells::of(manifest, render);

@@ -21,6 +21,7 @@ mod vti;
 pub use foreign::Foreign;
 pub use stream::VoxelStream;
 
+use crate::surface_file::is_surface;
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::VolumeError};
 use std::{
@@ -84,6 +85,11 @@ pub enum Problem {
     /// There is a pipe or a device where a file must be: it has no size, and need not end.
     #[error("it is no regular file; write the volume to a file first")]
     NotAFile,
+    /// There are triangles in it.
+    #[error(
+        "it is a triangle mesh; this takes a volume: bring it in with `brickmesh import`, and give the folder"
+    )]
+    Triangles,
     /// Its name says no format.
     #[error("its name ends in no format that is known: {KNOWN}")]
     UnknownFormat,
@@ -242,6 +248,9 @@ fn read_header(path: &Path) -> Result<Header, Problem> {
     let known = [
         ".nrrd", ".nhdr", ".mha", ".mhd", ".nii", ".nii.gz", ".vti", ".raw", ".raw.gz",
     ];
+    if is_surface(path) {
+        return Err(Problem::Triangles);
+    }
     // Raw voxels may begin with anything.
     if !is(&[".raw", ".raw.gz"])
         && let Some(foreign) = foreign::of_file(path, is(&known))

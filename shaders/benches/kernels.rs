@@ -118,6 +118,7 @@ fn scene(step: f64, shade: bool) -> Scene {
         projection: Projection::Perspective,
     };
     Scene {
+        materials: Vec::new(),
         data_set: Digest::of(b"shells"),
         view: camera.view(512, 512).unwrap_or_else(|e| panic!("{e}")),
         numbers: volume.voxel.into(),

@@ -1,15 +1,22 @@
-//! The voxels of a brick as they are stored, sent and handed to a device.
+//! The voxels and triangles of a brick as they are stored, sent and handed to a device.
 
-use brickmesh_topology::{VoxelBox, VoxelNumbers, VoxelType};
+use brickmesh_topology::{
+    VoxelBox, VoxelNumbers, VoxelType,
+    data::triangles::{self, Triangle, TrianglesError},
+};
 use bytes::Bytes;
+use std::sync::Arc;
 
-/// A brick: the voxels of `stored` (owned and ghosts), x fastest, little-endian.
+/// A brick: the voxels of `stored` (owned and ghosts), x fastest, little-endian; behind them triangles.
 #[derive(Clone, Debug)]
 pub struct BrickVoxels {
     owned: VoxelBox,
     stored: VoxelBox,
     numbers: VoxelNumbers,
     bytes: Bytes,
+    /// Those of the voxels, and of the triangles.
+    whole: Bytes,
+    triangles: Arc<[Triangle]>,
 }
 
 /// Bytes that are not the brick they are said to be.
@@ -28,6 +35,9 @@ pub enum BrickError {
         /// Bytes found.
         found: usize,
     },
+    /// What stands behind the voxels is no triangles.
+    #[error(transparent)]
+    Triangles(#[from] TrianglesError),
     /// The ghosts do not surround what is owned.
     #[error("stored box {stored:?} does not contain the owned box {owned:?}, or that is empty")]
     Boxes {
@@ -67,7 +77,33 @@ impl BrickVoxels {
             owned,
             stored,
             numbers,
+            whole: bytes.clone(),
             bytes,
+            triangles: Arc::default(),
+        })
+    }
+
+    /// The same, whose voxels triangles stand behind: of these so many materials.
+    ///
+    /// # Errors
+    /// [`BrickError`].
+    pub fn with_triangles(
+        owned: VoxelBox,
+        stored: VoxelBox,
+        numbers: impl Into<VoxelNumbers>,
+        whole: Bytes,
+        materials: usize,
+    ) -> Result<Self, BrickError> {
+        let numbers = numbers.into();
+        let voxels = stored.voxel_count() * numbers.voxel().bytes() as u64;
+        let voxels = whole
+            .len()
+            .min(usize::try_from(voxels).unwrap_or(usize::MAX));
+        let triangles = triangles::read(&whole[voxels..], materials)?;
+        Ok(Self {
+            triangles: triangles.into(),
+            whole: whole.clone(),
+            ..Self::new(owned, stored, numbers, whole.slice(..voxels))?
         })
     }
 
@@ -99,5 +135,16 @@ impl BrickVoxels {
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Its voxels, and the triangles behind them, as they are stored and sent.
+    #[must_use]
+    pub fn whole(&self) -> &Bytes {
+        &self.whole
+    }
+
+    /// Its triangles, which it has no more then, but in [`Self::whole`].
+    pub(crate) fn take_triangles(&mut self) -> Arc<[Triangle]> {
+        std::mem::take(&mut self.triangles)
     }
 }

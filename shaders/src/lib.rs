@@ -18,6 +18,7 @@ pub mod modes;
 pub mod scene;
 pub mod sub_image;
 pub mod transfer_table;
+pub mod triangle_tree;
 
 pub use brick::BrickVoxels;
 pub use device::{

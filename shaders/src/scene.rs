@@ -2,7 +2,7 @@
 
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelNumbers,
-    data::{transfer_shapes::NodeGrid, voxel_numbers::inverse_power_of_two},
+    data::{transfer_shapes::NodeGrid, triangles::Material, voxel_numbers::inverse_power_of_two},
 };
 use glam::DVec3;
 
@@ -19,6 +19,8 @@ pub struct Scene {
     pub view: View,
     /// How its samples become colours.
     pub settings: RenderSettings,
+    /// Premultiplied linear RGBA of its triangles, by material; none where they are not seen.
+    pub materials: Vec<[f32; 4]>,
 }
 
 /// Least width of a transfer function's domain, as a part of its distance from 0.
@@ -30,11 +32,14 @@ impl Scene {
     /// What is to be seen of a data set.
     #[must_use]
     pub fn new(manifest: &Manifest, view: View, settings: RenderSettings) -> Self {
+        let materials = manifest.materials().iter();
+        let materials = materials.filter(|_| settings.shows_triangles());
         Self {
             data_set: manifest.digest(),
             volume: manifest.volume().clone(),
             numbers: manifest.numbers(),
             view,
+            materials: materials.map(Material::premultiplied).collect(),
             settings,
         }
     }

@@ -441,6 +441,7 @@ mod tests {
         let mut settings = RenderSettings::new(transfer, step);
         settings.preintegrate = preintegrate;
         Scene {
+            materials: Vec::new(),
             data_set: Digest::of(b"test"),
             numbers: VoxelNumbers::of(&volume, Some([0.0, 255.0]), None),
             view: Camera::orbit(&volume, 0.0, 0.0, 1.0).view(4, 4).unwrap(),

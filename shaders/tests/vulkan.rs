@@ -192,6 +192,7 @@ fn scene(data: &Data, camera: Camera, points: Vec<TransferPoint>, step: f64) -> 
         points,
     };
     Scene {
+        materials: Vec::new(),
         data_set: data_set(),
         volume: data.volume.clone(),
         numbers: data.volume.voxel.into(),

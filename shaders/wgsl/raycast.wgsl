@@ -24,7 +24,7 @@ override LEAPS: bool;
 // another exponent than PLAIN_EXPONENT, opacity by gradient, a 2D function. Drivers on the processor
 // run both sides of a branch, for every sample.
 override EXTRAS: bool;
-// Whether there are isosurfaces: `surfaces.wgsl`.
+// Whether there are isosurfaces, `surfaces.wgsl`, or triangles, `triangles.wgsl`.
 override SURFACES: bool;
 
 // `constants.rs`
@@ -108,6 +108,8 @@ struct SceneParams {
     clip_high: vec3<f32>,
     // 1: what is between surfaces is seen, too, 0: it is not.
     has_samples: f32,
+    // Of triangles: premultiplied, not lit.
+    materials: array<vec4<f32>, 256>,
 }
 
 struct JobParams {
@@ -482,7 +484,9 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let negative = select(vec3<u32>(0u), vec3<u32>(4u, 8u, 16u), d < vec3<f32>(-1e-20));
     let octant = negative.x + negative.y + negative.z;
     if (SURFACES) {
-        walk_begin(d, shown_way(d));
+        let way = shown_way(d);
+        walk_begin(d, way);
+        triangles_begin(d, way);
         samples.y *= scene.has_samples;
     }
     // Samples per voxel on each axis, signed; an axis that a ray does not move on never ends it.
@@ -502,8 +506,8 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
         }
         if (SURFACES) {
             let until = select(1e30, k * scene.step_in_world, k < samples.y);
-            while (!is_done(acc) && has_hit(until, octant)) {
-                acc = combine(acc, hit_color(toward));
+            while (!is_done(acc) && has_met(until, octant)) {
+                acc = combine(acc, met_color(toward));
             }
         }
         // Not k >= end: a k that is no number must end the loop too.

@@ -70,6 +70,9 @@ fn walk_begin(d: vec3<f32>, way: vec2<f32>) {
     walk_low = vec3<i32>(job.cells_low);
     walk_high = vec3<i32>(job.cells_high);
     walk_cell = select(walk_high - 1, walk_low, d > vec3<f32>(0.0));
+    if (scene.surface_count == 0u) {
+        walk_end = -1.0;
+    }
     for (var a = 0u; a < 3u; a += 1u) {
         if (walk_low[a] >= walk_high[a]) {
             walk_end = -1.0;

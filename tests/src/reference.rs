@@ -10,7 +10,7 @@
 //! a voxel away at most, which count as a 2000th of the function's domain apart at least (two cells between
 //! nodes, of a 2D function). In a slab, samples stand where a ray meets its middle and at multiples of the step
 //! from there. Isosurfaces are where the field has a value, found by signs of many points of each cell, before the samples
-//! behind them. A 2D function is bilinear between nodes, of which the outermost but the first row
+//! behind them; triangles where a ray meets them in the volume, as a formula says, lit by the mean of their corners' normals. A 2D function is bilinear between nodes, of which the outermost but the first row
 //! of gradients are beyond all shapes.
 
 use brickmesh_topology::{
@@ -97,9 +97,54 @@ impl Field {
     }
 }
 
+/// A triangle in the world.
+#[derive(Clone, Copy, Debug)]
+pub struct Facet {
+    /// Corners.
+    pub corners: [DVec3; 3],
+    /// Unit normals there.
+    pub normals: [DVec3; 3],
+    /// Linear RGB.
+    pub color: [f64; 3],
+    /// 0 to 1.
+    pub opacity: f64,
+}
+
+impl Facet {
+    /// How far a ray goes to it, and the normal there: Möller, Trumbore 1997.
+    fn met(&self, eye: DVec3, direction: DVec3) -> Option<(f64, DVec3)> {
+        let [a, b, c] = self.corners;
+        let p = direction.cross(c - a);
+        let from = (eye - a) / (b - a).dot(p);
+        let u = from.dot(p);
+        let q = from.cross(b - a);
+        let v = direction.dot(q);
+        let (t, w) = ((c - a).dot(q), 1.0 - u - v);
+        let [n, m, o] = self.normals;
+        (u >= 0.0 && v >= 0.0 && w >= 0.0 && t >= 0.0).then_some((t, n * w + m * u + o * v))
+    }
+}
+
+/// A surface where a ray meets it.
+enum Met<'a> {
+    Isosurface(&'a Isosurface),
+    Facet(&'a Facet, DVec3),
+}
+
 /// The picture of a field: premultiplied linear RGBA, row by row from the top.
 #[must_use]
 pub fn render(field: &Field, view: &View, settings: &RenderSettings) -> Vec<[f64; 4]> {
+    render_with(field, &[], view, settings)
+}
+
+/// The same with triangles.
+#[must_use]
+pub fn render_with(
+    field: &Field,
+    facets: &[Facet],
+    view: &View,
+    settings: &RenderSettings,
+) -> Vec<[f64; 4]> {
     let mut pixels = Vec::new();
     let has_look_up = settings.is_preintegrated() || !settings.shapes().is_empty();
     let look_up = has_look_up.then(|| {
@@ -120,6 +165,7 @@ pub fn render(field: &Field, view: &View, settings: &RenderSettings) -> Vec<[f64
     });
     let seen = Seen {
         field,
+        facets,
         settings,
         look_up,
         to_light,
@@ -367,6 +413,7 @@ impl LookUp {
 /// What rays go through, and how it is seen.
 struct Seen<'a> {
     field: &'a Field,
+    facets: &'a [Facet],
     settings: &'a RenderSettings,
     look_up: Option<LookUp>,
     to_light: Option<DVec3>,
@@ -442,8 +489,8 @@ impl Seen<'_> {
             .filter(|(_, p, world, _)| self.is_shown(*p, *world))
             .peekable();
         for (t, p, value) in samples {
-            while let Some((_, p, _, surface)) = hits.next_if(|hit| hit.0 < t) {
-                put(self.surface(p, surface, direction));
+            while let Some((_, p, _, met)) = hits.next_if(|hit| hit.0 < t) {
+                put(self.surface(p, &met, direction));
             }
             let Some((mut color, alpha)) = self.step(p, value, direction) else {
                 continue;
@@ -453,8 +500,8 @@ impl Seen<'_> {
             }
             put(premultiplied(color, alpha));
         }
-        for (_, p, _, surface) in hits {
-            put(self.surface(p, surface, direction));
+        for (_, p, _, met) in hits {
+            put(self.surface(p, &met, direction));
         }
         acc
     }
@@ -484,21 +531,57 @@ impl Seen<'_> {
     }
 
     fn lit(&self, color: [f64; 3], p: DVec3, direction: DVec3) -> [f64; 3] {
+        self.facing(color, self.field.gradient(p), direction)
+    }
+
+    fn facing(&self, color: [f64; 3], normal: DVec3, direction: DVec3) -> [f64; 3] {
         let light = self.to_light.unwrap_or(-direction);
-        let gradient = self.field.gradient(p);
-        shaded(color, gradient, [light, -direction], &self.settings.light)
+        shaded(color, normal, [light, -direction], &self.settings.light)
     }
 
-    fn surface(&self, p: DVec3, surface: &Isosurface, direction: DVec3) -> [f64; 4] {
-        let mut color = surface.color.map(f64::from);
-        if self.settings.shade {
-            color = self.lit(color, p, direction);
+    fn surface(&self, p: DVec3, met: &Met<'_>, direction: DVec3) -> [f64; 4] {
+        let shade = self.settings.shade;
+        match met {
+            Met::Isosurface(surface) => {
+                let color = surface.color.map(f64::from);
+                let color = if shade {
+                    self.lit(color, p, direction)
+                } else {
+                    color
+                };
+                premultiplied(color, surface.opacity.into())
+            }
+            Met::Facet(facet, normal) => {
+                let color = facet.color;
+                let color = if shade {
+                    self.facing(color, *normal, direction)
+                } else {
+                    color
+                };
+                premultiplied(color, facet.opacity)
+            }
         }
-        premultiplied(color, surface.opacity.into())
     }
 
-    /// Where a ray meets isosurfaces, near ones first: distance, place in the grid and in the world, and which.
-    fn hits(&self, eye: DVec3, direction: DVec3) -> Vec<(f64, DVec3, DVec3, &Isosurface)> {
+    /// Where a ray meets surfaces, near ones first: distance, place in the grid and in the world, and which.
+    fn hits(&self, eye: DVec3, direction: DVec3) -> Vec<(f64, DVec3, DVec3, Met<'_>)> {
+        let mut hits = self.isosurface_hits(eye, direction);
+        let grid_from_world = self.field.volume.grid_from_world();
+        let [lo, hi] = self.field.volume.field_in_grid();
+        for facet in self.facets {
+            if let Some((t, normal)) = facet.met(eye, direction) {
+                let world = eye + direction * t;
+                let p = grid_from_world.transform_point3(world);
+                if p.cmpge(lo).all() && p.cmple(hi).all() {
+                    hits.push((t, p, world, Met::Facet(facet, normal)));
+                }
+            }
+        }
+        hits.sort_by(|a, b| a.0.total_cmp(&b.0));
+        hits
+    }
+
+    fn isosurface_hits(&self, eye: DVec3, direction: DVec3) -> Vec<(f64, DVec3, DVec3, Met<'_>)> {
         const PARTS: u32 = 48;
         let grid_from_world = self.field.volume.grid_from_world();
         let at = |t: f64| grid_from_world.transform_point3(eye + direction * t);
@@ -541,11 +624,10 @@ impl Seen<'_> {
                         }
                     }
                     let t = cell[0] + a * way;
-                    hits.push((t, at(t), eye + direction * t, surface));
+                    hits.push((t, at(t), eye + direction * t, Met::Isosurface(surface)));
                 }
             }
         }
-        hits.sort_by(|a, b| a.0.total_cmp(&b.0));
         hits
     }
 

@@ -3,14 +3,17 @@
 use crate::reference::Field;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
-    BrickGrid, BrickIndex, Manifest, VolumeDescription, VoxelBox, VoxelType,
+    BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox, VoxelType,
     data::{
-        brick_table::BrickRecord, manifest::ManifestParts, partition_method::PartitionMethod,
+        brick_table::BrickRecord,
+        manifest::ManifestParts,
+        partition_method::PartitionMethod,
+        triangles::{Material, Triangle, TriangleBins},
         value_gathering::ValueGathering,
     },
 };
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// A smooth field with structure at several scales, as this voxel type; odd dims, anisotropic
 /// spacing and a turned direction where `skewed`.
@@ -93,6 +96,25 @@ impl Bricks {
     #[must_use]
     pub fn placed(mut self, placement: Option<PartitionMethod>) -> Self {
         self.manifest = Arc::new(Manifest::clone(&self.manifest).with_placement(placement));
+        self
+    }
+
+    /// The same with triangles, in the grid, of these materials.
+    ///
+    /// # Panics
+    /// Where none is in the volume.
+    #[must_use]
+    pub fn with_triangles(mut self, triangles: &[Triangle], materials: &[Material]) -> Self {
+        let mut bins = TriangleBins::new(*self.manifest.grid(), self.manifest.volume().dims);
+        triangles.iter().for_each(|t| bins.add(t));
+        let mut said = BTreeMap::new();
+        for (brick, bytes, what) in bins.into_bricks() {
+            let whole = &mut self.bricks[brick.0 as usize];
+            *whole = [&whole[..], &bytes].concat().into();
+            said.insert(brick, (Digest::of(whole), what));
+        }
+        let manifest = self.manifest.with_triangles(materials.to_vec(), &said);
+        self.manifest = Arc::new(manifest.expect("triangles in the volume"));
         self
     }
 

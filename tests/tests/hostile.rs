@@ -18,10 +18,10 @@ use brickmesh_actors::{
     messages::{FrameMessage, FrameRequest, Message, decode},
 };
 use brickmesh_node::{
-    brick_store::{self, DirectoryStore},
+    brick_store::{self, BrickEdge, DirectoryStore, FileOptions, open_with_surfaces},
     camera_choice, config_file,
     network::MeshKey,
-    transfer, volume_file,
+    surface_file, transfer, volume_file,
 };
 use brickmesh_tests::{
     hostile::{
@@ -198,6 +198,31 @@ fn vti_files() {
 #[test]
 fn raw_files() {
     attack_volumes(of_files("raw_files"), &files::raw());
+}
+
+#[test]
+fn surface_files() {
+    of_lists("surface_files").attack(
+        |draws| written(draws, &files::surfaces()),
+        |(folder, path)| {
+            let read = || {
+                let edge = BrickEdge::Shared;
+                let how = FileOptions::default();
+                let found = surface_file::read(&path, 1 << 30).map_err(|e| e.to_string())?;
+                assert_eq!(found.triangles().count(), found.triangle_count());
+                let opened = open_with_surfaces(&path, how, edge, &[], 1 << 30, &mut |_, _| true);
+                let source = opened.map_err(|e| e.to_string())?;
+                use_manifest(source.manifest());
+                for brick in source.manifest().grid().bricks() {
+                    source.read(brick).map_err(|e| e.to_string())?;
+                }
+                Ok::<(), String>(())
+            };
+            let found = read();
+            drop(folder);
+            found.into()
+        },
+    );
 }
 
 #[test]

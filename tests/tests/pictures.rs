@@ -393,6 +393,7 @@ fn by_hand(
         data_set: manifest.digest(),
         volume: field.volume.clone(),
         numbers: field.volume.voxel.into(),
+        materials: Vec::new(),
         view,
         settings: settings.clone(),
     };

@@ -21,6 +21,7 @@ pub mod subject;
 pub mod transfer_edit;
 pub mod transfer_function;
 pub mod transfer_shapes;
+pub mod triangles;
 pub mod value_gathering;
 pub mod value_statistics;
 pub mod volume;

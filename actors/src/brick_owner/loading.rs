@@ -61,7 +61,7 @@ impl BrickOwner {
             let prepared = prepared
                 .await
                 .map_err(|e| LoadError::Damaged(e.to_string()))??;
-            let copy = prepared.voxels().bytes().clone();
+            let copy = prepared.voxels().whole().clone();
             let (answer, loaded) = oneshot::channel();
             let key = BrickKey { data_set, brick };
             if raycaster
@@ -180,8 +180,20 @@ fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVo
 fn voxels(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, String> {
     let grid = manifest.grid();
     let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
-    BrickVoxels::new(owned, stored, manifest.numbers(), bytes)
-        .map_err(|e| format!("brick {}: {e}", brick.0))
+    let (expected, found) = (manifest.brick_bytes(brick), bytes.len());
+    if found as u64 != expected {
+        return Err(format!(
+            "brick {} is {found} bytes, expected {expected}",
+            brick.0
+        ));
+    }
+    let numbers = manifest.numbers();
+    let materials = manifest.materials().len();
+    let brick_of = match manifest.brick_triangles(brick) {
+        Some(_) => BrickVoxels::with_triangles(owned, stored, numbers, bytes, materials),
+        None => BrickVoxels::new(owned, stored, numbers, bytes),
+    };
+    brick_of.map_err(|e| format!("brick {}: {e}", brick.0))
 }
 
 /// Checks a brick's bytes against its manifest.

@@ -6,9 +6,11 @@ use super::{
 use crate::{
     network::address,
     overlay::{Note, Overlay},
+    surface_file::is_surface,
 };
+use brickmesh_actors::plain_text::counted;
 use brickmesh_topology::data::{
-    partition_method::PartitionMethod, slab_projections::SLAB_SLICES_MAX,
+    partition_method::PartitionMethod, slab_projections::SLAB_SLICES_MAX, triangles::Material,
 };
 use brickmesh_topology::picture::{
     clip::Clip,
@@ -17,7 +19,7 @@ use brickmesh_topology::picture::{
     slice::Slice,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use std::{net::SocketAddr, ops::RangeInclusive};
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 /// Reads `on` or `off`.
 pub(crate) fn switch() -> impl TypedValueParser<Value = bool> {
@@ -335,6 +337,106 @@ pub(crate) fn parse_isosurface(text: &str) -> Result<Isosurface, String> {
     };
     isosurface::validate(&[surface]).map_err(|e| e.to_string())?;
     Ok(surface)
+}
+
+/// A triangle mesh that is to be seen: a file, and what its triangles look like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SurfaceArg {
+    /// The file.
+    pub path: PathBuf,
+    /// Linear RGB; `None`: by its number.
+    pub color: Option<[f32; 3]>,
+    /// Above 0, up to 1.
+    pub opacity: f32,
+}
+
+/// Colours of surfaces for which nobody says one, by number.
+const SURFACE_COLORS: [[f32; 3]; 6] = [
+    [0.87, 0.79, 0.65],
+    [0.35, 0.6, 0.85],
+    [0.9, 0.45, 0.35],
+    [0.5, 0.75, 0.4],
+    [0.75, 0.55, 0.85],
+    [0.95, 0.8, 0.35],
+];
+
+impl SurfaceArg {
+    /// Reads FILE, FILE,R,G,B or FILE,R,G,B,OPACITY.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "what is out of bounds is refused"
+    )]
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut words = text.rsplit(',');
+        let numbers: Vec<f64> = words
+            .by_ref()
+            .map_while(|word| word.trim().parse().ok())
+            .take(4)
+            .collect();
+        let path = |words: usize| {
+            let parts: Vec<&str> = text.split(',').collect();
+            PathBuf::from(parts[..parts.len() - words].join(","))
+        };
+        let found = match numbers[..] {
+            [] => Self::new(path(0)),
+            [b, g, r] => Self {
+                color: Some([r, g, b].map(|c| c as f32)),
+                ..Self::new(path(3))
+            },
+            [opacity, b, g, r] => Self {
+                color: Some([r, g, b].map(|c| c as f32)),
+                opacity: opacity as f32,
+                ..Self::new(path(4))
+            },
+            _ => {
+                return Err(format!(
+                    "found {} behind the file; expected none, a colour of 3, or with opacity 4",
+                    counted(numbers.len(), "number")
+                ));
+            }
+        };
+        if !is_surface(&found.path) {
+            return Err(format!(
+                "{} is named like no triangle mesh; expected .ply, .stl or .obj, then colour (3 numbers) and opacity, if any",
+                found.path.display()
+            ));
+        }
+        if !found.material(0).is_valid() {
+            return Err("a colour must be of 0 to 1 each, an opacity above 0, up to 1".to_owned());
+        }
+        Ok(found)
+    }
+
+    /// A file in whatever colour, opaque.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            color: None,
+            opacity: 1.0,
+        }
+    }
+
+    /// What its triangles look like, where it is the n-th, from 0.
+    #[must_use]
+    pub fn material(&self, n: usize) -> Material {
+        let name = self.path.file_name().unwrap_or_default();
+        Material {
+            name: name.to_string_lossy().into_owned(),
+            color: self
+                .color
+                .unwrap_or(SURFACE_COLORS[n % SURFACE_COLORS.len()]),
+            opacity: self.opacity,
+        }
+    }
+}
+
+/// A triangle mesh: FILE, FILE,R,G,B or FILE,R,G,B,OPACITY.
+pub(crate) fn parse_surface(text: &str) -> Result<SurfaceArg, String> {
+    SurfaceArg::parse(text)
 }
 
 #[expect(

@@ -18,6 +18,7 @@ use super::{
     plain_cutter::{self, Voxels},
 };
 use crate::volume_file::VolumeFile;
+use brickmesh_actors::data_set::BrickSource;
 use brickmesh_topology::{Digest, Manifest};
 use std::{
     fs::{self, File},
@@ -40,15 +41,7 @@ pub(super) fn import(
     layer_bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<DirectoryStore, BrickStoreError> {
-    if out.symlink_metadata().is_ok() {
-        return Err(BrickStoreError::Exists {
-            path: out.to_owned(),
-        });
-    }
-    let parent = match out.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
+    let parent = parent_of_new(out)?;
     let prefix = working_prefix(out);
     let name = name_of(file, edge, how);
     let mut made = || {
@@ -64,6 +57,43 @@ pub(super) fn import(
     };
     made.publish(parent, out)?;
     DirectoryStore::with_packs(out, Arc::new(exact))
+}
+
+/// Where a folder is to be made that is not there yet.
+fn parent_of_new(out: &Path) -> Result<&Path, BrickStoreError> {
+    if out.symlink_metadata().is_ok() {
+        return Err(BrickStoreError::Exists {
+            path: out.to_owned(),
+        });
+    }
+    Ok(match out.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    })
+}
+
+/// Writes the bricks of a data set into a new folder.
+pub(super) fn write(
+    source: &dyn BrickSource,
+    out: &Path,
+    progress: OnProgress<'_>,
+) -> Result<DirectoryStore, BrickStoreError> {
+    let parent = parent_of_new(out)?;
+    let made = WorkingFolder::in_folder(parent, &working_prefix(out), None)?;
+    let manifest = source.manifest();
+    let packs = PackWriter::new(&made.path.join(BRICKS))?;
+    let all = manifest.grid().brick_count().into();
+    for brick in manifest.grid().bricks() {
+        if !progress(brick.0.into(), all) {
+            return Err(BrickStoreError::Stopped);
+        }
+        packs.add(brick, manifest.brick_digest(brick), &source.read(brick)?)?;
+    }
+    write_manifests(&made.path, &[(manifest, &packs)], &mut || {
+        progress(all, all)
+    })?;
+    made.publish(parent, out)?;
+    DirectoryStore::with_packs(out, Arc::clone(manifest))
 }
 
 /// Cuts a volume into a folder, goes on where another import was killed; returns both, whole.
@@ -385,7 +415,7 @@ fn set_mode(_: &Path, _: u32) {}
 pub(super) mod tests {
     use super::*;
     use crate::{brick_store::load, volume_file};
-    use brickmesh_actors::{data_set::BrickSource as _, manifest_message::bricks_max};
+    use brickmesh_actors::manifest_message::bricks_max;
 
     /// A small volume.
     pub(in crate::brick_store) fn volume(folder: &Path) -> VolumeFile {

@@ -3,17 +3,23 @@
 use super::CommandResult;
 use crate::{
     args::{ImportArgs, InfoArgs},
-    brick_store::{self, BrickEdge, EmptySpace, ImportOptions},
+    brick_store::{self, BrickEdge, EmptySpace, FileOptions, ImportOptions, Placed, surface_of},
+    free_memory::free_memory_bytes,
     kept_voxels::Keep,
     picture_settings::no_data,
     progress::Progress,
+    short_numbers::short_range,
     stats::VolumeStats,
     stop::Stop,
+    surface_file::{self, is_surface},
     terminal::{note, say},
     value_report::ValueReport,
     volume_file,
 };
-use brickmesh_actors::plain_text::counted;
+use brickmesh_actors::{
+    data_set::BrickSource,
+    plain_text::{counted, plain_text},
+};
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Manifest, VolumeDescription,
     data::{levels, value_gathering::ValueGathering},
@@ -23,6 +29,9 @@ use brickmesh_topology::{
 const DAMAGED_SHOWN_MAX: usize = 20;
 
 pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
+    if !args.surfaces.surface.is_empty() || surface_of(&args.source.volume).is_some() {
+        return import_surfaces(args, stop);
+    }
     if args.source.volume.join("manifest.json").is_file() {
         return Err(format!(
             "{}: it is a .brickmesh folder; give the volume that it was made of",
@@ -61,7 +70,7 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
         })
     })?;
     progress.end();
-    let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
+    let manifest = BrickSource::manifest(&store);
     say(format_args!(
         "wrote {}: {} of {}³, data set {}",
         args.out.display(),
@@ -88,6 +97,52 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     Ok(())
 }
 
+/// Brings triangles in, in the volume in which they stand or alone.
+fn import_surfaces(args: &ImportArgs, stop: &Stop) -> CommandResult {
+    if args.levels.is_some() || args.parts.is_some() || !args.empty.is_default() {
+        return Err("--levels, --parts, --keep, --mask and --slab are for volumes alone: a folder with triangles has no levels, and does not know what is empty; leave them out".into());
+    }
+    let is_folder = args.source.volume.join("manifest.json").is_file();
+    if is_folder && args.brick.is_some() {
+        return Err("--brick belongs to a file: the folder is cut already".into());
+    }
+    if args.out.symlink_metadata().is_ok() {
+        let path = args.out.clone();
+        return Err(brick_store::BrickStoreError::Exists { path }.into());
+    }
+    let mut progress = Progress::new("importing");
+    let mut show = |done, total| {
+        progress.show(done, total);
+        !stop.is_said()
+    };
+    let how = FileOptions {
+        fill: args.source.fill,
+        is_in_place: false,
+    };
+    let source = brick_store::open_with_surfaces(
+        &args.source.volume,
+        how,
+        BrickEdge::shared(args.brick),
+        &args.surfaces.surface,
+        free_memory_bytes() / 2,
+        &mut show,
+    )?;
+    let placement = args.placement.or(source.manifest().placement());
+    let source = Placed::new(source, placement);
+    let store = brick_store::write(&source, &args.out, &mut show)?;
+    progress.end();
+    let manifest = store.manifest();
+    say(format_args!(
+        "wrote {}: {} of {}³ with triangles of {}, data set {}",
+        args.out.display(),
+        counted(manifest.grid().brick_count(), "brick"),
+        manifest.grid().edge(),
+        counted(manifest.materials().len(), "material"),
+        manifest.digest()
+    ))?;
+    Ok(())
+}
+
 /// How many coarser levels there are, for people.
 fn levels_of(manifest: &Manifest) -> String {
     let volume = manifest.volume();
@@ -107,16 +162,38 @@ fn levels_of(manifest: &Manifest) -> String {
 }
 
 pub(super) fn info(args: &InfoArgs, stop: &Stop) -> CommandResult {
-    if args.source.volume.join("manifest.json").is_file() {
+    if is_surface(&args.source.volume) {
+        surface_info(args)
+    } else if args.source.volume.join("manifest.json").is_file() {
         store_info(args, stop)
     } else {
         file_info(args, stop)
     }
 }
 
+fn surface_info(args: &InfoArgs) -> CommandResult {
+    let path = &args.source.volume;
+    let mesh = surface_file::read(path, free_memory_bytes() / 2)?;
+    let [low, high] = mesh.bounds().map(|p| p.to_array());
+    let (vertices, triangles) = (mesh.vertex_count(), mesh.triangle_count());
+    if args.json {
+        let found = serde_json::json!({
+            "file": path, "vertices": vertices, "triangles": triangles, "bounds": [low, high]
+        });
+        say(format_args!("{found}"))?;
+        return Ok(());
+    }
+    say(format_args!(
+        "file        {}\nvertices    {vertices}\ntriangles   {triangles}\nbounds      {}",
+        path.display(),
+        [0, 1, 2].map(|a| short_range([low[a], high[a]])).join(", ")
+    ))?;
+    Ok(())
+}
+
 fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     let store = brick_store::DirectoryStore::open(&args.source.volume)?;
-    let manifest = brickmesh_actors::data_set::BrickSource::manifest(&store);
+    let manifest = BrickSource::manifest(&store);
     if args.source.fill.is_some() {
         return Err("--fill belongs to a file: a folder says already what is no data".into());
     }
@@ -137,6 +214,10 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
         let mut json = serde_json::to_value(&stats)?;
         values.add_to(&mut json)?;
         json["levels"] = manifest.levels().len().into();
+        if !manifest.materials().is_empty() {
+            json["materials"] = serde_json::to_value(manifest.materials())?;
+            json["triangles"] = triangles_in_bricks(manifest).into();
+        }
         if let Some((voxels, bricks)) = kept {
             json["kept"] = serde_json::json!({ "voxels": voxels, "bricks": bricks });
         }
@@ -158,6 +239,14 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
             stats.brick_edge
         ))?;
         say(format_args!("levels      {}", levels_of(manifest)))?;
+        let names = manifest.materials().iter().map(|m| plain_text(&m.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        if !names.is_empty() {
+            say(format_args!(
+                "triangles   {} of {names}, those that meet several bricks once for each",
+                triangles_in_bricks(manifest)
+            ))?;
+        }
         if let Some((voxels, bricks)) = kept {
             say(format_args!(
                 "kept        {voxels} voxels, in {}; the others were said to be empty at import",
@@ -167,6 +256,13 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
         say(format_args!("data set    {}", stats.data_set))?;
     }
     damaged.map_or(Ok(()), |damaged| tell_damaged(args, manifest, &damaged))
+}
+
+/// Triangles of all bricks; one may be in several.
+fn triangles_in_bricks(manifest: &Manifest) -> u64 {
+    let bricks = manifest.grid().bricks();
+    let of_bricks = bricks.filter_map(|brick| manifest.brick_triangles(brick));
+    of_bricks.map(|t| u64::from(t.count)).sum()
 }
 
 /// Says which bricks are damaged, an error, or how many are not.
@@ -222,9 +318,7 @@ fn damaged_bricks(
         Ok::<(), brick_store::BrickStoreError>(())
     };
     verify(0, store)?;
-    let coarsest = brickmesh_actors::data_set::BrickSource::manifest(store)
-        .levels()
-        .len();
+    let coarsest = BrickSource::manifest(store).levels().len();
     for level in 1..=coarsest {
         verify(level, &store.open_level(level)?)?;
     }

@@ -47,6 +47,16 @@ pub(super) fn run(args: &PartitionArgs, stop: &Stop) -> CommandResult {
             args.source.fill,
         )?))
     };
+    if let VoxelSource::Folder(store) = &source
+        && !store.manifest().materials().is_empty()
+        && store.manifest().range().is_none()
+    {
+        return Err(format!(
+            "{}: partition counts voxels, and this has triangles alone; `brickmesh placements` takes it",
+            path.display()
+        )
+        .into());
+    }
     let of_volume = |e: PartitionError| format!("{}: {e}", path.display());
     let kept = match &source {
         VoxelSource::Folder(store) if args.empty.says_nothing_of_values() => store.projections()?,

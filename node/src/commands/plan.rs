@@ -45,6 +45,8 @@ struct Planned {
     brick_edge: u32,
     /// In device memory.
     voxel: VoxelType,
+    /// What the triangles of a brick take in a device, at most.
+    triangle_bytes: u64,
     /// With so much memory one peer has larger bricks, all of them.
     memory_for_large: Option<u64>,
     /// The folder; a file is cut into the memory of the machine, beside devices that are not the processor.
@@ -226,7 +228,7 @@ impl Planned {
             let grid = BrickGrid::new(volume.dims, self.brick_edge)?;
             let bricks = grid.brick_count();
             let peers: Vec<FitPeer> = (peers.iter())
-                .map(|peer| peer.fit(grid.largest_stored_size(), self.voxel))
+                .map(|peer| peer.fit(grid.largest_stored_size(), self.voxel, self.triangle_bytes))
                 .collect();
             let brick_bytes = peers.iter().map(|p| p.brick_bytes).max().unwrap_or(0);
             let mut fit = fit(bricks, &peers, redundancy);
@@ -349,6 +351,7 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
             volumes,
             brick_edge,
             voxel: manifest.device_voxel(),
+            triangle_bytes: manifest.triangle_memory_max(),
             memory_for_large: None,
             folder: Some(Arc::new(store)),
         });
@@ -366,6 +369,7 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
         memory_for_large: for_large.map(|peer| peer.memory_for_large(&volume)),
         brick_edge: edge.of(&volume),
         voxel: volume.device_voxel(),
+        triangle_bytes: 0,
         volumes: vec![volume],
         folder: None,
     })
@@ -452,15 +456,15 @@ impl Peer {
         }
     }
 
-    /// With what its device needs for a brick of so many voxels on each axis.
-    fn fit(&self, size: [u32; 3], voxel: VoxelType) -> FitPeer {
-        let brick_bytes = match &self.device {
+    /// With what its device needs for a brick of so many voxels on each axis, and for so many bytes of triangles.
+    fn fit(&self, size: [u32; 3], voxel: VoxelType, triangle_bytes: u64) -> FitPeer {
+        let voxels = match &self.device {
             Some(device) => device.device.info().brick_bytes.of(size, voxel),
             None => BrickBytes::default().of(size, voxel),
         };
         FitPeer {
             memory_bytes: self.memory_bytes,
-            brick_bytes,
+            brick_bytes: voxels + triangle_bytes,
             reads: self.reads,
         }
     }

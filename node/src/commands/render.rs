@@ -115,7 +115,7 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     }
     let video = check_video(args, count)?;
     let mut mesh = args.mesh.clone();
-    let source = open_source(&args.source, &mut mesh, &|| !stop.is_said())?;
+    let source = open_source(&args.source, &args.surfaces, &mut mesh, &|| !stop.is_said())?;
     if let DataSource::Own(source) = &source {
         // Before anybody is asked for anything.
         settings_and_shots(args, path.as_ref(), source.manifest())?;

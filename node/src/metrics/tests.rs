@@ -19,6 +19,7 @@ fn manifest(source: &str, content: u8) -> Arc<Manifest> {
         digest: Digest::of(&[content]),
         range: Some([0.0, 9.0]),
         cells: None,
+        triangles: None,
     };
     let volume = VolumeDescription::new([8, 8, 9], VoxelType::U8);
     let parts = ManifestParts::new(volume, 8, source, vec![record; 2]);

@@ -8,7 +8,7 @@ use super::{
     scene::Scene,
 };
 use crate::{
-    args::{MeshArgs, QualityArg, ViewArgs, VolumeArgs},
+    args::{MeshArgs, QualityArg, SurfaceArgs, ViewArgs, VolumeArgs},
     camera_choice::camera,
     open_source::open_source,
     picture_settings::PictureSettings,
@@ -274,7 +274,8 @@ impl Viewer {
         let (stop, wanted) = (self.stop.clone(), self.wanted.clone());
         let read = move || {
             let goes_on = || !stop.is_said() && wanted.has_changed().is_ok();
-            let source = open_source(&volume, &mut mesh, &goes_on).map_err(|e| e.to_string())?;
+            let source = open_source(&volume, &SurfaceArgs::default(), &mut mesh, &goes_on)
+                .map_err(|e| e.to_string())?;
             Ok((source, mesh))
         };
         let read = tokio::task::spawn_blocking(read).await;

@@ -25,6 +25,7 @@ mod packet_table;
 mod packet_voxel;
 mod ray;
 mod scalar;
+mod surface_hits;
 mod surfaces;
 #[cfg(test)]
 mod tests;
@@ -39,15 +40,19 @@ use crate::{
     },
     scene::Scene,
     sub_image::SubImage,
+    triangle_tree::TriangleTree,
 };
-use brickmesh_topology::{BrickBytes, PixelRect, VoxelType};
+use brickmesh_topology::{BrickBytes, PixelRect, VoxelType, data::manifest::TRIANGLE_MEMORY};
 use field::{CELL_EDGE, Field};
 use frame::Frame;
 use rayon::prelude::*;
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 use voxel::with_voxel;
@@ -73,7 +78,7 @@ pub struct CpuDevice {
     skipping: bool,
     preparation: Preparation,
     bricks: BTreeMap<BrickKey, Resident>,
-    /// Bytes of their voxels.
+    /// As [`bytes_of`] them.
     held_bytes: u64,
     scene: Option<Current>,
 }
@@ -83,12 +88,19 @@ pub struct CpuDevice {
 struct Resident {
     voxels: BrickVoxels,
     cells: BrickCells,
+    tree: Option<Arc<TriangleTree>>,
 }
 
 impl Resident {
     fn bytes(&self) -> u64 {
-        self.voxels.bytes().len() as u64
+        bytes_of(&self.voxels)
     }
+}
+
+/// Memory that a brick takes.
+fn bytes_of(voxels: &BrickVoxels) -> u64 {
+    let triangles = voxels.whole().len() - voxels.bytes().len();
+    voxels.bytes().len() as u64 + triangles as u64 * TRIANGLE_MEMORY
 }
 
 /// The scene that was set.
@@ -198,7 +210,9 @@ impl CpuDevice {
         let brick = self.bricks.get(&key)?;
         let skip = brick.cells.shown(&scene.classifier.values);
         let skip = skip.filter(|_| self.skipping);
-        if skip.is_some_and(|grid| grid.visible().is_none()) {
+        let tree = brick.tree.as_deref();
+        let tree = tree.filter(|_| !frame.materials.is_empty());
+        if tree.is_none() && skip.is_some_and(|grid| grid.visible().is_none()) {
             return None;
         }
         let field = Field::new(
@@ -207,8 +221,14 @@ impl CpuDevice {
             &job.owned,
             frame.clip_bounds,
             skip,
-        );
-        let rect = frame.view.rect_of(&frame.volume, &field.visible_box()?)?;
+        )
+        .with_triangles(tree);
+        let seen = if tree.is_some() {
+            job.owned
+        } else {
+            field.visible_box()?
+        };
+        let rect = frame.view.rect_of(&frame.volume, &seen)?;
         let rect = rect.intersection(&job.rect)?;
         Some(SeenPart {
             rect,
@@ -353,7 +373,8 @@ impl RenderDevice for CpuDevice {
     fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
         let before = self.bricks.get(&key).map_or(0, Resident::bytes);
         let held = self.held_bytes - before;
-        let needed = brick.voxels().bytes().len() as u64;
+        let needed = bytes_of(brick.voxels());
+        let tree = brick.tree().cloned();
         if held + needed > self.info.memory_bytes {
             return Err(DeviceError::OutOfMemory {
                 what: format!(
@@ -364,7 +385,12 @@ impl RenderDevice for CpuDevice {
         }
         let (voxels, cells) = self.pool.install(|| self.preparation.complete(brick));
         self.held_bytes = held + needed;
-        self.bricks.insert(key, Resident { voxels, cells });
+        let resident = Resident {
+            voxels,
+            cells,
+            tree,
+        };
+        self.bricks.insert(key, resident);
         Ok(())
     }
 

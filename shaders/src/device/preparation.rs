@@ -4,6 +4,7 @@
 use crate::{
     brick::BrickVoxels,
     macrocells::{Macrocells, SkipGrid, VisibleValues},
+    triangle_tree::TriangleTree,
 };
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,6 +13,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct PreparedBrick {
     voxels: BrickVoxels,
     cells: Option<Box<BrickCells>>,
+    /// Of its triangles, if it has some.
+    tree: Option<Arc<TriangleTree>>,
 }
 
 /// Macrocells of a brick, and what of them is visible.
@@ -56,8 +59,8 @@ impl Preparation {
             cells.show(&values);
         }
         PreparedBrick {
-            voxels,
             cells: Some(Box::new(cells)),
+            ..voxels.into()
         }
     }
 
@@ -67,6 +70,7 @@ impl Preparation {
             PreparedBrick {
                 voxels,
                 cells: Some(cells),
+                ..
             } if cells.cells.edge() == self.cell_edge => (voxels, *cells),
             PreparedBrick { voxels, .. } => {
                 let cells = Macrocells::with_edge(&voxels, self.cell_edge);
@@ -82,14 +86,23 @@ impl PreparedBrick {
     pub fn voxels(&self) -> &BrickVoxels {
         &self.voxels
     }
+
+    /// Its triangles, where it has some.
+    #[must_use]
+    pub fn tree(&self) -> Option<&Arc<TriangleTree>> {
+        self.tree.as_ref()
+    }
 }
 
-/// A brick of which nothing is worked out.
+/// A brick of which nothing is worked out but where its triangles are.
 impl From<BrickVoxels> for PreparedBrick {
-    fn from(voxels: BrickVoxels) -> Self {
+    fn from(mut voxels: BrickVoxels) -> Self {
+        let triangles = voxels.take_triangles();
+        let tree = (!triangles.is_empty()).then(|| Arc::new(TriangleTree::new(&triangles)));
         Self {
             voxels,
             cells: None,
+            tree,
         }
     }
 }

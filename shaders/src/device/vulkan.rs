@@ -33,6 +33,7 @@ use crate::{
     },
     scene::Scene,
     transfer_table::TransferTable,
+    triangle_tree::TriangleTree,
 };
 use bands::{Band, BandedJob, next_bands, shares, timed_groups};
 use brickmesh_topology::{BrickBytes, Digest, VoxelType, picture::render_settings::Mode};
@@ -41,7 +42,7 @@ use gpu::{Commands, Gpu, Home, dispatch};
 use kernels::RaycastVariant;
 use params::{JobParams, SceneParams};
 use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
-use resident::{ResidentSet, Visibility, brick_measure, no_leaps};
+use resident::{ResidentSet, TREE_ROW, Visibility, brick_measure, no_leaps, no_tree};
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use upload::{Uploads, upload};
 use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
@@ -87,6 +88,8 @@ pub struct VulkanDevice {
     timed_pixels: usize,
     /// Stands where a kernel that does not leap has a binding for leaps.
     no_leaps: Arc<ImageView>,
+    /// The same for triangles.
+    no_tree: Arc<ImageView>,
 }
 
 #[derive(Debug)]
@@ -97,7 +100,8 @@ struct CurrentScene {
     is_shaded: bool,
     has_segments: bool,
     has_extras: bool,
-    has_surfaces: bool,
+    has_isosurfaces: bool,
+    shows_triangles: bool,
     clip_bounds: Option<[[f64; 3]; 2]>,
     classifier: Classifier,
     /// Changes whenever the classifier does.
@@ -154,6 +158,7 @@ impl VulkanDevice {
             sets: BTreeMap::new(),
             scene: None,
             no_leaps: no_leaps(&gpu, &mut uploads)?,
+            no_tree: no_tree(&gpu, &mut uploads)?,
             uploads,
             gpu,
         })
@@ -237,6 +242,20 @@ impl VulkanDevice {
         })
     }
 
+    fn check_tree(&self, tree: Option<&TriangleTree>) -> Result<(), DeviceError> {
+        let rows_max = self.gpu.physical().properties().max_image_dimension2_d as usize;
+        let rows = tree.map_or(0, |tree| tree.word_count().div_ceil(TREE_ROW));
+        if rows <= rows_max && TREE_ROW <= rows_max {
+            return Ok(());
+        }
+        Err(DeviceError::Unavailable {
+            what: format!(
+                "the triangles of a brick need {rows} rows of this device's images, which have {rows_max}; \
+                 take smaller bricks"
+            ),
+        })
+    }
+
     fn pipeline(&mut self, variant: RaycastVariant) -> Result<Arc<ComputePipeline>, DeviceError> {
         if let Some(pipeline) = self.pipelines.get(&variant) {
             return Ok(pipeline.clone());
@@ -296,6 +315,9 @@ impl VulkanDevice {
             Visibility::Some(view) => view.clone(),
             _ => self.no_leaps.clone(),
         };
+        let tree = brick.tree.as_ref().filter(|_| scene.shows_triangles);
+        let surfaces = scene.has_isosurfaces || tree.is_some();
+        let tree = tree.unwrap_or(&self.no_tree).clone();
         let sampler = |linear| if linear { &self.linear } else { &self.nearest };
         let writes = [
             WriteDescriptorSet::image_view(0, brick.view.clone()),
@@ -310,6 +332,7 @@ impl VulkanDevice {
             WriteDescriptorSet::buffer(4, scene.params.clone()),
             WriteDescriptorSet::sampler(5, sampler(self.table_by_sampler).clone()),
             WriteDescriptorSet::image_view(6, leaps),
+            WriteDescriptorSet::image_view(7, tree),
         ];
         let variant = RaycastVariant {
             mode: scene.mode,
@@ -319,7 +342,7 @@ impl VulkanDevice {
             leaps: matches!(begun.visibility, Visibility::Some(_)),
             segments: scene.has_segments,
             extras: scene.has_extras,
-            surfaces: scene.has_surfaces,
+            surfaces,
         };
         let pipeline = self.pipeline(variant)?;
         Ok(BandDispatch {
@@ -406,12 +429,14 @@ impl RenderDevice for VulkanDevice {
     }
 
     fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
+        let tree = brick.tree().cloned();
         let (voxels, cells) = self.preparation.complete(brick);
         let of_floats = self.kind(VoxelType::F32)?;
         let kind = self.kind(voxels.voxel())?;
         let kind = kind.for_numbers(voxels.numbers(), &of_floats);
         let size = voxels.stored().size();
         self.check_extent(size)?;
+        self.check_tree(tree.as_deref())?;
         self.unload_brick(key);
         let room = self.room_in(key.data_set);
         let kind = if kind.is_wide() && !self.has_wide_room(&kind, size) {
@@ -427,7 +452,7 @@ impl RenderDevice for VulkanDevice {
             (&self.gpu, &mut self.uploads),
             key.brick,
             kind,
-            (&voxels, cells),
+            (&voxels, cells, tree.as_deref()),
             room,
         );
         if set.is_empty() {
@@ -476,7 +501,8 @@ impl RenderDevice for VulkanDevice {
             is_shaded: scene.settings.needs_gradients(),
             has_segments: scene.settings.is_preintegrated(),
             has_extras: values.has_extras(),
-            has_surfaces: !scene.settings.surfaces().is_empty(),
+            has_isosurfaces: !scene.settings.surfaces().is_empty(),
+            shows_triangles: !scene.materials.is_empty(),
             clip_bounds: scene.settings.clip.bounds,
             classifier,
             table_number,

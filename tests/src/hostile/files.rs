@@ -364,6 +364,87 @@ pub fn raw() -> Vec<Sample> {
     ]
 }
 
+/// Triangle meshes: a square each.
+#[must_use]
+pub fn surfaces() -> Vec<Sample> {
+    let ply = |format: &str, corners: &str, body: &[u8]| {
+        let head = format!(
+            "ply\nformat {format} 1.0\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\n\
+            element face 1\nproperty list {corners} vertex_indices\nend_header\n"
+        );
+        Sample::new("s.ply", head.len(), [head.as_bytes(), body].concat())
+    };
+    let places = [
+        [0.0_f32, 0.0, 0.5],
+        [1.5, 0.0, 0.0],
+        [1.5, 1.0, 0.0],
+        [0.0, 1.0, 2.0],
+    ];
+    let little: Vec<u8> = places
+        .as_flattened()
+        .iter()
+        .flat_map(|c| c.to_le_bytes())
+        .collect();
+    let big: Vec<u8> = places
+        .as_flattened()
+        .iter()
+        .flat_map(|c| c.to_be_bytes())
+        .collect();
+    let corners = [0_i32, 1, 2, 3];
+    let of_list = |count: &[u8], words: Vec<u8>| [count, &words].concat();
+    let text = |name: &str, text: &str| Sample::new(name, text.len(), text.into());
+    vec![
+        ply(
+            "ascii",
+            "uchar int",
+            b"0 0 0.5\n1.5 0 0\n1.5 1 0\n0 1 2\n4 0 1 2 3\n",
+        ),
+        ply(
+            "binary_little_endian",
+            "uchar int",
+            &[
+                little,
+                of_list(&[4], corners.iter().flat_map(|c| c.to_le_bytes()).collect()),
+            ]
+            .concat(),
+        ),
+        ply(
+            "binary_big_endian",
+            "uint int",
+            &[
+                big,
+                of_list(
+                    &[0, 0, 0, 4],
+                    corners.iter().flat_map(|c| c.to_be_bytes()).collect(),
+                ),
+            ]
+            .concat(),
+        ),
+        Sample::new("s.stl", 90, stl(&places)),
+        text(
+            "t.stl",
+            "solid s\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1.5 0 0\nvertex 1.5 1 0\nendloop\nendfacet\nendsolid s\n",
+        ),
+        text(
+            "s.obj",
+            "o s\nv 0 0 0.5\nv 1.5 0 0\nv 1.5 1 0\nv 0 1 2\nvn 0 0 1\nf 1//1 2//1 3//1 4//1\nf -4 -3 -2\n",
+        ),
+    ]
+}
+
+/// A square as binary STL.
+fn stl(places: &[[f32; 3]; 4]) -> Vec<u8> {
+    let mut stl = vec![b' '; 80];
+    stl.extend(2_u32.to_le_bytes());
+    for t in [[0, 1, 2], [0, 2, 3]] {
+        stl.extend([0; 12]);
+        t.iter()
+            .for_each(|&c: &usize| stl.extend(places[c].iter().flat_map(|c| c.to_le_bytes())));
+        stl.extend([0; 2]);
+    }
+    stl
+}
+
 /// Real files, some of them hundreds of kilobytes long.
 ///
 /// # Panics

@@ -3,6 +3,9 @@
 use super::{manifest::Manifest, volume::VoxelType};
 use std::{fmt, sync::Arc};
 
+/// Largest brick in bytes, ghosts and triangles included: it travels as one message.
+pub const BRICK_BYTES_MAX: u64 = 100 << 20;
+
 /// Bytes of a brick of so many voxels on each axis, and of the type that the device stores.
 type Measure = dyn Fn([u32; 3], VoxelType) -> u64 + Send + Sync;
 
@@ -30,7 +33,7 @@ impl BrickBytes {
     #[must_use]
     pub fn largest(&self, manifest: &Manifest) -> u64 {
         let size = manifest.grid().largest_stored_size();
-        self.of(size, manifest.device_voxel())
+        self.of(size, manifest.device_voxel()) + manifest.triangle_memory_max()
     }
 }
 

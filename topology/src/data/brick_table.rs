@@ -1,8 +1,8 @@
 //! What a manifest says of its bricks, in pages of 8³ neighbours, which are read, sent and named as bytes.
 //!
 //! Shapes: a page has, of its bricks, x fastest, at the borders of the grid fewer than 8 on an axis: a byte each that says what there is
-//! (1: a range, 2: levels of cells, 4: those of which all are 0), the digests, the ranges (smallest and largest number as stored, f32, little-endian; zeros are written where there is none), then
-//! the levels of the cells of those that have some. Pages go x fastest, too.
+//! (1: a range, 2: levels of cells, 4: those of which all are 0, 8: triangles), the digests, the ranges (smallest and largest number as stored, f32, little-endian; zeros are written where there is none), then
+//! the levels of the cells of those that have some, and the triangles of those that have some: how many, u32, and the cells that they meet. Pages go x fastest, too.
 //! Pages stand one behind the other.
 //! Invariant: pages of a table are as long as they say.
 
@@ -10,7 +10,8 @@ use crate::{
     base::digest::Digest,
     data::{
         brick_grid::{BrickGrid, BrickIndex},
-        cell_ranges::{CELL_LEVELS_BYTES, CellRanges},
+        cell_ranges::{CELL_LEVELS_BYTES, CellRanges, NONE},
+        triangles::BrickTriangles,
         volume::VolumeDescription,
     },
 };
@@ -27,11 +28,15 @@ const HAS_RANGE: u8 = 1;
 const HAS_CELLS: u8 = 2;
 /// The levels of its cells are all 0, as in a brick of one value.
 const HAS_EVEN_CELLS: u8 = 4;
+/// There are triangles behind its voxels.
+const HAS_TRIANGLES: u8 = 8;
 const DIGEST_BYTES: usize = 32;
 const RANGE_BYTES: usize = 8;
 /// Bytes of a brick beside the levels of its cells.
 const FIXED_BYTES: usize = 1 + DIGEST_BYTES + RANGE_BYTES;
-/// Most bytes of a brick.
+/// Bytes of what is said of a brick's triangles.
+pub(crate) const TRIANGLES_BYTES: usize = 4 + size_of_val(&NONE);
+/// Most bytes of a brick without triangles.
 pub const RECORD_BYTES_MAX: usize = FIXED_BYTES + CELL_LEVELS_BYTES;
 
 /// What is said of one brick.
@@ -44,6 +49,9 @@ pub struct BrickRecord {
     /// Ranges of its cells; `None`: not known, all may be visible.
     #[serde(default)]
     pub cells: Option<CellRanges>,
+    /// The triangles that stand behind its voxels; `None`: there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub triangles: Option<BrickTriangles>,
 }
 
 impl BrickRecord {
@@ -63,6 +71,7 @@ impl BrickRecord {
             digest: Digest::of(bytes),
             range,
             cells: Some(cells),
+            triangles: None,
         }
     }
 }
@@ -97,7 +106,9 @@ pub enum BrickTableError {
         found: usize,
     },
     /// A byte that says what no brick has.
-    #[error("page {page} of the bricks says {found} of its brick {place}, expected 0 to 5")]
+    #[error(
+        "page {page} of the bricks says {found} of its brick {place}, expected 0 to 5, or 8 more"
+    )]
     Flags {
         /// The page.
         page: usize,
@@ -144,8 +155,10 @@ impl BrickTable {
                     expected,
                 });
             }
-            let is_known =
-                |flags: u8| flags <= HAS_RANGE | HAS_CELLS || flags & !HAS_RANGE == HAS_EVEN_CELLS;
+            let is_known = |flags: u8| {
+                let flags = flags & !HAS_TRIANGLES;
+                flags <= HAS_RANGE | HAS_CELLS || flags & !HAS_RANGE == HAS_EVEN_CELLS
+            };
             if let Some((place, &found)) = flags.iter().enumerate().find(|(_, f)| !is_known(**f)) {
                 return Err(BrickTableError::Flags { page, place, found });
             }
@@ -199,9 +212,24 @@ impl BrickTable {
         if flags & HAS_CELLS == 0 {
             return None;
         }
-        let start = bricks * FIXED_BYTES + cells_in(&page[..place]) * CELL_LEVELS_BYTES;
+        let start = bricks * FIXED_BYTES + having(HAS_CELLS, &page[..place]) * CELL_LEVELS_BYTES;
         let levels = &page[start..start + CELL_LEVELS_BYTES];
         CellRanges::from_levels(self.bytes.slice_ref(levels))
+    }
+
+    pub(crate) fn triangles(&self, brick: BrickIndex) -> Option<BrickTriangles> {
+        let (page, place, bricks) = self.at(brick);
+        if page[place] & HAS_TRIANGLES == 0 {
+            return None;
+        }
+        let before = bricks * FIXED_BYTES + having(HAS_CELLS, &page[..bricks]) * CELL_LEVELS_BYTES;
+        let start = before + having(HAS_TRIANGLES, &page[..place]) * TRIANGLES_BYTES;
+        let (count, cells) = page[start..start + TRIANGLES_BYTES].split_first_chunk()?;
+        let (layers, _) = cells.as_chunks();
+        Some(BrickTriangles {
+            count: u32::from_le_bytes(*count),
+            cells: std::array::from_fn(|z| u64::from_le_bytes(layers[z])),
+        })
     }
 
     /// Name of all that it says: of the uppermost node of a tree whose leaves are the pages. A node has, of those below it, x
@@ -289,7 +317,12 @@ fn append_page(records: &[&BrickRecord], bytes: &mut Vec<u8>) {
             Some(cells) if cells.is_even() => HAS_EVEN_CELLS,
             Some(_) => HAS_CELLS,
         };
-        bytes.push(range | cells);
+        let triangles = if record.triangles.is_some() {
+            HAS_TRIANGLES
+        } else {
+            0
+        };
+        bytes.push(range | cells | triangles);
     }
     (records.iter()).for_each(|r| bytes.extend(r.digest.as_bytes()));
     for record in records {
@@ -301,6 +334,11 @@ fn append_page(records: &[&BrickRecord], bytes: &mut Vec<u8>) {
     let cells = records.iter().filter_map(|r| r.cells.as_ref());
     let uneven = cells.filter(|cells| !cells.is_even());
     uneven.for_each(|cells| bytes.extend(cells.levels()));
+    for triangles in records.iter().filter_map(|r| r.triangles.as_ref()) {
+        bytes.extend(triangles.count.to_le_bytes());
+        let layers = triangles.cells.map(u64::to_le_bytes);
+        bytes.extend(layers.as_flattened());
+    }
 }
 
 fn range_at(page: &[u8], bricks: usize, place: usize) -> [f32; 2] {
@@ -313,11 +351,14 @@ fn range_at(page: &[u8], bricks: usize, place: usize) -> [f32; 2] {
 
 /// Bytes of a page that begins with these.
 fn bytes_of(flags: &[u8]) -> usize {
-    flags.len() * FIXED_BYTES + cells_in(flags) * CELL_LEVELS_BYTES
+    flags.len() * FIXED_BYTES
+        + having(HAS_CELLS, flags) * CELL_LEVELS_BYTES
+        + having(HAS_TRIANGLES, flags) * TRIANGLES_BYTES
 }
 
-fn cells_in(flags: &[u8]) -> usize {
-    flags.iter().map(|f| usize::from(f & HAS_CELLS != 0)).sum()
+/// How many have something.
+fn having(what: u8, flags: &[u8]) -> usize {
+    flags.iter().map(|f| usize::from(f & what != 0)).sum()
 }
 
 /// Pages on each axis.
@@ -374,6 +415,10 @@ mod tests {
                         1 => Some(CellRanges::even()),
                         _ => levels(),
                     },
+                    triangles: (c % 3 == 0).then(|| BrickTriangles {
+                        count: u32::from(b) << 8,
+                        cells: [seed; 8],
+                    }),
                 }
             };
             (grid, grid.bricks().map(record).collect())
@@ -390,9 +435,10 @@ mod tests {
                 prop_assert_eq!(table.digest(brick), record.digest);
                 prop_assert_eq!(table.range(brick), record.range);
                 prop_assert_eq!(table.cells(brick), record.cells.clone());
+                prop_assert_eq!(table.triangles(brick), record.triangles);
             }
             let bytes = table.bytes().clone();
-            prop_assert!(bytes.len() <= records.len() * RECORD_BYTES_MAX);
+            prop_assert!(bytes.len() <= records.len() * (RECORD_BYTES_MAX + TRIANGLES_BYTES));
             let back = BrickTable::checked(&grid, bytes);
             prop_assert_eq!(back.as_ref().map(BrickTable::name), Ok(table.name()));
             prop_assert_eq!(back, Ok(table));

@@ -7,14 +7,18 @@
 use crate::{
     base::digest::Digest,
     data::{
+        brick_bytes::BRICK_BYTES_MAX,
         brick_grid::{BrickGrid, BrickGridError, BrickIndex},
-        brick_table::{BrickRecord, BrickTable, BrickTableError, RECORD_BYTES_MAX},
+        brick_table::{
+            BrickRecord, BrickTable, BrickTableError, RECORD_BYTES_MAX, TRIANGLES_BYTES,
+        },
         cell_ranges::{CellRanges, cell_box},
         column_values::ColumnValues,
         gradient_histogram::GradientHistogram,
         levels,
         partition_method::PartitionMethod,
         subject::Subject,
+        triangles::{BRICK_TRIANGLES_MAX, BrickTriangles, MATERIALS_MAX, Material, TRIANGLE_BYTES},
         value_statistics::{HISTOGRAM_BINS, ValueStatistics},
         volume::{VolumeDescription, VolumeError, VoxelType},
         voxel_box::VoxelBox,
@@ -23,12 +27,19 @@ use crate::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// Version of the manifest that this program writes.
-pub const MANIFEST_VERSION: u32 = 8;
+/// Newest version that this program reads, and writes where there are triangles.
+pub const MANIFEST_VERSION: u32 = 9;
+/// Version that it writes where there are none: older programs read it, too.
+const VERSION_OF_VOXELS: u32 = 8;
+/// First version that knows triangles.
+const VERSION_OF_TRIANGLES: u32 = 9;
 /// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients, none before
 /// 6 has levels, what is said of bricks stands in the text of the manifest before 7, and none before 8 knows what rays come to.
 const MANIFEST_VERSION_MIN: u32 = 2;
+/// Memory of a triangle in a device, in bytes of its own, at most: as it is stored, in the order of a tree, and its part of that.
+pub const TRIANGLE_MEMORY: u64 = 3;
 /// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
 /// bricks store 7³ voxels and own 4³.
 const GHOSTS_COUNTED_MAX: u64 = 6;
@@ -37,7 +48,7 @@ const GHOSTS_COUNTED_MAX: u64 = 6;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestParts {
-    /// [`MANIFEST_VERSION`].
+    /// [`MANIFEST_VERSION`] at most.
     pub version: u32,
     /// The volume.
     pub volume: VolumeDescription,
@@ -72,6 +83,9 @@ pub struct ManifestParts {
     /// Names of its levels, finest first, as far as there are any ([`levels`]); level 0, which is this one, is not among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<Digest>,
+    /// What its triangles look like; none: there are no triangles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub materials: Vec<Material>,
     /// Name of the file that it came from, for people.
     pub source: String,
     /// One record a brick, in index order; not looked at where there are pages.
@@ -115,7 +129,12 @@ impl ManifestParts {
         let is_good = self.volume.validate().is_ok() && self.bricks.is_empty();
         let grid = BrickGrid::new(self.volume.dims, self.brick_edge);
         let count = grid.ok().filter(|_| is_good).map(|g| g.brick_count());
-        u64::from(count.unwrap_or(0)) * RECORD_BYTES_MAX as u64
+        let triangles = if self.materials.is_empty() {
+            0
+        } else {
+            TRIANGLES_BYTES
+        };
+        u64::from(count.unwrap_or(0)) * (RECORD_BYTES_MAX + triangles) as u64
     }
 
     /// Of a volume that is cut into bricks of `brick_edge`, whose values nothing more is known of.
@@ -128,7 +147,7 @@ impl ManifestParts {
     ) -> Self {
         let ranges = bricks.iter().filter_map(|b| b.range);
         Self {
-            version: MANIFEST_VERSION,
+            version: VERSION_OF_VOXELS,
             volume,
             brick_edge,
             range: ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]),
@@ -140,6 +159,7 @@ impl ManifestParts {
             placement: None,
             kept_voxels: None,
             levels: Vec::new(),
+            materials: Vec::new(),
             source: source.to_owned(),
             bricks,
             index: None,
@@ -157,6 +177,8 @@ pub struct Manifest {
     bricks: BrickTable,
     grid: BrickGrid,
     digest: Digest,
+    /// Those of the brick that has most.
+    triangles_max: u32,
 }
 
 /// What is wrong with a manifest.
@@ -233,6 +255,14 @@ pub enum ManifestError {
         /// Most levels.
         most: usize,
     },
+    /// Triangles without materials, or with such as cannot be.
+    #[error(
+        "materials are {found} of at most {MATERIALS_MAX}, version {VERSION_OF_TRIANGLES}, without levels; each has a short name, colours of 0 to 1 and an opacity above 0, up to 1; bricks have triangles just where there are some, {BRICK_TRIANGLES_MAX} each at most, {BRICK_BYTES_MAX} bytes with their voxels"
+    )]
+    Materials {
+        /// Materials found.
+        found: usize,
+    },
     /// A histogram of far more voxels than the volume has.
     #[error("histogram counts {found} voxels; with all ghosts there are {expected} at most")]
     Histogram {
@@ -287,12 +317,18 @@ impl TryFrom<ManifestParts> for Manifest {
         {
             return Err(ManifestError::Columns);
         }
+        let counts = grid.bricks().filter_map(|b| bricks.triangles(b));
+        let triangles_max = counts.map(|t| t.count).max().unwrap_or(0);
+        let size = grid.largest_stored_size().map(u64::from);
+        let voxels = size.iter().product::<u64>() * parts.volume.voxel.bytes() as u64;
+        check_materials(&parts, voxels, triangles_max)?;
         let digest = digest(&parts, &grid, &bricks);
         Ok(Self {
             parts,
             bricks,
             grid,
             digest,
+            triangles_max,
         })
     }
 }
@@ -301,6 +337,26 @@ impl TryFrom<ManifestParts> for Manifest {
 fn is_range([low, high]: &[f64; 2]) -> bool {
     let largest = f64::from(f32::MAX);
     -largest <= *low && low <= high && *high <= largest
+}
+
+/// Checks what is said of triangles; the voxels of a brick take so many bytes at most.
+fn check_materials(
+    parts: &ManifestParts,
+    voxel_bytes: u64,
+    triangles_max: u32,
+) -> Result<(), ManifestError> {
+    let found = parts.materials.len();
+    let bytes = voxel_bytes + u64::from(triangles_max) * TRIANGLE_BYTES as u64;
+    let are_good = found <= MATERIALS_MAX
+        && parts.materials.iter().all(Material::is_valid)
+        && (found > 0) == (triangles_max > 0)
+        && triangles_max <= BRICK_TRIANGLES_MAX
+        && (found == 0 || parts.version >= VERSION_OF_TRIANGLES)
+        && (found == 0 || (parts.levels.is_empty() && bytes <= BRICK_BYTES_MAX));
+    if are_good {
+        return Ok(());
+    }
+    Err(ManifestError::Materials { found })
 }
 
 /// Takes what is said of bricks out of the parts, where its name stays.
@@ -429,7 +485,7 @@ impl Manifest {
     }
 
     /// What each brick weighs: its voxels that are kept, where its import was told what is empty; else those that are not known to be
-    /// background or no data, by its cells.
+    /// background or no data, by its cells; and its triangles.
     #[must_use]
     pub fn occupied_voxels(&self) -> Vec<u64> {
         if let Some(kept) = &self.parts.kept_voxels {
@@ -442,7 +498,7 @@ impl Manifest {
                     .is_some_and(|b| low.to_bits() == b.to_bits() && high.to_bits() == b.to_bits())
             })
         };
-        let of_brick = |brick: BrickIndex| {
+        let voxels = |brick: BrickIndex| {
             let owned = self.grid.owned_box(brick);
             let Some(range) = self.brick_range(brick) else {
                 return 0;
@@ -459,7 +515,11 @@ impl Manifest {
             kept.map(|(cell, _)| cell_box(&owned, cell).voxel_count())
                 .sum()
         };
-        self.grid.bricks().map(of_brick).collect()
+        let triangles = |brick| self.brick_triangles(brick).map_or(0, |t| t.count.into());
+        let bricks = self.grid.bricks();
+        bricks
+            .map(|brick| voxels(brick) + triangles(brick))
+            .collect()
     }
 
     /// Its parts without what is said of bricks, of which only the name is there.
@@ -583,10 +643,74 @@ impl Manifest {
         self.bricks.cells(brick)
     }
 
-    /// Length of a brick's bytes.
+    /// Length of a brick's bytes: of its voxels and its triangles.
     #[must_use]
     pub fn brick_bytes(&self, brick: BrickIndex) -> u64 {
+        let triangles = self.brick_triangles(brick);
+        self.voxel_bytes(brick) + triangles.map_or(0, |t| t.bytes())
+    }
+
+    /// Length of a brick's voxels, which its bytes begin with.
+    #[must_use]
+    pub fn voxel_bytes(&self, brick: BrickIndex) -> u64 {
         self.grid.stored_box(brick).voxel_count() * self.parts.volume.voxel.bytes() as u64
+    }
+
+    /// The triangles that stand behind a brick's voxels; `None`: there are none.
+    ///
+    /// # Panics
+    /// Where the brick is not in the grid.
+    #[must_use]
+    pub fn brick_triangles(&self, brick: BrickIndex) -> Option<BrickTriangles> {
+        if self.triangles_max == 0 {
+            return None;
+        }
+        self.bricks.triangles(brick)
+    }
+
+    /// What its triangles look like; none: there are no triangles.
+    #[must_use]
+    pub fn materials(&self) -> &[Material] {
+        &self.parts.materials
+    }
+
+    /// Most bytes of a brick's triangles.
+    #[must_use]
+    pub fn triangle_bytes_max(&self) -> u64 {
+        u64::from(self.triangles_max) * TRIANGLE_BYTES as u64
+    }
+
+    /// The same volume with these materials and with further triangles: of each brick that gets some, the digest of all of its bytes
+    /// and what is said of all of its triangles. It has no levels, and does not know any more what its import was told is empty.
+    ///
+    /// # Errors
+    /// [`ManifestError`].
+    pub fn with_triangles(
+        &self,
+        materials: Vec<Material>,
+        of: &BTreeMap<BrickIndex, (Digest, BrickTriangles)>,
+    ) -> Result<Self, ManifestError> {
+        let record = |brick| {
+            let new = of.get(&brick);
+            BrickRecord {
+                digest: new.map_or_else(|| self.brick_digest(brick), |(digest, _)| *digest),
+                range: self.brick_range(brick),
+                cells: self.brick_cells(brick),
+                triangles: new
+                    .map(|(_, triangles)| *triangles)
+                    .or_else(|| self.brick_triangles(brick)),
+            }
+        };
+        let bricks = self.grid.bricks().map(record).collect();
+        Self::try_from(ManifestParts {
+            version: VERSION_OF_TRIANGLES,
+            materials,
+            bricks,
+            index: None,
+            levels: Vec::new(),
+            kept_voxels: None,
+            ..self.parts.clone()
+        })
     }
 
     /// The stored number of a voxel, of the bytes of a brick; `None` where the brick does not store it, or has
@@ -622,11 +746,18 @@ impl Manifest {
         bricks + gradients + size_of_val(self.parts.histogram.as_slice()) + self.parts.source.len()
     }
 
-    /// Memory that the voxels of the largest brick take; a device may need more, see `brick_bytes`.
+    /// Memory that the largest brick takes; a device may need more, see `brick_bytes`.
     #[must_use]
     pub fn largest_brick_bytes(&self) -> u64 {
         let size = self.grid.largest_stored_size().map(u64::from);
-        size.iter().product::<u64>() * self.device_voxel().bytes() as u64
+        let voxels = size.iter().product::<u64>() * self.device_voxel().bytes() as u64;
+        voxels + self.triangle_memory_max()
+    }
+
+    /// Memory that the triangles of a brick take in a device, at most: as they are stored, and what finds them.
+    #[must_use]
+    pub fn triangle_memory_max(&self) -> u64 {
+        self.triangle_bytes_max() * TRIANGLE_MEMORY
     }
 
     /// Type of a voxel in the memory of whatever device: those among which no data is told apart may be floats there.
@@ -701,6 +832,14 @@ fn digest(parts: &ManifestParts, grid: &BrickGrid, bricks: &BrickTable) -> Diges
     for level in &parts.levels {
         bytes.extend(level.as_bytes());
     }
+    if !parts.materials.is_empty() {
+        bytes.extend(b"materials");
+        bytes.extend((parts.materials.len() as u64).to_le_bytes());
+    }
+    for material in &parts.materials {
+        let numbers = material.premultiplied();
+        numbers.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+    }
     Digest::of(&bytes)
 }
 
@@ -714,6 +853,7 @@ mod tests {
             digest: Digest::of(b""),
             range: Some([0.0, 9.0]),
             cells: None,
+            triangles: None,
         };
         let volume = VolumeDescription::new([8, 8, 9], VoxelType::U8);
         ManifestParts::new(volume, 8, "test", vec![record; 2])
@@ -822,7 +962,7 @@ mod tests {
             change(&mut p);
             Manifest::try_from(p).unwrap_err().to_string()
         };
-        assert!(refused(|p| p.version = 9).contains("version is 9"));
+        assert!(refused(|p| p.version = 10).contains("version is 10"));
         assert!(refused(|p| p.bricks.truncate(1)).contains("bricks has 1 entries, expected 2"));
         assert!(refused(|p| p.bricks[1].range = Some([f64::NAN, 1.0])).contains("brick 1"));
         assert!(refused(|p| p.range = Some([-1e308, 1e308])).contains("the volume"));
@@ -858,6 +998,61 @@ mod tests {
         assert!(refused(|p| p.brick_edge = 1).contains("edge"));
         let found = refused(|p| p.levels = vec![Digest::of(b"level")]);
         assert!(found.contains("1 levels"), "{found}");
+    }
+
+    #[test]
+    fn triangles_are_in_the_name_and_need_materials() {
+        let plain = Manifest::try_from(parts()).unwrap();
+        let material = |opacity| Material {
+            name: "ball.ply".to_owned(),
+            color: [1.0, 0.5, 0.0],
+            opacity,
+        };
+        let triangles = BrickTriangles {
+            count: 7,
+            cells: [1; 8],
+        };
+        let of = BTreeMap::from([(BrickIndex(1), (Digest::of(b"whole"), triangles))]);
+        let with = plain.with_triangles(vec![material(0.5)], &of).unwrap();
+        assert_eq!(with.brick_triangles(BrickIndex(1)), Some(triangles));
+        assert_eq!(with.brick_triangles(BrickIndex(0)), None);
+        assert_eq!(
+            with.brick_digest(BrickIndex(0)),
+            plain.brick_digest(BrickIndex(0))
+        );
+        assert_eq!(with.brick_digest(BrickIndex(1)), Digest::of(b"whole"));
+        let voxels = plain.brick_bytes(BrickIndex(1));
+        assert_eq!(with.voxel_bytes(BrickIndex(1)), voxels);
+        assert_eq!(with.brick_bytes(BrickIndex(1)), voxels + 7 * 52);
+        assert!(with.largest_brick_bytes() >= plain.largest_brick_bytes() + 7 * 52);
+        let other = plain.with_triangles(vec![material(0.6)], &of).unwrap();
+        let names = [&plain, &with, &other].map(Manifest::digest);
+        assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);
+        let again = Manifest::try_from(ManifestParts::from(with.clone()));
+        assert_eq!(again.as_ref(), Ok(&with));
+        let json = serde_json::to_string(&with).unwrap();
+        assert_eq!(serde_json::from_str::<Manifest>(&json).unwrap(), with);
+        let refused = |change: fn(&mut ManifestParts)| {
+            let mut parts = ManifestParts::from(with.clone());
+            change(&mut parts);
+            Manifest::try_from(parts).unwrap_err().to_string()
+        };
+        assert!(refused(|p| p.materials.clear()).contains("materials are 0"));
+        assert!(refused(|p| p.materials[0].opacity = 0.0).contains("materials are 1"));
+        assert!(refused(|p| p.materials[0].color[2] = f32::NAN).contains("materials are 1"));
+        assert!(refused(|p| p.version = 8).contains("version 9"));
+        assert!(
+            refused(|p| p.materials = vec![p.materials[0].clone(); 257])
+                .contains("257 of at most 256")
+        );
+        let none = plain.with_triangles(vec![material(1.0)], &BTreeMap::new());
+        assert!(none.is_err(), "materials without triangles");
+        let many = BrickTriangles {
+            count: BRICK_TRIANGLES_MAX + 1,
+            ..triangles
+        };
+        let many = BTreeMap::from([(BrickIndex(0), (Digest::of(b"whole"), many))]);
+        assert!(plain.with_triangles(vec![material(1.0)], &many).is_err());
     }
 
     #[test]

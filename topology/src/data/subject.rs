@@ -44,6 +44,18 @@ impl Subject {
         }
     }
 
+    /// Some points of a grid with this spacing; `None`: there are none.
+    #[must_use]
+    pub fn of_points(points: &[DVec3], spacing: [f64; 3]) -> Option<Self> {
+        let (mut middle, part) = (DVec3::ZERO, 1.0 / points.len() as f64);
+        points.iter().for_each(|p| middle += *p * part);
+        let boxes: Vec<[DVec3; 2]> = points.iter().map(|p| [*p; 2]).collect();
+        (!points.is_empty()).then(|| Self {
+            points: outermost(&boxes, DVec3::from_array(spacing)),
+            middle: middle.to_array(),
+        })
+    }
+
     /// Whether what came from a file or a peer can be a subject of a volume.
     #[must_use]
     pub fn is_valid(&self, volume: &VolumeDescription) -> bool {

@@ -269,6 +269,7 @@ mod tests {
             digest: crate::Digest::of(b""),
             range: None,
             cells: None,
+            triangles: None,
         };
         let mut parts = ManifestParts::new(volume.clone(), 512, "test", vec![record]);
         let corner = |of: &[[f64; 3]; 2], c: usize| std::array::from_fn(|a| of[c >> a & 1][a]);

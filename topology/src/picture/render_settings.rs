@@ -510,6 +510,12 @@ impl RenderSettings {
         }
     }
 
+    /// Whether triangles are seen.
+    #[must_use]
+    pub fn shows_triangles(&self) -> bool {
+        self.mode.hides()
+    }
+
     /// Whether samples stand for ranges of values.
     #[must_use]
     pub fn is_preintegrated(&self) -> bool {

@@ -45,18 +45,11 @@ impl VisibleCells {
                 Kept::Some => kept_cells(&clip, &owned),
                 Kept::Nothing => return NONE,
             };
-            let Some(stored) = manifest.brick_range(brick) else {
-                return NONE;
-            };
-            let range = stored.map(|stored| manifest.volume().value(stored));
-            if !settings.can_show(range) {
-                return NONE;
-            }
-            // What is seen of a sample may be in the next cell.
-            let cells = manifest.brick_cells(brick);
-            let cells = cells.filter(|_| !settings.is_preintegrated());
-            let seen = cells.map_or(ALL, |cells| cells.visible(range, |r| settings.can_show(r)));
-            std::array::from_fn(|z| seen[z] & kept[z])
+            let triangles = manifest.brick_triangles(brick);
+            let triangles = triangles.filter(|_| settings.shows_triangles());
+            let triangles = triangles.map_or(NONE, |t| t.cells);
+            let voxels = cells_of_voxels(manifest, settings, brick);
+            std::array::from_fn(|z| (voxels[z] | triangles[z]) & kept[z])
         };
         Self(manifest.grid().bricks().map(mask).collect())
     }
@@ -173,6 +166,21 @@ impl VisibleCells {
     fn mask(&self, brick: BrickIndex) -> &CellMask {
         self.0.get(brick.0 as usize).unwrap_or(&ALL)
     }
+}
+
+/// The cells of a brick in which something of its voxels can be seen.
+fn cells_of_voxels(manifest: &Manifest, settings: &RenderSettings, brick: BrickIndex) -> CellMask {
+    let Some(stored) = manifest.brick_range(brick) else {
+        return NONE;
+    };
+    let range = stored.map(|stored| manifest.volume().value(stored));
+    if !settings.can_show(range) {
+        return NONE;
+    }
+    // What is seen of a sample may be in the next cell.
+    let cells = manifest.brick_cells(brick);
+    let cells = cells.filter(|_| !settings.is_preintegrated());
+    cells.map_or(ALL, |cells| cells.visible(range, |r| settings.can_show(r)))
 }
 
 /// The cells of a brick of which something is kept.

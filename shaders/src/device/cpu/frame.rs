@@ -37,6 +37,8 @@ pub(super) struct Frame {
     pub(super) opaque: f32,
     pub(super) shading: Option<Shading>,
     pub(super) surfaces: Vec<Surface>,
+    /// As those of the scene.
+    pub(super) materials: Vec<[f32; 4]>,
     /// Whether what is between surfaces is seen, too.
     pub(super) has_samples: bool,
     /// Whether samples stand for ranges of values.
@@ -72,6 +74,7 @@ impl Frame {
                 .needs_gradients()
                 .then(|| Shading::new(scene)),
             surfaces: Surface::of(scene),
+            materials: scene.materials.clone(),
             has_samples: scene.settings.mode.has_samples(),
             has_segments: scene.settings.is_preintegrated(),
             clip_bounds: scene.settings.clip.bounds,
@@ -208,7 +211,10 @@ impl Shading {
     /// The slope of the field. `difference` is that of numbers over two voxels, `direction` the ray's in
     /// the grid; normals fade where gradients are shorter than `floor`, in those of samples.
     pub(super) fn slope(&self, difference: [f32; 3], direction: [f32; 3], floor: f32) -> Slope {
-        let g = difference.map(|d| d * self.scale);
+        self.slope_of(difference.map(|d| d * self.scale), direction, floor)
+    }
+
+    fn slope_of(&self, g: [f32; 3], direction: [f32; 3], floor: f32) -> Slope {
         let [x, y, z] = g;
         let m = &self.metric;
         let square =
@@ -233,6 +239,13 @@ impl Shading {
             light: toward.abs() / length,
             half: between / length,
         }
+    }
+
+    /// The slope of a surface that faces this way, or away from it: a covector of the grid, of whatever length. One that has no
+    /// direction faces nothing.
+    pub(super) fn facing(&self, normal: [f32; 3], direction: [f32; 3]) -> Slope {
+        let longest = normal.iter().fold(f32::MIN_POSITIVE, |l, n| l.max(n.abs()));
+        self.slope_of(normal.map(|n| n / longest), direction, f32::MIN_POSITIVE)
     }
 
     /// The colour of a sample on a surface, lit; premultiplied.

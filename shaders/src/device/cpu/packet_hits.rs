@@ -1,11 +1,10 @@
-//! Isosurfaces before, between and behind the samples of packets: each ray meets them on its own.
+//! Surfaces before, between and behind the samples of packets: each ray meets them on its own.
 
 use super::{
     field::Field,
     frame::Frame,
     ray::Ray,
-    scalar::surface_color,
-    surfaces::{Hit, Walk},
+    surface_hits::{SurfaceHit, SurfaceHits},
     voxel::StoredVoxel,
 };
 use crate::modes::ModeStages;
@@ -22,15 +21,15 @@ struct RayHits<'a, V> {
     /// Which of the partials is its.
     at: usize,
     ray: Ray,
-    walk: Walk<'a, V>,
+    hits: SurfaceHits<'a, V>,
     /// The next hit, and the first sample behind it.
-    next: Option<(Hit, f32)>,
+    next: Option<(SurfaceHit, f32)>,
 }
 
 impl<'a, V: StoredVoxel> RayHits<'a, V> {
     fn go_on(&mut self) {
-        let hit = self.walk.next_before(f64::INFINITY);
-        self.next = hit.map(|hit| (hit, self.ray.exact.first_behind(hit.at)));
+        let hit = self.hits.next_before(f64::INFINITY);
+        self.next = hit.map(|hit| (hit, self.ray.exact.first_behind(hit.at())));
     }
 
     fn due(&self) -> f32 {
@@ -50,21 +49,19 @@ impl<'a, V: StoredVoxel> PacketHits<'a, V> {
             let (x, y) = (n % pixels.width, n / pixels.width);
             let at = y as usize * row_pixels + x as usize;
             let ray = frame.ray(pixels.x + x, pixels.y + y);
-            let way = ray.exact.way(frame.clip_bounds, &frame.clip_planes);
-            let walk = Walk::new(field, &frame.surfaces, &ray.exact, way);
+            let hits = SurfaceHits::new(frame, field, &ray);
             let next = None;
             let mut hits = RayHits {
                 at,
                 ray,
-                walk,
+                hits,
                 next,
             };
             hits.go_on();
             hits
         };
-        let [lo, hi] = field.cells;
         let mut rays = Vec::new();
-        if !frame.surfaces.is_empty() && (0..3).all(|a| lo[a] < hi[a]) {
+        if field.may_have_surfaces(frame) {
             rays.extend((0..pixels.width * pixels.height).map(of));
         }
         let mut hits = Self { rays, due: 0.0 };
@@ -100,7 +97,7 @@ impl<'a, V: StoredVoxel> PacketHits<'a, V> {
                 if M::is_done(partial, frame.opaque) {
                     hits.next = None;
                 } else {
-                    M::combine(partial, surface_color::<V>(frame, field, &hits.ray, hit));
+                    M::combine(partial, hit.color::<V>(frame, field, &hits.ray));
                     hits.go_on();
                 }
             }

@@ -6,7 +6,8 @@ use super::{
     field::{CELL_SHIFT, Field},
     frame::{Frame, SURFACE_FLOOR},
     ray::Ray,
-    surfaces::{Hit, Walk},
+    surface_hits::SurfaceHits,
+    surfaces::Hit,
     voxel::StoredVoxel,
 };
 use crate::{
@@ -51,14 +52,12 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
     let half = ray.half_segment();
     let number_at = |k: f32| sample::<V>(field, &locate(field, ray.position(k)));
     let mut partial = [0.0; 4];
-    let mut walk = (!frame.surfaces.is_empty()).then(|| {
-        let way = ray.exact.way(frame.clip_bounds, &frame.clip_planes);
-        Walk::<V>::new(field, &frame.surfaces, &ray.exact, way)
-    });
+    let has_surfaces = field.may_have_surfaces(frame);
+    let mut hits = has_surfaces.then(|| SurfaceHits::<V>::new(frame, field, ray));
     // Puts the surfaces before a distance into the partial; whether all behind is hidden.
     let mut pass = |partial: &mut [f32; 4], until: f64| {
-        while let Some(hit) = walk.as_mut().and_then(|walk| walk.next_before(until)) {
-            M::combine(partial, surface_color::<V>(frame, field, ray, hit));
+        while let Some(hit) = hits.as_mut().and_then(|hits| hits.next_before(until)) {
+            M::combine(partial, hit.color::<V>(frame, field, ray));
             if M::is_done(partial, frame.opaque) {
                 return true;
             }
@@ -110,7 +109,7 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
     partial
 }
 
-/// Premultiplied colour of a surface where a ray meets it, lit.
+/// Premultiplied colour of an isosurface where a ray meets it, lit.
 #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
 pub(super) fn surface_color<V: StoredVoxel>(
     frame: &Frame,

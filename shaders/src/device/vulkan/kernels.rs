@@ -34,7 +34,7 @@ pub(super) struct RaycastVariant {
     pub(super) segments: bool,
     /// There is what few pictures have ([`super::params::SceneParams::has_extras`]).
     pub(super) extras: bool,
-    /// There are isosurfaces.
+    /// There are isosurfaces or triangles.
     pub(super) surfaces: bool,
 }
 

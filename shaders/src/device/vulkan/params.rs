@@ -7,6 +7,7 @@ use super::voxel_image::VoxelImageKind;
 use crate::{scene::Scene, transfer_table::TransferTable};
 use brickmesh_topology::{
     PixelRect, VoxelBox,
+    data::triangles::MATERIALS_MAX,
     picture::{
         camera::Rays,
         clip::PLANES_MAX,
@@ -58,9 +59,10 @@ pub(super) struct SceneParams {
     slice_across: [f32; 3],
     slice_at: f32,
     surfaces: SurfaceParams,
+    materials: [[f32; 4]; MATERIALS_MAX],
 }
 
-/// The last members of `SceneParams` in `wgsl/raycast.wgsl`.
+/// Members of `SceneParams` in `wgsl/raycast.wgsl`.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct SurfaceParams {
@@ -78,7 +80,7 @@ const BEYOND: f64 = 1e30;
 const PLAIN_EXPONENT: u32 = 10;
 
 const _: () = assert!(
-    size_of::<SceneParams>() == 560
+    size_of::<SceneParams>() == 560 + 16 * MATERIALS_MAX
         && offset_of!(SceneParams, table_last) == 60
         && offset_of!(SceneParams, inverse_table_size) == 76
         && offset_of!(SceneParams, jitter) == 92
@@ -209,6 +211,7 @@ impl SceneParams {
             slice_across: std::array::from_fn(|a| f32::from(u8::from(across == Some(a)))),
             slice_at: slice_at as f32,
             surfaces: SurfaceParams::new(scene),
+            materials: std::array::from_fn(|i| scene.materials.get(i).copied().unwrap_or_default()),
         }
     }
 }

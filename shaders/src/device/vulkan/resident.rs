@@ -16,6 +16,7 @@ use crate::{
     constants::CELL_EDGE,
     device::{DeviceError, preparation::BrickCells},
     macrocells::{VisibleValues, macrocell_counts},
+    triangle_tree::TriangleTree,
 };
 use brickmesh_topology::{BrickIndex, VoxelBox};
 use std::{collections::BTreeMap, sync::Arc};
@@ -25,6 +26,9 @@ use vulkano::{
     memory::allocator::StandardMemoryAllocator,
 };
 
+/// Format of the images of trees of triangles, and texels in a row, at most.
+const TREE_FORMAT: Format = Format::R32G32B32A32_UINT;
+pub(super) const TREE_ROW: usize = 2048;
 /// Format of the images of leaps.
 const LEAPS_FORMAT: Format = Format::R32_UINT;
 
@@ -51,6 +55,8 @@ pub(super) struct ResidentBrick {
     dedicated_bytes: u64,
     /// How far rays may leap, per macrocell; filled for a transfer function that shows some.
     leaps: Arc<ImageView>,
+    /// Where its triangles are, if it has some.
+    pub(super) tree: Option<Arc<ImageView>>,
     cells: BrickCells,
     /// With the number of the table that it was worked out for.
     visibility: Option<(u64, Visibility)>,
@@ -118,7 +124,7 @@ impl ResidentSet {
         (gpu, uploads): (&Gpu, &mut Uploads),
         brick: BrickIndex,
         kind: VoxelImageKind,
-        prepared: (&BrickVoxels, BrickCells),
+        prepared: (&BrickVoxels, BrickCells, Option<&TriangleTree>),
         room: u64,
     ) -> Result<Result<(), u64>, DeviceError> {
         let loaded = ResidentBrick::load((gpu, uploads), &self.memory, kind, prepared, room)?;
@@ -136,11 +142,12 @@ impl ResidentBrick {
         (gpu, uploads): (&Gpu, &mut Uploads),
         memory: &Arc<StandardMemoryAllocator>,
         kind: VoxelImageKind,
-        (voxels, cells): (&BrickVoxels, BrickCells),
+        (voxels, cells, tree): (&BrickVoxels, BrickCells, Option<&TriangleTree>),
         room: u64,
     ) -> Result<Result<Self, u64>, DeviceError> {
         // Before anything is allocated: the driver's own rounding is looked at below.
-        let least = voxels.stored().voxel_count() * kind.texel_bytes() as u64;
+        let words = tree.map_or(0, TriangleTree::word_count) * size_of::<[u32; 4]>();
+        let least = voxels.stored().voxel_count() * kind.texel_bytes() as u64 + words as u64;
         if least > room {
             return Ok(Err(least));
         }
@@ -148,20 +155,27 @@ impl ResidentBrick {
         let image = Gpu::image_in(memory, kind.format, ImageType::Dim3d, size)?;
         let leaps = leaps_extent(cells.cells().counts());
         let leaps = Gpu::image_in(memory, LEAPS_FORMAT, ImageType::Dim3d, leaps)?;
-        let images = [&image, &leaps];
-        let image_bytes: u64 = images.iter().map(|i| bytes(i)).sum();
+        let words = tree.map(TriangleTree::words);
+        let tree = words.as_ref().map(|w| tree_image(memory, w)).transpose()?;
+        let images = [Some(&image), Some(&leaps), tree.as_ref()];
+        let images = images.iter().flatten();
+        let image_bytes: u64 = images.clone().map(|i| bytes(i)).sum();
         if image_bytes > room {
             return Ok(Err(image_bytes));
         }
         uploads.add(gpu, &image, kind.texel_bytes(), |first, out| {
             kind.write(voxels, first, out);
         })?;
+        if let (Some(words), Some(image)) = (&words, &tree) {
+            upload_words((gpu, uploads), image, words)?;
+        }
         Ok(Ok(Self {
             owned: voxels.owned(),
             stored: voxels.stored(),
-            dedicated_bytes: images.iter().map(|i| dedicated_bytes(i)).sum(),
+            dedicated_bytes: images.map(|i| dedicated_bytes(i)).sum(),
             view: ImageView::new_default(image).explain("viewing a brick")?,
             leaps: ImageView::new_default(leaps).explain("viewing macrocells")?,
+            tree: (tree.map(ImageView::new_default).transpose()).explain("viewing triangles")?,
             kind,
             image_bytes,
             cells,
@@ -183,7 +197,7 @@ impl ResidentBrick {
         }
         let grid = self.cells.take_shown(values);
         let cells = self.cells.cells().ranges().len();
-        let found = if grid.visible().is_none() {
+        let found = if grid.visible().is_none() && self.tree.is_none() {
             Visibility::Nothing
         } else if grid.distances()[..cells].iter().all(|&d| d == 0) {
             Visibility::Everything
@@ -232,6 +246,39 @@ fn upload_leaps(
     })
 }
 
+/// An image for so many words of a tree.
+fn tree_image(
+    memory: &Arc<StandardMemoryAllocator>,
+    words: &[[u32; 4]],
+) -> Result<Arc<Image>, DeviceError> {
+    let width = words.len().min(TREE_ROW);
+    let size = [width, words.len().div_ceil(width), 1];
+    let size = size.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    Gpu::image_in(memory, TREE_FORMAT, ImageType::Dim2d, size)
+}
+
+/// Fills the image of a tree.
+fn upload_words(
+    (gpu, uploads): (&Gpu, &mut Uploads),
+    image: &Arc<Image>,
+    words: &[[u32; 4]],
+) -> Result<(), DeviceError> {
+    let texel_bytes = size_of::<[u32; 4]>();
+    uploads.add(gpu, image, texel_bytes, |first, out| {
+        let bytes: &[u8] = bytemuck::cast_slice(&words[first.min(words.len())..]);
+        let count = bytes.len().min(out.len());
+        out[..count].copy_from_slice(&bytes[..count]);
+        out[count..].fill(0);
+    })
+}
+
+/// A tree without triangles, for kernels that have a binding for one.
+pub(super) fn no_tree(gpu: &Gpu, uploads: &mut Uploads) -> Result<Arc<ImageView>, DeviceError> {
+    let image = gpu.image(TREE_FORMAT, ImageType::Dim2d, [1; 3])?;
+    upload_words((gpu, uploads), &image, &[[0; 4]])?;
+    ImageView::new_default(image).explain("viewing triangles")
+}
+
 /// Leaps of one macrocell, for kernels that have a binding for leaps and do not leap.
 pub(super) fn no_leaps(gpu: &Gpu, uploads: &mut Uploads) -> Result<Arc<ImageView>, DeviceError> {
     let image = gpu.image(LEAPS_FORMAT, ImageType::Dim3d, leaps_extent([1; 3]))?;
@@ -272,6 +319,30 @@ fn dedicated_bytes(image: &Image) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_has_the_numbers_of_trees() {
+        use crate::triangle_tree::{HITS_MAX, STACK};
+        use brickmesh_topology::data::triangles::MATERIALS_MAX;
+        let kernel = include_str!("../../../wgsl/triangles.wgsl");
+        let scene = include_str!("../../../wgsl/raycast.wgsl");
+        let has = |text: &str, words: String| assert!(text.contains(&words), "{words}");
+        has(
+            kernel,
+            format!("at & {}u, at >> {}u", TREE_ROW - 1, TREE_ROW.ilog2()),
+        );
+        has(kernel, format!("TRIANGLE_STACK: u32 = {STACK}u"));
+        has(kernel, format!("array<u32, {STACK}>"));
+        has(kernel, format!("TRIANGLE_HITS: u32 = {HITS_MAX}u"));
+        has(
+            kernel,
+            format!("min(triangle_material, {}u)", MATERIALS_MAX - 1),
+        );
+        has(
+            scene,
+            format!("materials: array<vec4<f32>, {MATERIALS_MAX}>"),
+        );
+    }
 
     #[test]
     fn images_of_leaps_have_a_texel_per_macrocell_and_are_never_a_power_of_two() {

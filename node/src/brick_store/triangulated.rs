@@ -1,0 +1,414 @@
+//! A data set with triangles behind the voxels of its bricks: those of surface files, put into the bricks of a volume, or into
+//! those of a volume without data where there is none.
+
+use super::{BRICK_BYTES_MAX, BrickStoreError, OnProgress};
+use crate::surface_file::SurfaceMesh;
+use brickmesh_actors::data_set::{BrickSource, SourceError};
+use brickmesh_topology::{
+    BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
+    data::{
+        manifest::ManifestParts,
+        subject::Subject,
+        triangles::{CORNER_MAX, Material, PackedNormal, Triangle, TriangleBins},
+    },
+};
+use bytes::Bytes;
+use glam::DVec3;
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+/// Bytes of what a manifest says of bricks, at most: it travels as one message, with some more.
+const PAGE_BYTES_MAX: usize = 120 << 20;
+/// Triangles of a brick of a mesh that several peers share, and of one that a peer has alone, about.
+const TRIANGLES_SHARED: usize = 1 << 11;
+const TRIANGLES_ALONE: usize = 1 << 16;
+/// Triangles between two looks whether to go on.
+const TOLD_EVERY: u64 = 1 << 14;
+/// Smallest edge of the bricks of a volume without data, voxels: a cell of the manifest for each.
+const EDGE_MIN: u32 = 8;
+/// Bricks along its longest axis, at most, and voxels, at least.
+const BRICKS_ALONG_MAX: u32 = 48;
+const VOXELS_ALONG_MIN: u32 = 64;
+
+/// A surface that is to be seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Surface {
+    /// Its triangles.
+    pub(crate) mesh: SurfaceMesh,
+    /// What they look like.
+    pub(crate) material: Material,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Triangulated {
+    source: Arc<dyn BrickSource>,
+    manifest: Arc<Manifest>,
+    triangles: BTreeMap<BrickIndex, Bytes>,
+    outside: u64,
+}
+
+impl Triangulated {
+    /// The bricks of a source, with further triangles, which may take `bytes_max` of memory. Reads the bricks that get some, once;
+    /// progress is in triangles.
+    ///
+    /// # Errors
+    /// Where a brick cannot be read, or no triangle is in the volume.
+    pub(crate) fn new(
+        source: Arc<dyn BrickSource>,
+        surfaces: &[Surface],
+        bytes_max: u64,
+        progress: OnProgress<'_>,
+    ) -> Result<Self, BrickStoreError> {
+        let manifest = source.manifest();
+        let bins = binned(manifest, surfaces, bytes_max, progress)?;
+        let outside = bins.outside();
+        let (mut triangles, mut said) = (BTreeMap::new(), BTreeMap::new());
+        for (brick, bytes, mut what) in bins.into_bricks() {
+            if let Some(before) = manifest.brick_triangles(brick) {
+                what = what.with(&before);
+            }
+            let bytes = Bytes::from(bytes);
+            let whole = with_triangles(source.read(brick)?, Some(&bytes));
+            if whole.len() as u64 > BRICK_BYTES_MAX {
+                return Err(BrickStoreError::Surfaces {
+                    why: format!(
+                        "brick {} gets {} of them, {} bytes with its voxels, more than {BRICK_BYTES_MAX}; take smaller bricks, or fewer triangles",
+                        brick.0,
+                        what.count,
+                        whole.len()
+                    ),
+                });
+            }
+            said.insert(brick, (Digest::of(&whole), what));
+            triangles.insert(brick, bytes);
+        }
+        if triangles.is_empty() {
+            return Err(BrickStoreError::SurfacesOutside);
+        }
+        let new = surfaces.iter().map(|s| s.material.clone());
+        let materials = manifest.materials().iter().cloned().chain(new).collect();
+        let manifest = manifest.with_triangles(materials, &said);
+        let manifest =
+            Arc::new(manifest.map_err(|e| BrickStoreError::Surfaces { why: e.to_string() })?);
+        if manifest.pages().len() > PAGE_BYTES_MAX {
+            return Err(BrickStoreError::Surfaces {
+                why: "they are in too many bricks for a manifest, which is one message; take larger bricks".to_owned(),
+            });
+        }
+        Ok(Self {
+            source,
+            manifest,
+            triangles,
+            outside,
+        })
+    }
+
+    /// The triangles alone, in larger bricks where one peer has all. They are in the same places of the same volume then, so that
+    /// pictures are the same.
+    ///
+    /// # Errors
+    /// Where they have no extent.
+    pub(crate) fn alone(
+        surfaces: &[Surface],
+        (name, is_of_one): (&Path, bool),
+        bytes_max: u64,
+        progress: OnProgress<'_>,
+    ) -> Result<Self, BrickStoreError> {
+        let source = NoVoxels::around(surfaces, name, is_of_one)?;
+        Self::new(Arc::new(source), surfaces, bytes_max, progress)
+    }
+
+    /// Triangles that are outside of the volume, and not seen.
+    pub(crate) fn outside(&self) -> u64 {
+        self.outside
+    }
+}
+
+impl BrickSource for Triangulated {
+    fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
+        let voxels = self.source.read(brick)?;
+        Ok(with_triangles(voxels, self.triangles.get(&brick)))
+    }
+
+    fn release(&self, brick: BrickIndex) {
+        self.source.release(brick);
+    }
+}
+
+/// The triangles in the bricks that they meet.
+fn binned(
+    manifest: &Manifest,
+    surfaces: &[Surface],
+    bytes_max: u64,
+    progress: OnProgress<'_>,
+) -> Result<TriangleBins, BrickStoreError> {
+    let volume = manifest.volume();
+    let grid_from_world = volume.grid_from_world();
+    // Covectors of the grid: what a way of the world has along a normal, its way in the grid has.
+    let normals_to_grid = volume.world_from_grid().matrix3.transpose();
+    let mut bins = TriangleBins::new(*manifest.grid(), volume.dims);
+    let all: usize = surfaces.iter().map(|s| s.mesh.triangle_count()).sum();
+    let (mut done, all) = (0_u64, all as u64);
+    // Behind those that there are.
+    let first = u32::try_from(manifest.materials().len()).unwrap_or(u32::MAX);
+    for (surface, material) in surfaces.iter().zip(first..) {
+        for (corners, normals) in surface.mesh.triangles() {
+            let triangle = Triangle {
+                corners: corners.map(|p| grid_from_world.transform_point3(p).as_vec3()),
+                normals: normals.map(|n| {
+                    let n = (normals_to_grid * n.normalize_or_zero()).normalize_or_zero();
+                    PackedNormal::new(n.as_vec3())
+                }),
+                material,
+            };
+            if !triangle.is_in_reach() {
+                return Err(BrickStoreError::Surfaces {
+                    why: format!(
+                        "one of {} has a corner at {:?}, farther than {CORNER_MAX} voxels from the volume",
+                        surface.material.name, corners
+                    ),
+                });
+            }
+            bins.add(&triangle);
+            done += 1;
+            if done % TOLD_EVERY == 0 && !progress(done, all) {
+                return Err(BrickStoreError::Stopped);
+            }
+            if bins.bytes() > bytes_max {
+                return Err(BrickStoreError::Surfaces {
+                    why: format!(
+                        "in their bricks they take more than {} MiB of memory, all that may be taken: many meet many bricks; take larger bricks, or fewer triangles",
+                        bytes_max >> 20
+                    ),
+                });
+            }
+        }
+    }
+    Ok(bins)
+}
+
+fn with_triangles(voxels: Bytes, triangles: Option<&Bytes>) -> Bytes {
+    match triangles {
+        Some(triangles) => [&voxels[..], triangles].concat().into(),
+        None => voxels,
+    }
+}
+
+/// A volume in which every voxel is no data.
+#[derive(Debug)]
+struct NoVoxels(Arc<Manifest>);
+
+impl NoVoxels {
+    /// Around some surfaces, with a voxel to spare on each side.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "some thousand voxels, and counts of triangles"
+    )]
+    fn around(surfaces: &[Surface], name: &Path, is_of_one: bool) -> Result<Self, BrickStoreError> {
+        let bounds = surfaces.iter().map(|s| s.mesh.bounds());
+        let [low, high] = bounds
+            .reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])])
+            .unwrap_or_default();
+        let extent = high - low;
+        let longest = extent.max_element();
+        let count: usize = surfaces.iter().map(|s| s.mesh.triangle_count()).sum();
+        // A surface meets some two of three bricks on each of two axes.
+        let along = |per_brick: usize| {
+            let along = (count as f64 / (2 * per_brick) as f64).sqrt().ceil() as u32;
+            along.clamp(1, BRICKS_ALONG_MAX)
+        };
+        let shared = along(TRIANGLES_SHARED);
+        let edge = VOXELS_ALONG_MIN.div_ceil(shared).max(EDGE_MIN);
+        let voxels = edge * shared;
+        let edge = if is_of_one {
+            edge * (shared / along(TRIANGLES_ALONE)).max(1)
+        } else {
+            edge
+        };
+        let spacing = longest / f64::from(voxels - 4);
+        let far = low.abs().max(high.abs()).max_element();
+        if spacing <= far * f64::EPSILON * 1e3 {
+            return Err(BrickStoreError::Surfaces {
+                why: format!(
+                    "its corners are {longest} apart at most, {far} from the origin: no extent can be told"
+                ),
+            });
+        }
+        let dims = extent.to_array().map(|e| (e / spacing).ceil() as u32 + 3);
+        let volume = VolumeDescription {
+            spacing: [spacing; 3],
+            fill: Some(0.0),
+            ..VolumeDescription::new(dims, VoxelType::U8)
+        };
+        // Around the same place, whatever the bricks: cameras turn around that.
+        let half = DVec3::from_array(dims.map(|n| f64::from(n - 1))) * (0.5 * spacing);
+        let volume = VolumeDescription {
+            origin: ((low + high) * 0.5 - half).to_array(),
+            ..volume
+        };
+        let grid_from_world = volume.grid_from_world();
+        let corners = surfaces.iter().flat_map(|s| s.mesh.corner_points());
+        let points: Vec<DVec3> = corners
+            .map(|p| grid_from_world.transform_point3(p))
+            .collect();
+        let subject = Subject::of_points(&points, volume.spacing);
+        let name = name.file_name().unwrap_or_default().to_string_lossy();
+        let bad = |why: String| BrickStoreError::Surfaces { why };
+        let no_voxels = |b: &brickmesh_topology::VoxelBox| vec![0; b.voxel_count() as usize];
+        let parts = ManifestParts::cut(volume, edge, &name, no_voxels);
+        let mut parts = parts.map_err(|e| bad(e.to_string()))?;
+        // Of each cell it would say that there is nothing.
+        parts.bricks.iter_mut().for_each(|b| b.cells = None);
+        let manifest = Manifest::try_from(parts);
+        let manifest = manifest.map_err(|e| bad(e.to_string()))?;
+        Ok(Self(Arc::new(manifest.with_subject(subject))))
+    }
+}
+
+impl BrickSource for NoVoxels {
+    fn manifest(&self) -> &Arc<Manifest> {
+        &self.0
+    }
+
+    fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
+        let bytes = usize::try_from(self.0.voxel_bytes(brick)).unwrap_or(usize::MAX);
+        Ok(vec![0; bytes].into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{args::SurfaceArg, brick_store, surface_file, volume_file};
+    use brickmesh_topology::data::triangles;
+    use std::{fs, path::PathBuf};
+
+    /// A tetrahedron around a place.
+    fn surface(folder: &Path, [x, y, z]: [f64; 3], size: f64) -> PathBuf {
+        let path = folder.join("tetrahedron.obj");
+        let corner = |dx: f64, dy: f64, dz: f64| {
+            format!("v {} {} {}\n", x + dx * size, y + dy * size, z + dz * size)
+        };
+        let corners = [
+            corner(1., 1., 1.),
+            corner(1., -1., -1.),
+            corner(-1., 1., -1.),
+            corner(-1., -1., 1.),
+        ];
+        fs::write(
+            &path,
+            corners.concat() + "f 1 2 3\nf 1 4 2\nf 1 3 4\nf 2 4 3\n",
+        )
+        .unwrap();
+        path
+    }
+
+    fn alone(surfaces: &[Surface], is_of_one: bool) -> Result<Triangulated, BrickStoreError> {
+        let how = (Path::new("t.obj"), is_of_one);
+        Triangulated::alone(surfaces, how, u64::MAX, &mut |_, _| true)
+    }
+
+    fn within(
+        source: Arc<dyn BrickSource>,
+        surfaces: &[Surface],
+        bytes_max: u64,
+    ) -> Result<Triangulated, BrickStoreError> {
+        Triangulated::new(source, surfaces, bytes_max, &mut |_, _| true)
+    }
+
+    fn read(path: &Path) -> Vec<Surface> {
+        let mesh = surface_file::read(path, 1 << 30).unwrap();
+        let material = SurfaceArg::new(path.to_owned()).material(0);
+        vec![Surface { mesh, material }]
+    }
+
+    #[test]
+    fn alone_they_are_in_the_middle_of_a_volume_without_data() {
+        let folder = tempfile::tempdir().unwrap();
+        for (at, size) in [([5.0, -3.0, 1e6], 2.0), ([0.0; 3], 1e-20), ([0.0; 3], 1e20)] {
+            let surfaces = read(&surface(folder.path(), at, size));
+            for is_of_one in [false, true] {
+                let found = alone(&surfaces, is_of_one).unwrap();
+                let (manifest, volume) = (found.manifest(), found.manifest().volume());
+                assert_eq!((found.outside(), manifest.range()), (0, None));
+                let off = volume.center_in_world() - DVec3::from_array(at);
+                assert!(off.length() < size * 1e-6, "{off}");
+                for brick in manifest.grid().bricks() {
+                    let bytes = found.read(brick).unwrap();
+                    assert_eq!(Digest::of(&bytes), manifest.brick_digest(brick));
+                    assert_eq!(bytes.len() as u64, manifest.brick_bytes(brick));
+                    let voxels = usize::try_from(manifest.voxel_bytes(brick)).unwrap();
+                    let triangles = triangles::read(&bytes[voxels..], 1).unwrap();
+                    let said = manifest.brick_triangles(brick).map_or(0, |t| t.count);
+                    assert_eq!(triangles.len(), said as usize);
+                }
+            }
+        }
+        let surfaces = read(&surface(folder.path(), [1e9; 3], 1e-6));
+        let flat = alone(&surfaces, true).unwrap_err().to_string();
+        assert!(flat.contains("no extent can be told"), "{flat}");
+    }
+
+    #[test]
+    fn in_a_volume_they_stand_behind_its_voxels_also_in_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let volume = folder.path().join("v_20x20x20_uint8.raw");
+        fs::write(&volume, vec![7; 8000]).unwrap();
+        let file = volume_file::open(&volume).unwrap();
+        let load = || Arc::new(brick_store::load(&file, 8, u64::MAX, &mut |_, _| true).unwrap());
+        let surfaces = read(&surface(folder.path(), [10.0; 3], 6.0));
+        let found = within(load(), &surfaces, u64::MAX).unwrap();
+        let plain = load();
+        for brick in found.manifest().grid().bricks() {
+            let voxels = plain.read(brick).unwrap();
+            assert_eq!(found.read(brick).unwrap()[..voxels.len()], voxels[..]);
+        }
+        let out = folder.path().join("out.brickmesh");
+        let store = brick_store::write(&found, &out, &mut |_, _| true).unwrap();
+        assert_eq!(store.manifest().digest(), found.manifest().digest());
+        let again = brick_store::DirectoryStore::open(&out).unwrap();
+        for brick in found.manifest().grid().bricks() {
+            assert_eq!(again.read(brick).unwrap(), found.read(brick).unwrap());
+        }
+        let stopped = brick_store::write(&found, &folder.path().join("other"), &mut |_, _| false);
+        assert!(matches!(stopped, Err(BrickStoreError::Stopped)));
+        assert!(
+            brick_store::write(&found, &out, &mut |_, _| true).is_err(),
+            "it is there"
+        );
+        // Further ones stand behind those that are there.
+        let more = within(Arc::new(again), &surfaces, u64::MAX).unwrap();
+        assert_eq!(more.manifest().materials().len(), 2);
+        for brick in found.manifest().grid().bricks() {
+            let (old, new) = (found.read(brick).unwrap(), more.read(brick).unwrap());
+            assert_eq!(new[..old.len()], old[..]);
+            assert_eq!(Digest::of(&new), more.manifest().brick_digest(brick));
+            assert_eq!(new.len() as u64, more.manifest().brick_bytes(brick));
+            let voxels = usize::try_from(more.manifest().voxel_bytes(brick)).unwrap();
+            let all = triangles::read(&new[voxels..], 2).unwrap();
+            let of_second = all.iter().filter(|t| t.material == 1).count();
+            assert_eq!(2 * of_second, all.len());
+        }
+        let many = within(load(), &surfaces, 100).unwrap_err().to_string();
+        assert!(many.contains("many meet many bricks"), "{many}");
+        let beside = read(&surface(folder.path(), [99.0; 3], 6.0));
+        assert!(matches!(
+            within(load(), &beside, u64::MAX),
+            Err(BrickStoreError::SurfacesOutside)
+        ));
+        let far = read(&surface(folder.path(), [0.0; 3], 1e14));
+        let far = within(load(), &far, u64::MAX).unwrap_err().to_string();
+        assert!(far.contains("farther than"), "{far}");
+        let names: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+    }
+}
