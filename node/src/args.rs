@@ -118,7 +118,7 @@ pub struct DemoArgs {
 /// A volume; shared by all that read one.
 #[derive(Clone, Debug, Args)]
 pub struct VolumeArgs {
-    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder; or a triangle mesh: .ply .stl .obj
+    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder; or a triangle mesh, .ply .stl .obj, or a scene of meshes in their places, .json (`render`, `view`, `import`)
     pub volume: PathBuf,
     /// Value that stands for no data, which is transparent; NaN and infinities always do
     #[arg(long, value_name = "V", value_parser = parse_finite, allow_hyphen_values = true)]

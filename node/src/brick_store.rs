@@ -36,6 +36,7 @@ use triangulated::{Surface, Triangulated};
 use crate::{
     args::{DeviceChoice, SurfaceArg},
     device_choice::default_memory_bytes,
+    scene_file::{self, SceneFile, SceneFileError},
     surface_file::{self, SurfaceFileError},
     terminal::note,
     volume_file::{self, VolumeFile, VolumeFileError},
@@ -75,6 +76,9 @@ pub enum BrickStoreError {
     /// A file of triangles cannot be read.
     #[error(transparent)]
     SurfaceFile(#[from] SurfaceFileError),
+    /// A scene cannot be read.
+    #[error(transparent)]
+    Scene(#[from] SceneFileError),
     /// Triangles that cannot be put into bricks.
     #[error("the triangles: {why}")]
     Surfaces {
@@ -477,7 +481,7 @@ pub(crate) fn surface_of(path: &Path) -> Option<SurfaceArg> {
     SurfaceArg::parse(path.to_str()?).ok()
 }
 
-/// As [`open_source`], with triangles of these files. The first path, too, can be a file of triangles.
+/// As [`open_source`], with triangles of these files. The first path, too, can be a file of triangles, or a scene.
 ///
 /// # Errors
 /// [`BrickStoreError`].
@@ -489,17 +493,38 @@ pub fn open_with_surfaces(
     bytes_max: u64,
     progress: OnProgress<'_>,
 ) -> Result<Arc<dyn BrickSource>, BrickStoreError> {
+    let scene = scene_file::is_scene(path).then(|| scene_file::read(path));
+    let scene = scene.transpose()?;
+    let surfaces = &scene.as_ref().map_or_else(
+        || surfaces.to_vec(),
+        |scene| [&scene.surfaces[..], surfaces].concat(),
+    );
+    let (path, first) = match &scene {
+        None => (path, surface_of(path)),
+        Some(SceneFile { volume: None, .. }) => (path, None),
+        Some(SceneFile {
+            volume: Some(volume),
+            ..
+        }) => (volume.as_path(), surface_of(volume)),
+    };
+    let is_alone = first.is_some() || scene.as_ref().is_some_and(|s| s.volume.is_none());
     let read_all = |all: &[SurfaceArg]| -> Result<Vec<Surface>, BrickStoreError> {
         let mut left = bytes_max;
         let read = |(surface, at): (&SurfaceArg, usize)| {
             let mesh = surface_file::read(&surface.path, left)?;
+            let mesh = mesh
+                .placed(&surface.place)
+                .map_err(|problem| SurfaceFileError {
+                    path: surface.path.clone(),
+                    problem,
+                })?;
             left -= surface_file::memory_bytes(&surface.path).min(left);
             let material = surface.material(at);
             Ok(Surface { mesh, material })
         };
         all.iter().zip(0..).map(read).collect()
     };
-    if let Some(first) = surface_of(path) {
+    if is_alone {
         for (is_given, option) in [
             (how.fill.is_some(), "--fill"),
             (how.is_in_place, "--in-place"),
@@ -512,9 +537,10 @@ pub fn open_with_surfaces(
                 });
             }
         }
-        let surfaces = read_all(&[std::slice::from_ref(&first), surfaces].concat())?;
-        let is_alone = matches!(edge, BrickEdge::Alone(_));
-        let how = (first.path.as_path(), is_alone);
+        let name = first.as_ref().map_or(path, |first| &first.path);
+        let all: Vec<SurfaceArg> = first.iter().chain(surfaces).cloned().collect();
+        let surfaces = read_all(&all)?;
+        let how = (name, matches!(edge, BrickEdge::Alone(_)));
         let found = Triangulated::alone(&surfaces, how, bytes_max, progress)?;
         return Ok(Arc::new(found));
     }

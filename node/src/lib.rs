@@ -29,6 +29,7 @@ pub mod picture_settings;
 pub(crate) mod placement_choice;
 pub mod progress;
 pub mod saved_session;
+pub mod scene_file;
 pub mod session;
 pub mod short_numbers;
 pub mod stats;

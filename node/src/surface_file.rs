@@ -11,7 +11,7 @@ mod ply;
 
 use crate::bounded_file::open_regular;
 use brickmesh_actors::plain_text::shortened;
-use glam::DVec3;
+use glam::{DAffine3, DVec3};
 use std::{
     collections::HashMap,
     io::{BufReader, Seek},
@@ -212,6 +212,24 @@ impl SurfaceMesh {
         }
         self.triangles = triangles;
         Ok(self)
+    }
+
+    /// The same somewhere else, where all of it can be.
+    ///
+    /// # Errors
+    /// [`SurfaceProblem::Vertex`].
+    pub fn placed(mut self, place: &DAffine3) -> Result<Self, SurfaceProblem> {
+        if *place == DAffine3::IDENTITY {
+            return Ok(self);
+        }
+        for vertex in &mut self.vertices {
+            *vertex = place.transform_point3(*vertex);
+        }
+        let normals_to_world = place.matrix3.inverse().transpose();
+        for normal in &mut self.normals {
+            *normal = normals_to_world * normal.normalize_or_zero();
+        }
+        self.checked()
     }
 
     /// Number of vertices.
@@ -448,6 +466,28 @@ mod tests {
             ..SurfaceMesh::default()
         };
         assert_eq!(mesh.triangles().count(), 59_998);
+    }
+
+    #[test]
+    fn a_mesh_is_placed_with_its_normals() {
+        let mesh = read_bytes("a.ply", &binary_ply(false, 3)).unwrap();
+        let place =
+            DAffine3::from_translation(DVec3::Z) * DAffine3::from_scale(DVec3::new(2.0, -1.0, 1.0));
+        let placed = mesh.clone().placed(&place).unwrap();
+        assert_eq!(
+            placed.bounds(),
+            [DVec3::new(0.0, -1.0, 1.0), DVec3::new(3.0, 0.0, 1.0)]
+        );
+        assert!(
+            placed
+                .triangles()
+                .all(|(_, n)| n.iter().all(|n| n.normalize() == DVec3::X))
+        );
+        let far = DAffine3::from_translation(DVec3::splat(1e40));
+        assert!(matches!(
+            mesh.placed(&far),
+            Err(SurfaceProblem::Vertex { .. })
+        ));
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod vti;
 pub use foreign::Foreign;
 pub use stream::VoxelStream;
 
-use crate::surface_file::is_surface;
+use crate::{scene_file::is_scene, surface_file::is_surface};
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{VolumeDescription, VoxelType, data::volume::VolumeError};
 use std::{
@@ -85,6 +85,9 @@ pub enum Problem {
     /// There is a pipe or a device where a file must be: it has no size, and need not end.
     #[error("it is no regular file; write the volume to a file first")]
     NotAFile,
+    /// It is a scene.
+    #[error("it is a scene; this takes a volume: `render`, `view` and `import` take scenes")]
+    Scene,
     /// There are triangles in it.
     #[error(
         "it is a triangle mesh; this takes a volume: bring it in with `brickmesh import`, and give the folder"
@@ -250,6 +253,9 @@ fn read_header(path: &Path) -> Result<Header, Problem> {
     ];
     if is_surface(path) {
         return Err(Problem::Triangles);
+    }
+    if is_scene(path) {
+        return Err(Problem::Scene);
     }
     // Raw voxels may begin with anything.
     if !is(&[".raw", ".raw.gz"])

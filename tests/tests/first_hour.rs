@@ -196,6 +196,118 @@ fn isosurfaces_that_cannot_be_seen_are_said() {
     assert!(said.is_well && said.errors.contains("no isosurface of 7"));
 }
 
+/// A tetrahedron around a place.
+fn tetrahedron([x, y, z]: [f64; 3], size: f64) -> String {
+    let corner = |dx: f64, dy: f64, dz: f64| {
+        format!("v {} {} {}\n", x + dx * size, y + dy * size, z + dz * size)
+    };
+    let corners = [
+        corner(1., 1., 1.),
+        corner(1., -1., -1.),
+        corner(-1., 1., -1.),
+        corner(-1., -1., 1.),
+    ];
+    corners.concat() + "f 1 2 3\nf 1 4 2\nf 1 3 4\nf 2 4 3\n"
+}
+
+/// A mesh around the ball of a desk, red and half transparent.
+const RED: &str = "t.obj,1,0,0,0.5";
+
+/// A desk with that mesh.
+fn desk_with_mesh() -> Desk {
+    let desk = Desk::new();
+    fs::write(desk.path("t.obj"), tetrahedron([19.5; 3], 14.0)).unwrap();
+    desk
+}
+
+impl Desk {
+    fn import_triangles(&self, what: &Path, more: &[&str]) -> Said {
+        let mut command = Command::new(brickmesh());
+        let here = command.current_dir(self.folder.path());
+        here.arg("import").arg(what).args(more);
+        run(here.args(["--out", "t.brickmesh"]))
+    }
+}
+
+#[test]
+fn triangle_meshes_stand_in_volumes() {
+    let desk = desk_with_mesh();
+    // At another place and half as large, which the scene takes back.
+    let moved = tetrahedron([-3.0, 0.0, 1.0], 7.0);
+    fs::write(desk.path("moved.obj"), moved).unwrap();
+    let scene = r#"{"volume": "ball.nrrd", "surfaces": [{"file": "moved.obj", "color": [1, 0, 0], "opacity": 0.5,
+        "transform": [{"translate": [3, 0, -1]}, {"scale": [2, 2, 2]}, {"translate": [19.5, 19.5, 19.5]}]}]}"#;
+    fs::write(desk.path("scene.json"), scene).unwrap();
+    assert!(desk.render(&[]).is_well);
+    let without = desk.picture();
+    let said = desk.render(&["--surface", RED]);
+    assert!(said.is_well, "{}", said.errors);
+    assert!(said.errors.contains("triangles of t.obj"));
+    let with = desk.picture();
+    let reddish = |p: &&[u8]| p[0] > 40 && p[1] < p[0] / 2;
+    assert!(with.chunks_exact(4).filter(reddish).count() > 100);
+    assert!(compare(&without, &with).over_4 > 0.05);
+    let image = ["--peers", "3", "--strategy", "image", "--brick", "16"];
+    for more in [&["--peers", "3"][..], &image] {
+        assert!(desk.render(&[more, &["--surface", RED]].concat()).is_well);
+        assert!(compare(&with, &desk.picture()).max <= 1, "{more:?}");
+    }
+    let said = desk.render_of(&desk.path("scene.json"), &["--peers", "2"]);
+    assert!(said.is_well, "{}", said.errors);
+    assert!(compare(&with, &desk.picture()).psnr > 40.0);
+}
+
+#[test]
+fn a_triangle_mesh_alone_looks_the_same_whoever_has_it() {
+    let desk = desk_with_mesh();
+    assert!(desk.render_of(Path::new(RED), &[]).is_well);
+    let alone = desk.picture();
+    assert!(desk.render_of(Path::new(RED), &["--peers", "3"]).is_well);
+    assert!(compare(&alone, &desk.picture()).max <= 1);
+    let said = desk.import_triangles(Path::new(RED), &[]);
+    assert!(said.is_well, "{}", said.errors);
+    let store = desk.path("t.brickmesh");
+    let said = run(Command::new(brickmesh())
+        .arg("info")
+        .arg(&store)
+        .arg("--verify"));
+    assert!(said.is_well && said.output.contains("of t.obj, those"));
+    assert!(desk.render_of(&store, &["--peers", "2"]).is_well);
+    assert!(compare(&alone, &desk.picture()).max <= 1);
+    let again = desk.import_triangles(Path::new(RED), &[]);
+    assert_refused(&again, &["exists already"]);
+}
+
+#[test]
+fn what_cannot_be_done_with_triangle_meshes_is_said() {
+    let desk = desk_with_mesh();
+    let (mesh, scene) = (desk.path("t.obj"), desk.path("scene.json"));
+    fs::write(&scene, r#"{"surfaces": [{"file": "t.obj"}]}"#).unwrap();
+    let leveled = desk.import_triangles(&scene, &["--levels", "2"]);
+    assert_refused(&leveled, &["are for volumes alone"]);
+    assert!(!desk.path("t.brickmesh").exists());
+    for (args, words) in [
+        (&["--surface", "none.ply"][..], "none.ply: No such file"),
+        (&["--surface", "t.obj,1,0"], "found 2 numbers"),
+        (&["--surface", "t.obj,1,0,0,0"], "opacity above 0"),
+        (&["--surface", "t.txt"], "named like no triangle mesh"),
+    ] {
+        assert_refused(&desk.render(args), &[words]);
+    }
+    fs::write(&mesh, tetrahedron([90.0; 3], 3.0)).unwrap();
+    let beside = desk.render(&["--surface", "t.obj"]);
+    assert_refused(&beside, &["no triangle is inside"]);
+    let values = desk.render_of(&mesh, &["--mode", "mip"]);
+    assert_refused(&values, &["take dvr"]);
+    let bricks = desk.render_of(&mesh, &["--brick", "8"]);
+    assert_refused(&bricks, &["--brick belongs to a volume"]);
+    let parted = ["--nodes", "2", "--method", "grid"];
+    for (name, more) in [("plan", &[][..]), ("partition", &parted)] {
+        let said = run(Command::new(brickmesh()).arg(name).arg(&scene).args(more));
+        assert_refused(&said, &["it is a scene"]);
+    }
+}
+
 #[test]
 fn patients_look_the_same_whichever_way_their_axes_are_written() {
     let desk = Desk::new();

@@ -21,7 +21,7 @@ use brickmesh_node::{
     brick_store::{self, BrickEdge, DirectoryStore, FileOptions, open_with_surfaces},
     camera_choice, config_file,
     network::MeshKey,
-    surface_file, transfer, volume_file,
+    scene_file, surface_file, transfer, volume_file,
 };
 use brickmesh_tests::{
     hostile::{
@@ -297,6 +297,21 @@ fn lists_of_cameras() {
                 all.iter().map(view).collect::<Result<Vec<_>, _>>()
             });
             views.into()
+        },
+    );
+}
+
+#[test]
+fn scene_files() {
+    of_lists("scene_files").attack(
+        |draws| written(draws, &files::scenes()),
+        |(_folder, path)| {
+            let scene = scene_file::read(&path).map_err(|e| e.to_string());
+            if let Ok(scene) = &scene {
+                assert!(scene.volume.is_some() || !scene.surfaces.is_empty());
+                assert!(scene.surfaces.iter().all(|s| s.place.is_finite()));
+            }
+            scene.into()
         },
     );
 }

@@ -19,6 +19,7 @@ use brickmesh_topology::picture::{
     slice::Slice,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use glam::DAffine3;
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 /// Reads `on` or `off`.
@@ -348,6 +349,8 @@ pub struct SurfaceArg {
     pub color: Option<[f32; 3]>,
     /// Above 0, up to 1.
     pub opacity: f32,
+    /// From the places in the file to the world.
+    pub place: DAffine3,
 }
 
 /// Colours of surfaces for which nobody says one, by number.
@@ -417,6 +420,7 @@ impl SurfaceArg {
             path,
             color: None,
             opacity: 1.0,
+            place: DAffine3::IDENTITY,
         }
     }
 

@@ -389,8 +389,11 @@ mod tests {
         let resealed = |from: &str, to: &str| {
             manifest_file::resealed(&good, |text| text.replacen(from, to, 1))
         };
-        let version = format!("\"version\":{MANIFEST_VERSION}");
-        refused(&resealed(&version, "\"version\":9"), "version is 9");
+        let next = MANIFEST_VERSION + 1;
+        // Of voxels alone it is the one before the newest.
+        let version = format!("\"version\":{}", MANIFEST_VERSION - 1);
+        let other = format!("\"version\":{next}");
+        refused(&resealed(&version, &other), &format!("version is {next}"));
         refused(&resealed("[20,10,9]", "[20,10,90]"), "of the bricks has");
         refused(&resealed("{", ""), "expected");
         let absent = DirectoryStore::open(dir.path()).unwrap_err().to_string();

@@ -22,7 +22,7 @@ const PAGE_BYTES_MAX: usize = 120 << 20;
 const TRIANGLES_SHARED: usize = 1 << 11;
 const TRIANGLES_ALONE: usize = 1 << 16;
 /// Triangles between two looks whether to go on.
-const TOLD_EVERY: u64 = 1 << 14;
+const TOLD_EVERY: u64 = 1 << 10;
 /// Smallest edge of the bricks of a volume without data, voxels: a cell of the manifest for each.
 const EDGE_MIN: u32 = 8;
 /// Bricks along its longest axis, at most, and voxels, at least.

@@ -8,6 +8,7 @@ use crate::{
     kept_voxels::Keep,
     picture_settings::no_data,
     progress::Progress,
+    scene_file::is_scene,
     short_numbers::short_range,
     stats::VolumeStats,
     stop::Stop,
@@ -29,7 +30,8 @@ use brickmesh_topology::{
 const DAMAGED_SHOWN_MAX: usize = 20;
 
 pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
-    if !args.surfaces.surface.is_empty() || surface_of(&args.source.volume).is_some() {
+    let has_triangles = surface_of(&args.source.volume).is_some() || is_scene(&args.source.volume);
+    if !args.surfaces.surface.is_empty() || has_triangles {
         return import_surfaces(args, stop);
     }
     if args.source.volume.join("manifest.json").is_file() {

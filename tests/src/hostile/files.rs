@@ -489,6 +489,18 @@ pub fn cameras() -> Vec<Sample> {
     .into()
 }
 
+/// Scenes.
+#[must_use]
+pub fn scenes() -> Vec<Sample> {
+    [
+        r#"{"volume": "v.nrrd", "surfaces": [{"file": "a.ply", "color": [1, 0.5, 0], "opacity": 0.25}]}"#,
+        r#"{"surfaces": [{"file": "b.stl", "transform": [{"scale": [2, 2, 4]}, {"rotate": {"axis": [0, 0, 9], "degrees": 90}},
+            {"translate": [1e3, 0, 0]}, {"matrix": [[1, 0, 0, 5], [0, 1, 0, 0], [0, 0, -1, 0]]}]}]}"#,
+    ]
+    .map(|text| Sample::text("s.json", text))
+    .into()
+}
+
 /// Configuration files of `peer`.
 #[must_use]
 pub fn configurations() -> Vec<Sample> {
