@@ -138,7 +138,8 @@ impl FrameRequests {
 
     pub(super) fn lost(&mut self, peer: &PeerId, out: &mut Vec<FramesOutput>) {
         self.sent.remove(peer);
-        // It may come back with another disk.
+        // It may come back with another disk, and what made it slow may be gone.
+        self.speeds.remove(peer);
         for data_set in self.data_sets.values_mut() {
             data_set.waits.remove(peer);
         }

@@ -248,6 +248,13 @@ fn a_frame_ends_when_its_tiles_and_times_are_there_and_is_learnt_from() {
         speeds[1] < speeds[0],
         "b turned out to be slower: {speeds:?}"
     );
+    // What made it slow may be gone when it comes back.
+    mesh.step(FramesInput::Forget(1));
+    mesh.step(FramesInput::Lost(id("b")));
+    mesh.ask(2);
+    let entries = mesh.inputs.last().unwrap().1.roster.value.entries();
+    let b = entries.iter().find(|e| e.peer == id("b")).unwrap();
+    assert_eq!(b.speed_millionths, SPEED_ONE);
 }
 
 #[test]
