@@ -17,6 +17,7 @@ use brickmesh_topology::{
         roster::Candidate,
     },
     data::brick_set::BrickSet,
+    frame::worker::Awaits,
     mesh::keeper::FrameTimes,
 };
 use bytes::Bytes;
@@ -196,6 +197,8 @@ pub enum SchedulerInput {
         began: u64,
         /// How long, microseconds.
         micros: u64,
+        /// What its rays are to go on through.
+        awaits: Awaits,
     },
     /// A message that waited for room was sent, or need not be.
     Sent,

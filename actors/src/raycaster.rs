@@ -1,6 +1,6 @@
 //! The raycaster: owns the device, on its own thread; loads bricks and renders the jobs that the scheduler
-//! names, in the order in which it is told; what takes long it puts aside when it is told to (`begun_job`). It
-//! decides nothing.
+//! names, in the order in which it is told; what takes long it puts aside when it is told to (`begun_job`). Jobs whose rays meet bricks
+//! that are not there it puts aside by itself. It decides nothing.
 //!
 //! When the device is lost, the scheduler ends the frames that have jobs here, the brick owner is told
 //! that nothing is held any more, and the next brick that is to be loaded finds a device opened again.
@@ -23,11 +23,13 @@ use crate::{
 use actix::{Actor, Context, Handler, Recipient, dev::SendError};
 use begun_job::BegunJob;
 use brickmesh_shaders::{
-    BrickKey, DeviceError, Job, RenderedJob, device::preparation::PreparedBrick,
+    BrickKey, DeviceError, IsWanted, Job, RenderDevice, RenderedJob,
+    device::preparation::PreparedBrick,
 };
 use brickmesh_topology::{
     PeerId,
     balance::schedule::{SPEED_ONE, cost_on},
+    frame::worker::Awaits,
 };
 use std::{
     collections::BTreeMap,
@@ -63,6 +65,8 @@ pub struct Raycaster {
     scene_of: Option<FrameKey>,
     /// Jobs that were begun.
     aside: BTreeMap<(FrameKey, u32), (Arc<RenderedFrame>, BegunJob)>,
+    /// Jobs whose surfaces lack light.
+    unlit: BTreeMap<(FrameKey, u32), (Arc<RenderedFrame>, RenderedJob)>,
     /// Its thread is to end: nothing is rendered or sent any more.
     is_ending: Arc<AtomicBool>,
     _thread: VitalThread,
@@ -91,6 +95,7 @@ impl Raycaster {
             addresses,
             scene_of: None,
             aside: BTreeMap::new(),
+            unlit: BTreeMap::new(),
             is_ending,
             _thread: VitalThread("device"),
         }
@@ -146,7 +151,58 @@ impl Raycaster {
                 result,
             }
         });
-        self.tell_rendered(key, frame, results.collect());
+        let results: Vec<JobResult> = results.collect();
+        let results = results.into_iter();
+        let results = results
+            .filter_map(|r| self.unless_unlit(&key, frame, r, 0))
+            .collect();
+        self.tell_rendered(key, frame, results);
+    }
+
+    /// Goes on with a job that lacked light.
+    fn light(&mut self, key: FrameKey, frame: &Arc<RenderedFrame>, job: u32, unlit: RenderedJob) {
+        let (began, before) = (now_micros(), unlit.elapsed_micros);
+        let is_ending = Arc::clone(&self.is_ending);
+        let is_wanted = || !frame.is_over() && !is_ending.load(Ordering::Relaxed);
+        let result = self.device_for(&key, frame, &is_wanted);
+        let result = result.and_then(|device| {
+            let lit = device.go_on(vec![unlit], &is_wanted).pop();
+            lit.unwrap_or(Err(DeviceError::CalledOff))
+        });
+        let result = JobResult { job, began, result };
+        if let Some(result) = self.unless_unlit(&key, frame, result, before) {
+            self.tell_rendered(key, frame, vec![result]);
+        }
+    }
+
+    /// What came of a job, unless that lacks light: then it is put aside, `before` microseconds of it were told.
+    fn unless_unlit(
+        &mut self,
+        key: &FrameKey,
+        frame: &Arc<RenderedFrame>,
+        JobResult { job, began, result }: JobResult,
+        before: u64,
+    ) -> Option<JobResult> {
+        let awaits = |r: &RenderedJob| {
+            let unlit = r.unlit.as_ref()?;
+            let (bricks, bytes) = (unlit.waits_for(), unlit.bytes());
+            Some(Awaits { bricks, bytes })
+        };
+        let awaits = result.as_ref().ok().and_then(awaits);
+        let (Some(awaits), Ok(rendered)) = (awaits, &result) else {
+            return Some(JobResult { job, began, result });
+        };
+        self.tell_scheduler(SchedulerInput::PutAside {
+            key: key.clone(),
+            job,
+            began,
+            micros: rendered.elapsed_micros - before,
+            awaits,
+        });
+        let aside = result.map(|rendered| (Arc::clone(frame), rendered));
+        self.unlit
+            .extend(aside.map(|aside| ((key.clone(), job), aside)));
+        None
     }
 
     /// Renders a job, or goes on with it, and tells the scheduler what came of it.
@@ -160,6 +216,7 @@ impl Raycaster {
                     job,
                     began,
                     micros,
+                    awaits: Awaits::default(),
                 });
                 return;
             }
@@ -257,16 +314,9 @@ impl Raycaster {
         frame: &RenderedFrame,
         jobs: &[Job],
     ) -> Result<Vec<Result<RenderedJob, DeviceError>>, DeviceError> {
-        let is_wanted = || !frame.is_over() && !self.is_ending.load(Ordering::Relaxed);
-        if !is_wanted() {
-            return Err(DeviceError::CalledOff);
-        }
-        let device = self.device.get()?;
-        if self.scene_of.as_ref() != Some(key) {
-            self.scene_of = None;
-            device.set_scene(&frame.scene)?;
-            self.scene_of = Some(key.clone());
-        }
+        let is_ending = Arc::clone(&self.is_ending);
+        let is_wanted = || !frame.is_over() && !is_ending.load(Ordering::Relaxed);
+        let device = self.device_for(key, frame, &is_wanted)?;
         let mut all = device.render_all(jobs, &is_wanted);
         debug_assert_eq!(all.len(), jobs.len(), "each is answered");
         all.resize_with(jobs.len(), || {
@@ -277,6 +327,25 @@ impl Raycaster {
         Ok(all)
     }
 
+    /// The device, with the scene of a frame that is wanted.
+    fn device_for(
+        &mut self,
+        key: &FrameKey,
+        frame: &RenderedFrame,
+        is_wanted: IsWanted<'_>,
+    ) -> Result<&mut dyn RenderDevice, DeviceError> {
+        if !is_wanted() {
+            return Err(DeviceError::CalledOff);
+        }
+        let device = self.device.get()?;
+        if self.scene_of.as_ref() != Some(key) {
+            self.scene_of = None;
+            device.set_scene(&frame.scene)?;
+            self.scene_of = Some(key.clone());
+        }
+        Ok(device)
+    }
+
     /// Drops the device; does nothing where that is done.
     fn lost(&mut self, error: &DeviceError) {
         if self.device.get().is_err() {
@@ -285,6 +354,7 @@ impl Raycaster {
         tracing::error!(%error, "every brick here is lost; frames go on without this peer's");
         self.scene_of = None;
         self.aside.clear();
+        self.unlit.clear();
         self.device.lost();
         let why = error.to_string();
         self.tell_scheduler(SchedulerInput::DeviceLost(why));
@@ -370,10 +440,22 @@ impl Handler<DeviceInput> for Raycaster {
                 frame,
                 jobs,
                 in_slices,
-            } => match jobs[..] {
-                [job] => self.render(key, &frame, job, in_slices),
-                _ => self.render_together(key, &frame, &jobs),
-            },
+            } => {
+                let name = |job| (key.clone(), job);
+                // Who calls a frame off does not say which of its jobs were begun.
+                self.unlit.retain(|_, (frame, _)| !frame.is_cancelled());
+                let unlit = match jobs[..] {
+                    [job] => self.unlit.remove(&name(job)),
+                    _ => None,
+                };
+                // Rays that go on keep their jobs from being rendered in bands.
+                let has_rays = frame.scene.settings.has_secondary_rays();
+                match (&jobs[..], unlit) {
+                    (&[job], Some((_, unlit))) => self.light(key, &frame, job, unlit),
+                    (&[job], None) if !has_rays => self.render(key, &frame, job, in_slices),
+                    _ => self.render_together(key, &frame, &jobs),
+                }
+            }
             DeviceInput::Send {
                 key,
                 frame,

@@ -103,7 +103,10 @@ impl Scheduler {
             return self.reply(requester, key.1, FrameMessage::Busy);
         }
         let name = (key, manifest.digest());
-        let scene = Scene::new(&manifest, request.view, request.settings);
+        let mut scene = Scene::new(&manifest, request.view, request.settings);
+        if let Some(casters) = &mut scene.casters {
+            casters.bricks = Arc::clone(&plan.casters);
+        }
         let frame = Arc::new(RenderedFrame::new(scene, plan));
         let (now, steal) = (self.now(), request.rules.steal);
         self.step(|worker, out| worker.begin(now, name, frame, steal, out));
@@ -378,9 +381,10 @@ impl Handler<SchedulerInput> for Scheduler {
                 job,
                 began,
                 micros,
+                awaits,
             } => {
                 self.spans.add(&key, SpanKind::Job, began, Some(job));
-                self.step(|worker, out| worker.put_aside(&key, job, micros, out));
+                self.step(|worker, out| worker.put_aside(&key, job, (micros, awaits), out));
             }
             SchedulerInput::Sent => self.step(FrameWorker::sent),
             SchedulerInput::DeviceLost(why) => {

@@ -17,6 +17,7 @@ use brickmesh_topology::{
         schedule::Assignment,
     },
     picture::{
+        ambient_occlusion::RAYS_MAX,
         camera::Projection,
         isosurface::Isosurface,
         render_settings::{Light, Mode},
@@ -31,9 +32,10 @@ use values::{
     parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
     parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_isosurface,
     parse_keep, parse_light, parse_light_direction, parse_listen_address, parse_milliseconds,
-    parse_name, parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_seconds,
-    parse_size, parse_slab, parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step,
-    parse_surface, parse_transfer_range, placement, placement_or_auto, switch,
+    parse_name, parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_reach,
+    parse_seconds, parse_size, parse_slab, parse_slab_slices, parse_slice, parse_socket,
+    parse_speed, parse_step, parse_surface, parse_transfer_range, placement, placement_or_auto,
+    switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -140,7 +142,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "iso", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "iso", "shadows", "ao", "ao_reach", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -184,6 +186,15 @@ pub struct PictureArgs {
     /// Isosurface: a data value, and if need be colour (0 to 1 each) and opacity; may be repeated, up to eight times; in modes dvr and iso
     #[arg(long, value_name = "V[,R,G,B[,OPACITY]]", value_parser = parse_isosurface, allow_hyphen_values = true)]
     pub iso: Vec<Isosurface>,
+    /// Shadows on surfaces: what is between them and a light from aside (--light-from) dims it; rendered on processors (--device cpu)
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "off", value_name = "ON|OFF")]
+    pub shadows: bool,
+    /// Ambient occlusion of surfaces, by so many rays of each point, 1 to 256: what is near dims the ambient part of the light (--light); rendered on processors
+    #[arg(long, value_name = "RAYS", value_parser = clap::value_parser!(u16).range(1..=i64::from(RAYS_MAX)))]
+    pub ao: Option<u16>,
+    /// How far these rays reach, world units [default: a tenth of the volume's diagonal]
+    #[arg(long, value_name = "D", requires = "ao", value_parser = parse_reach, allow_hyphen_values = true)]
+    pub ao_reach: Option<f64>,
     /// Show only what is inside a box, in voxels: from 0 to the size less 1 is all of an axis, of one voxel -0.5 to 0.5
     #[arg(long, value_name = "X0,X1,Y0,Y1,Z0,Z1", value_parser = parse_clip, allow_hyphen_values = true)]
     pub clip: Option<[[f64; 3]; 2]>,
@@ -223,6 +234,12 @@ pub struct PictureArgs {
 }
 
 impl PictureArgs {
+    /// Whether rays are to go on from surfaces.
+    #[must_use]
+    pub fn sends_rays(&self) -> bool {
+        self.shadows || self.ao.is_some()
+    }
+
     /// How samples become a pixel.
     #[must_use]
     pub fn mode(&self) -> Mode {
@@ -362,8 +379,9 @@ pub enum StrategyArg {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RulesArgs {
     /// What of a frame is divided among peers
-    #[arg(long, value_enum, default_value = "sort-last")]
-    pub strategy: StrategyArg,
+    /// [default: sort-last; image with --shadows or --ao, which need it]
+    #[arg(long, value_enum)]
+    pub strategy: Option<StrategyArg>,
     /// Edge of a tile where the picture is divided, 8 to 2048 pixels [default: 32 to 256, by the number of peers]
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(i64::from(TILE_EDGE_MIN)..=i64::from(TILE_EDGE_MAX)))]
     pub tile: Option<u32>,
@@ -388,7 +406,7 @@ pub struct RulesArgs {
 }
 
 impl RulesArgs {
-    /// The rules that every peer of a frame follows.
+    /// The rules that every peer of a frame follows, in which rays go on from surfaces or not.
     ///
     /// # Errors
     /// What does not go together.
@@ -397,16 +415,26 @@ impl RulesArgs {
         clippy::cast_sign_loss,
         reason = "0 to a minute"
     )]
-    pub fn rules(&self) -> Result<PlanRules, String> {
-        let all = PlanRules::all(match self.strategy {
+    pub fn rules(&self, sends_rays: bool) -> Result<PlanRules, String> {
+        let strategy = match self.strategy {
+            Some(StrategyArg::SortLast | StrategyArg::FreyErtl2011) if sends_rays => {
+                return Err(
+                    "--shadows and --ao divide the picture: leave --strategy out, or take image"
+                        .to_owned(),
+                );
+            }
+            None if sends_rays => StrategyArg::Image,
+            given => given.unwrap_or(StrategyArg::SortLast),
+        };
+        let all = PlanRules::all(match strategy {
             StrategyArg::FreyErtl2011 => Strategy::FreyErtl2011,
             StrategyArg::SortLast | StrategyArg::Image => Strategy::Refined,
         });
         let gives_jobs = self.assign.is_some() || self.composite.is_some();
-        if self.strategy == StrategyArg::Image && gives_jobs {
+        if strategy == StrategyArg::Image && gives_jobs {
             return Err("--strategy image gives tiles to peers by their cost: --assign and --composite say nothing there; leave them out".to_owned());
         }
-        let division = match (self.strategy, self.tile) {
+        let division = match (strategy, self.tile) {
             (StrategyArg::Image, tile) => Division::Image { tile },
             (_, None) => Division::SortLast,
             (_, Some(_)) => {

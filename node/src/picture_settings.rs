@@ -11,8 +11,9 @@ use crate::{
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::{
     Manifest, RenderSettings, VolumeDescription, VoxelType,
-    balance::plan_rules::PlanRules,
+    balance::plan_rules::{Division, PlanRules},
     picture::{
+        ambient_occlusion::AmbientOcclusion,
         clip::Clip,
         isosurface::{self, Isosurface},
         render_settings::{Light, Mode},
@@ -20,6 +21,7 @@ use brickmesh_topology::{
         slice_views::SliceViews,
     },
 };
+use std::path::Path;
 
 /// Samples from one corner of a volume to the other, at most: kernels count those up to an eight times
 /// as distant eye.
@@ -54,16 +56,14 @@ impl PictureSettings {
         let volume = manifest.volume();
         if let Some(path) = &args.session {
             let saved = SavedSession::read(path, manifest)?;
+            let rules = rules_for(&saved.settings, rules);
             return Ok(Self {
                 render: saved.settings,
                 quality: args.quality,
                 rules,
                 overlay: overlay(args, saved.overlay)?,
                 slices: saved.slices,
-                told: vec![format!(
-                    "all that is seen is as in session {}",
-                    path.display()
-                )],
+                told: vec![as_in_session(path)],
             });
         }
         let chosen = transfer::choose(
@@ -90,30 +90,34 @@ impl PictureSettings {
         let shapes = shapes.transpose().map_err(|e| e.to_string())?;
         // In a plane or a line there are no surfaces to be lit.
         let shade = args.shade.unwrap_or(!volume.is_thin());
-        Ok(Self {
-            render: RenderSettings {
-                transfer: chosen.function,
-                step,
-                shade,
-                light,
-                gradient_opacity: args.gradient_opacity,
-                transfer_2d: shapes.unwrap_or_default(),
-                preintegrate: args.preintegrate,
-                isosurfaces,
-                clip: Clip {
-                    bounds: args.clip,
-                    planes: args.clip_plane.clone(),
-                },
-                slice: slice(args, volume)?,
-                mode: args.mode(),
-                jitter: args.jitter,
-                background: args.background,
-                background_top: args.background_top,
-                exposure: args.exposure,
-                gamma: args.gamma,
+        rays_have_surfaces(args, shade, has_triangles || !isosurfaces.is_empty())?;
+        let render = RenderSettings {
+            transfer: chosen.function,
+            step,
+            shade,
+            light,
+            gradient_opacity: args.gradient_opacity,
+            transfer_2d: shapes.unwrap_or_default(),
+            preintegrate: args.preintegrate,
+            isosurfaces,
+            shadows: args.shadows,
+            ambient_occlusion: occlusion(args, volume),
+            clip: Clip {
+                bounds: args.clip,
+                planes: args.clip_plane.clone(),
             },
+            slice: slice(args, volume)?,
+            mode: args.mode(),
+            jitter: args.jitter,
+            background: args.background,
+            background_top: args.background_top,
+            exposure: args.exposure,
+            gamma: args.gamma,
+        };
+        Ok(Self {
+            rules: rules_for(&render, rules),
+            render,
             quality: args.quality,
-            rules,
             overlay: overlay(args, Overlay::default())?,
             slices: None,
             told,
@@ -126,6 +130,52 @@ impl PictureSettings {
             note(format_args!("brickmesh: {line}"));
         }
     }
+}
+
+/// Part of the volume's diagonal that rays of ambient occlusion reach, by default.
+const OCCLUSION_PART: f64 = 0.1;
+
+fn as_in_session(path: &Path) -> String {
+    format!("all that is seen is as in session {}", path.display())
+}
+
+/// The ambient occlusion that the command line asks for.
+fn occlusion(args: &PictureArgs, volume: &VolumeDescription) -> Option<AmbientOcclusion> {
+    let rays = args.ao?;
+    let reach = args.ao_reach;
+    let reach = reach.unwrap_or_else(|| volume.diagonal() * OCCLUSION_PART);
+    Some(AmbientOcclusion { rays, reach })
+}
+
+/// The rules by which such pictures can be planned: where rays go on from surfaces, pictures are divided.
+fn rules_for(settings: &RenderSettings, rules: PlanRules) -> PlanRules {
+    if !settings.has_secondary_rays() || rules.fetches() {
+        return rules;
+    }
+    PlanRules {
+        division: Division::Image { tile: None },
+        ..rules
+    }
+}
+
+/// Checks that there are surfaces for what the command line asks to be sent from them.
+fn rays_have_surfaces(args: &PictureArgs, shade: bool, are_there: bool) -> Result<(), String> {
+    if !args.sends_rays() {
+        return Ok(());
+    }
+    if !args.mode().hides() {
+        return Err("--shadows and --ao are for --mode dvr and iso".to_owned());
+    }
+    if !are_there {
+        return Err("--shadows and --ao are for surfaces, and there are none: give --iso VALUE or --surface FILE".to_owned());
+    }
+    if args.shadows && !shade {
+        return Err("--shadows dims the light of surfaces, which are not lit: give --shade on (where an axis has one voxel it is off by itself)".to_owned());
+    }
+    if args.shadows && args.light_from.is_none() {
+        return Err("--shadows: a light at the eye sees none; say where it is, --light-from RIGHT,UP,NEARER".to_owned());
+    }
+    Ok(())
 }
 
 /// The step, world units; it is told where that is longer than the command line asks for.

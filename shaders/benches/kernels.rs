@@ -5,19 +5,24 @@
 
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, Job, RenderDevice, Scene, SubImage, device::cpu::CpuDevice,
-    macrocells::Macrocells,
+    macrocells::Macrocells, scene::Casters,
 };
 use brickmesh_topology::{
     BrickGrid, Camera, Digest, PixelRect, RenderSettings, TransferFunction, VolumeDescription,
     VoxelType,
     data::{
+        brick_set::BrickSet,
         transfer_function::TransferPoint,
         transfer_shapes::{ShapeKind, TransferShape},
     },
-    picture::{camera::Projection, isosurface::Isosurface, render_settings::Mode, slice::Slice},
+    picture::{
+        ambient_occlusion::AmbientOcclusion, camera::Projection, isosurface::Isosurface,
+        render_settings::Mode, slice::Slice,
+    },
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::DVec3;
+use std::sync::Arc;
 
 /// Voxels on each axis.
 const EDGE: u32 = 256;
@@ -119,6 +124,7 @@ fn scene(step: f64, shade: bool) -> Scene {
     };
     Scene {
         materials: Vec::new(),
+        casters: None,
         data_set: Digest::of(b"shells"),
         view: camera.view(512, 512).unwrap_or_else(|e| panic!("{e}")),
         numbers: volume.voxel.into(),
@@ -202,6 +208,38 @@ fn looks() -> Vec<(&'static str, Scene)> {
     looks
 }
 
+/// An isosurface that is lit from aside, with rays that go on from it.
+fn looks_with_rays() -> Vec<(&'static str, Scene)> {
+    let with = |mode: Mode, shadows: bool, rays: u16| {
+        let mut scene = scene(1.0, true);
+        let settings = &mut scene.settings;
+        (settings.mode, settings.shadows) = (mode, shadows);
+        settings.isosurfaces = vec![Isosurface::new(127.5)];
+        settings.light.direction = Some([-1.0, 1.0, 1.0]);
+        let occlusion = AmbientOcclusion { rays, reach: 25.0 };
+        settings.ambient_occlusion = (rays > 0).then_some(occlusion);
+        let grid = BrickGrid::new([EDGE; 3], EDGE).unwrap_or_else(|e| panic!("{e}"));
+        scene.casters = Some(Casters {
+            grid,
+            bricks: Arc::new(BrickSet::all(1)),
+        });
+        scene
+    };
+    vec![
+        ("isosurface, no rays", with(Mode::Iso, false, 0)),
+        ("isosurface, shadows", with(Mode::Iso, true, 0)),
+        ("isosurface, 8 rays of occlusion", with(Mode::Iso, false, 8)),
+        (
+            "isosurface in the volume, no rays",
+            with(Mode::Dvr, false, 0),
+        ),
+        (
+            "isosurface in the volume, shadows",
+            with(Mode::Dvr, true, 0),
+        ),
+    ]
+}
+
 fn cpu(criterion: &mut Criterion) {
     let bytes = voxels(EDGE);
     let mut group = criterion.benchmark_group("cpu");
@@ -230,7 +268,7 @@ fn cpu(criterion: &mut Criterion) {
         });
     }
     let mut device = CpuDevice::new(None, MEMORY_BYTES).unwrap_or_else(|e| panic!("{e}"));
-    for (name, scene) in looks() {
+    for (name, scene) in looks().into_iter().chain(looks_with_rays()) {
         let jobs = load(&mut device, &bytes, EDGE, &scene);
         device.set_scene(&scene).unwrap_or_else(|e| panic!("{e}"));
         group.bench_function(name, |b| {

@@ -6,7 +6,7 @@ pub mod process_end;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;
 
-use crate::{brick::BrickVoxels, scene::Scene, sub_image::SubImage};
+use crate::{brick::BrickVoxels, scene::Scene, secondary::UnlitJob, sub_image::SubImage};
 use brickmesh_topology::{BrickBytes, BrickIndex, Digest, PixelRect, VoxelBox};
 use preparation::{Preparation, PreparedBrick};
 
@@ -37,7 +37,25 @@ pub struct RenderedJob {
     pub image: SubImage,
     /// Time that the device worked on it, microseconds.
     pub elapsed_micros: u64,
+    /// What its surfaces lack of their light; `None`: it is all there.
+    pub unlit: Option<Box<UnlitJob>>,
 }
+
+impl RenderedJob {
+    /// A job that lacks nothing.
+    #[must_use]
+    pub fn new(image: SubImage, elapsed_micros: u64) -> Self {
+        Self {
+            image,
+            elapsed_micros,
+            unlit: None,
+        }
+    }
+}
+
+/// Said of a device that sends no secondary rays.
+pub const NO_SECONDARY_RAYS: &str =
+    "this device sends no rays from surfaces: shadows and ambient occlusion need --device cpu";
 
 /// Whether what is rendered is wanted still.
 pub type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -63,6 +81,8 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// How much of it bricks take.
     pub brick_bytes: BrickBytes,
+    /// Whether it sends rays from surfaces.
+    pub sends_rays: bool,
 }
 
 /// Why a device could not do what it was asked.
@@ -162,6 +182,21 @@ pub trait RenderDevice: Send {
         jobs: &[Job],
         is_wanted: IsWanted<'_>,
     ) -> Vec<Result<RenderedJob, DeviceError>>;
+
+    /// Goes on with jobs of the current scene that lacked light: their rays go through those of the bricks that they wait for that are
+    /// there. Returns as [`Self::render_all`] does; the time of each is all that it took.
+    fn go_on(
+        &mut self,
+        jobs: Vec<RenderedJob>,
+        _is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let failed = |_| {
+            Err(DeviceError::Failed {
+                what: NO_SECONDARY_RAYS.to_owned(),
+            })
+        };
+        jobs.into_iter().map(failed).collect()
+    }
 
     /// Renders a job of the current scene as long as it is wanted.
     ///

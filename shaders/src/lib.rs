@@ -16,6 +16,7 @@ pub mod jitter;
 pub mod macrocells;
 pub mod modes;
 pub mod scene;
+pub mod secondary;
 pub mod sub_image;
 pub mod transfer_table;
 pub mod triangle_tree;

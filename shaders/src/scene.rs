@@ -2,9 +2,22 @@
 
 use brickmesh_topology::{
     Digest, Manifest, RenderSettings, View, VolumeDescription, VoxelNumbers,
-    data::{transfer_shapes::NodeGrid, triangles::Material, voxel_numbers::inverse_power_of_two},
+    data::{
+        brick_grid::BrickGrid, brick_set::BrickSet, transfer_shapes::NodeGrid, triangles::Material,
+        voxel_numbers::inverse_power_of_two,
+    },
 };
 use glam::DVec3;
+use std::sync::Arc;
+
+/// What secondary rays may go through: bricks of a grid that something is to be seen of, and that somebody holds.
+#[derive(Clone, Debug)]
+pub struct Casters {
+    /// The grid.
+    pub grid: BrickGrid,
+    /// Bricks; others let all light through.
+    pub bricks: Arc<BrickSet>,
+}
 
 /// All that a device needs to know of a frame, beside the bricks.
 #[derive(Clone, Debug)]
@@ -21,6 +34,8 @@ pub struct Scene {
     pub settings: RenderSettings,
     /// Premultiplied linear RGBA of its triangles, by material; none where they are not seen.
     pub materials: Vec<[f32; 4]>,
+    /// What secondary rays may go through; `None`: none are sent.
+    pub casters: Option<Casters>,
 }
 
 /// Least width of a transfer function's domain, as a part of its distance from 0.
@@ -29,7 +44,7 @@ const DOMAIN_PART_MIN: f64 = 1e-9;
 const DOMAIN_NUMBERS_MIN: f64 = 1e-6;
 
 impl Scene {
-    /// What is to be seen of a data set.
+    /// What is to be seen of a data set of which all bricks are there.
     #[must_use]
     pub fn new(manifest: &Manifest, view: View, settings: RenderSettings) -> Self {
         let materials = manifest.materials().iter();
@@ -40,6 +55,10 @@ impl Scene {
             numbers: manifest.numbers(),
             view,
             materials: materials.map(Material::premultiplied).collect(),
+            casters: settings.has_secondary_rays().then(|| Casters {
+                grid: *manifest.grid(),
+                bricks: Arc::new(BrickSet::all(manifest.grid().brick_count())),
+            }),
             settings,
         }
     }
@@ -59,6 +78,9 @@ impl Scene {
         settings.step *= scale;
         let unit_distance = &mut settings.transfer.unit_distance;
         *unit_distance = unit_distance.map(|d| d * scale);
+        if let Some(occlusion) = &mut settings.ambient_occlusion {
+            occlusion.reach *= scale;
+        }
         for [_, _, _, distance] in &mut settings.clip.planes {
             *distance *= scale;
         }

@@ -48,6 +48,13 @@ impl SubImage {
         &self.pixels
     }
 
+    /// Adds a colour to that of a pixel inside.
+    pub(crate) fn add(&mut self, [x, y]: [u32; 2], color: [f32; 3]) {
+        let (column, row) = ((x - self.rect.x) as usize, (y - self.rect.y) as usize);
+        let pixel = &mut self.pixels[row * self.rect.width as usize + column];
+        pixel.iter_mut().zip(color).for_each(|(p, c)| *p += c);
+    }
+
     /// The part inside `rect`, or `None` where they do not meet.
     #[must_use]
     pub fn crop(&self, rect: &PixelRect) -> Option<Self> {

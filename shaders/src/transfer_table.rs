@@ -442,6 +442,7 @@ mod tests {
         settings.preintegrate = preintegrate;
         Scene {
             materials: Vec::new(),
+            casters: None,
             data_set: Digest::of(b"test"),
             numbers: VoxelNumbers::of(&volume, Some([0.0, 255.0]), None),
             view: Camera::orbit(&volume, 0.0, 0.0, 1.0).view(4, 4).unwrap(),

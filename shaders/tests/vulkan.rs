@@ -193,6 +193,7 @@ fn scene(data: &Data, camera: Camera, points: Vec<TransferPoint>, step: f64) -> 
     };
     Scene {
         materials: Vec::new(),
+        casters: None,
         data_set: data_set(),
         volume: data.volume.clone(),
         numbers: data.volume.voxel.into(),

@@ -56,6 +56,9 @@ pub(crate) struct Input {
     network: NetworkInput,
     #[serde(default)]
     rules: PlanRules,
+    /// Whether rays go on from what jobs show, through other bricks; for rules that divide the picture.
+    #[serde(default)]
+    shadows: bool,
     #[serde(default = "two")]
     redundancy: u32,
     #[serde(default = "one")]

@@ -3,10 +3,10 @@
 //! of one to eight machines, as most labs are, and of fifty.
 //!
 //! What is broken is an error of the simulation, with the command that shows it again.
-//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image]]]` runs others instead: seeds, peers and
+//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|shadows]]]` runs others instead: seeds, peers and
 //! redundancy are a number or a range `A-B` (seeds: a number N is 1 to N), the field is what the volume
 //! shows, `filled` or `shells`, in a small picture; `default` leaves out volume and picture. `,image` after the field: the picture
-//! is divided, and peers fetch bricks for frames.
+//! is divided, and peers fetch bricks for frames; `,shadows`: and rays go on from what jobs show, through further bricks.
 
 use serde_json::{Value, json};
 use std::{
@@ -27,6 +27,8 @@ struct Runs {
     field: String,
     /// The picture is divided, and peers fetch bricks for frames.
     is_image: bool,
+    /// And rays go on from what jobs show.
+    has_shadows: bool,
 }
 
 /// What came of them: faults that began, frames that were asked for again, jobs that nobody would have seen, the
@@ -74,6 +76,7 @@ fn asked_for() -> Option<Runs> {
     let parsed = || {
         let mut parts = given.split(',');
         let seeds = parts.next()?;
+        let how = given.split(',').nth(5);
         let runs = Runs {
             seeds: if seeds.contains('-') {
                 range(seeds)?
@@ -84,13 +87,14 @@ fn asked_for() -> Option<Runs> {
             peers: range(parts.next()?)?,
             redundancies: parts.next().map_or(Some(3..=3), range)?,
             field: parts.next().unwrap_or("filled").to_owned(),
-            is_image: parts.next().is_some_and(|how| how == "image"),
+            is_image: how.is_some_and(|how| ["image", "shadows"].contains(&how)),
+            has_shadows: how == Some("shadows"),
         };
-        parts.next().is_none().then_some(runs)
+        (given.split(',').count() <= 6).then_some(runs)
     };
     Some(parsed().unwrap_or_else(|| {
         panic!(
-            "BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image]]]"
+            "BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|shadows]]]"
         )
     }))
 }
@@ -117,6 +121,7 @@ fn run_all(runs: &Runs) -> Sums {
             let mut input = scenario_of(seed, runs.frames, peers, redundancy, &runs.field);
             if runs.is_image {
                 input["rules"] = json!({"division": {"image": {"tile": null}}});
+                input["shadows"] = json!(runs.has_shadows);
             }
             let answer = try_run(&input);
             let mut sums = sums.lock().expect("no run panics");
@@ -198,6 +203,7 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 1..=3,
         field: "default".to_owned(),
         is_image: false,
+        has_shadows: false,
     };
     // Full peers waited for each other's place here, until takers were chosen by what they have in memory.
     let stuck = Runs {
@@ -207,6 +213,7 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 2..=2,
         field: "default".to_owned(),
         is_image: false,
+        has_shadows: false,
     };
     let large = Runs {
         seeds: 1..=20,
@@ -215,6 +222,7 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 3..=3,
         field: "filled".to_owned(),
         is_image: false,
+        has_shadows: false,
     };
     let divided = Runs {
         seeds: 1..=4,
@@ -223,8 +231,14 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 1..=3,
         field: "default".to_owned(),
         is_image: true,
+        has_shadows: false,
     };
-    let usual = || vec![stuck, small, divided, large];
+    let with_rays = Runs {
+        seeds: 1..=3,
+        has_shadows: true,
+        ..divided.clone()
+    };
+    let usual = || vec![stuck, small, divided, with_rays, large];
     let runs = asked_for().map_or_else(usual, |asked| vec![asked]);
     runs.iter().for_each(check);
 }

@@ -7,6 +7,7 @@ pub mod attacker;
 pub mod churn;
 pub mod compare;
 pub mod display;
+pub mod facets;
 pub mod failing_device;
 pub mod hooked_device;
 pub mod hostile;

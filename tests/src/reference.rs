@@ -10,7 +10,9 @@
 //! a voxel away at most, which count as a 2000th of the function's domain apart at least (two cells between
 //! nodes, of a 2D function). In a slab, samples stand where a ray meets its middle and at multiples of the step
 //! from there. Isosurfaces are where the field has a value, found by signs of many points of each cell, before the samples
-//! behind them; triangles where a ray meets them in the volume, as a formula says, lit by the mean of their corners' normals. A 2D function is bilinear between nodes, of which the outermost but the first row
+//! behind them; triangles where a ray meets them in the volume, as a formula says, lit by the mean of their corners' normals. What is between a
+//! surface and the light dims it, and what is near in the half space before it, in directions that a hash of the pixel turns, its
+//! ambient part; the surface itself is between the light behind it and its viewer. A 2D function is bilinear between nodes, of which the outermost but the first row
 //! of gradients are beyond all shapes.
 
 use brickmesh_topology::{
@@ -187,7 +189,7 @@ pub fn render_with(
                 None => through.normalize(),
                 Some(_) => -nearer,
             };
-            pixels.push(seen.ray(eye, direction, jitter));
+            pixels.push(seen.ray(eye, direction, jitter, [x, y]));
         }
     }
     pixels
@@ -420,7 +422,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn ray(&self, eye: DVec3, direction: DVec3, jitter: f64) -> [f64; 4] {
+    fn ray(&self, eye: DVec3, direction: DVec3, jitter: f64, pixel: [u32; 2]) -> [f64; 4] {
         let Self {
             field, settings, ..
         } = self;
@@ -443,8 +445,8 @@ impl Seen<'_> {
         };
         let values = samples.clone().map(|(_, _, value)| value);
         match settings.mode {
-            Mode::Iso => self.blended([], eye, direction),
-            Mode::Dvr => self.blended(samples, eye, direction),
+            Mode::Iso => self.blended([], eye, direction, pixel),
+            Mode::Dvr => self.blended(samples, eye, direction, pixel),
             Mode::Mip | Mode::Slice => of_value(values.reduce(f64::max)),
             Mode::Minip => of_value(values.reduce(f64::min)),
             Mode::Average | Mode::SliceMean => {
@@ -478,19 +480,20 @@ impl Seen<'_> {
         samples: impl IntoIterator<Item = (f64, DVec3, f64)>,
         eye: DVec3,
         direction: DVec3,
+        pixel: [u32; 2],
     ) -> [f64; 4] {
         let mut acc = [0.0; 4];
         let mut put = |behind: [f64; 4]| {
             let through = 1.0 - acc[3];
             acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
         };
-        let hits = self.hits(eye, direction).into_iter();
+        let hits = self.hits(eye, direction, f64::INFINITY).into_iter();
         let mut hits = hits
             .filter(|(_, p, world, _)| self.is_shown(*p, *world))
             .peekable();
         for (t, p, value) in samples {
-            while let Some((_, p, _, met)) = hits.next_if(|hit| hit.0 < t) {
-                put(self.surface(p, &met, direction));
+            while let Some((_, p, world, met)) = hits.next_if(|hit| hit.0 < t) {
+                put(self.surface([p, world], &met, direction, pixel));
             }
             let Some((mut color, alpha)) = self.step(p, value, direction) else {
                 continue;
@@ -500,8 +503,8 @@ impl Seen<'_> {
             }
             put(premultiplied(color, alpha));
         }
-        for (_, p, _, met) in hits {
-            put(self.surface(p, &met, direction));
+        for (_, p, world, met) in hits {
+            put(self.surface([p, world], &met, direction, pixel));
         }
         acc
     }
@@ -531,41 +534,115 @@ impl Seen<'_> {
     }
 
     fn lit(&self, color: [f64; 3], p: DVec3, direction: DVec3) -> [f64; 3] {
-        self.facing(color, self.field.gradient(p), direction)
+        let light = [self.to_light.unwrap_or(-direction), -direction];
+        let normal = self.field.gradient(p);
+        let [around, from_light] = shaded(color, normal, light, &self.settings.light);
+        std::array::from_fn(|c| around[c] + from_light[c])
     }
 
-    fn facing(&self, color: [f64; 3], normal: DVec3, direction: DVec3) -> [f64; 3] {
-        let light = self.to_light.unwrap_or(-direction);
-        shaded(color, normal, [light, -direction], &self.settings.light)
-    }
-
-    fn surface(&self, p: DVec3, met: &Met<'_>, direction: DVec3) -> [f64; 4] {
-        let shade = self.settings.shade;
-        match met {
+    /// Colour and opacity of a surface at a point of the grid and the world.
+    fn surface(
+        &self,
+        [p, world]: [DVec3; 2],
+        met: &Met<'_>,
+        direction: DVec3,
+        pixel: [u32; 2],
+    ) -> [f64; 4] {
+        let (color, opacity, gradient) = match met {
             Met::Isosurface(surface) => {
-                let color = surface.color.map(f64::from);
-                let color = if shade {
-                    self.lit(color, p, direction)
-                } else {
-                    color
-                };
-                premultiplied(color, surface.opacity.into())
+                let (color, opacity) = (surface.color.map(f64::from), surface.opacity.into());
+                (color, opacity, self.field.gradient(p))
             }
-            Met::Facet(facet, normal) => {
-                let color = facet.color;
-                let color = if shade {
-                    self.facing(color, *normal, direction)
-                } else {
-                    color
-                };
-                premultiplied(color, facet.opacity)
+            Met::Facet(facet, normal) => (facet.color, facet.opacity, *normal),
+        };
+        let normal = gradient.try_normalize().unwrap_or(-direction);
+        let normal = normal * -normal.dot(direction).signum();
+        let light = [self.to_light.unwrap_or(-direction), -direction];
+        let [around, from_light] = if self.settings.shade {
+            shaded(color, gradient, light, &self.settings.light)
+        } else {
+            [color, [0.0; 3]]
+        };
+        let (ambient, shadow) = (
+            self.ambient(world, normal, pixel),
+            self.shadow(world, normal, opacity),
+        );
+        let lit = std::array::from_fn(|c| around[c] * ambient + from_light[c] * shadow);
+        premultiplied(lit, opacity)
+    }
+
+    /// What comes of the light to a point of a surface.
+    fn shadow(&self, world: DVec3, normal: DVec3, opacity: f64) -> f64 {
+        let is_cast = self.settings.shadows && self.settings.shade;
+        let Some(light) = self.to_light.filter(|_| is_cast) else {
+            return 1.0;
+        };
+        let itself = if normal.dot(light) < 0.0 {
+            1.0 - opacity
+        } else {
+            1.0
+        };
+        itself * self.through(world, normal, light, f64::INFINITY)
+    }
+
+    /// What comes from around to a point of a surface.
+    fn ambient(&self, world: DVec3, normal: DVec3, [x, y]: [u32; 2]) -> f64 {
+        let Some(occlusion) = self.settings.ambient_occlusion else {
+            return 1.0;
+        };
+        let count = f64::from(occlusion.rays);
+        let [part, turn] = [jitter(x, y), jitter(y + 32_768, x)];
+        let (right, ahead) = {
+            let (DVec3 { x, y, z }, s) = (normal, 1.0_f64.copysign(normal.z));
+            let (a, b) = (-1.0 / (s + z), -x * y / (s + z));
+            (
+                DVec3::new(1.0 + s * x * x * a, s * b, -s * x),
+                DVec3::new(b, s + y * y * a, -y),
+            )
+        };
+        let golden = (5.0_f64.sqrt() - 1.0) / 2.0;
+        let rays = (0..occlusion.rays).map(|n| {
+            let square = (f64::from(n) + part) / count;
+            let angle = std::f64::consts::TAU * (f64::from(n) * golden + turn);
+            let flat = right * angle.cos() + ahead * angle.sin();
+            let to = flat * square.sqrt() + normal * (1.0 - square).sqrt();
+            self.through(world, normal, to, occlusion.reach)
+        });
+        rays.sum::<f64>() / count
+    }
+
+    /// What comes to a point of a surface from a direction, as far as `reach`: samples stand in the middle of steps.
+    fn through(&self, world: DVec3, normal: DVec3, to: DVec3, reach: f64) -> f64 {
+        let (field, settings) = (self.field, self.settings);
+        let off = 0.02 * field.volume.min_spacing() * normal.dot(to).signum();
+        let start = world + normal * off;
+        let grid_from_world = field.volume.grid_from_world();
+        let mut through = 1.0;
+        if settings.mode == Mode::Dvr {
+            let far = reach.min(2.0 * field.volume.diagonal());
+            let distances = (0_u32..).map(|k| (f64::from(k) + 0.5) * settings.step);
+            for t in distances.take_while(|t| *t < far) {
+                let at = start + to * t;
+                let p = grid_from_world.transform_point3(at);
+                let value = field.value(p).filter(|_| self.is_shown(p, at));
+                let step = value.and_then(|value| self.step(p, value, to));
+                through *= 1.0 - step.map_or(0.0, |(_, alpha)| alpha);
             }
         }
+        for (_, p, at, met) in self.hits(start, to, reach) {
+            if self.is_shown(p, at) {
+                through *= match met {
+                    Met::Isosurface(surface) => 1.0 - f64::from(surface.opacity),
+                    Met::Facet(facet, _) => 1.0 - facet.opacity,
+                };
+            }
+        }
+        through
     }
 
-    /// Where a ray meets surfaces, near ones first: distance, place in the grid and in the world, and which.
-    fn hits(&self, eye: DVec3, direction: DVec3) -> Vec<(f64, DVec3, DVec3, Met<'_>)> {
-        let mut hits = self.isosurface_hits(eye, direction);
+    /// Where a ray meets surfaces before `reach`, near ones first: distance, place in the grid and in the world, and which.
+    fn hits(&self, eye: DVec3, direction: DVec3, reach: f64) -> Vec<(f64, DVec3, DVec3, Met<'_>)> {
+        let mut hits = self.isosurface_hits(eye, direction, reach);
         let grid_from_world = self.field.volume.grid_from_world();
         let [lo, hi] = self.field.volume.field_in_grid();
         for facet in self.facets {
@@ -577,11 +654,17 @@ impl Seen<'_> {
                 }
             }
         }
+        hits.retain(|hit| hit.0 < reach);
         hits.sort_by(|a, b| a.0.total_cmp(&b.0));
         hits
     }
 
-    fn isosurface_hits(&self, eye: DVec3, direction: DVec3) -> Vec<(f64, DVec3, DVec3, Met<'_>)> {
+    fn isosurface_hits(
+        &self,
+        eye: DVec3,
+        direction: DVec3,
+        reach: f64,
+    ) -> Vec<(f64, DVec3, DVec3, Met<'_>)> {
         const PARTS: u32 = 48;
         let grid_from_world = self.field.volume.grid_from_world();
         let at = |t: f64| grid_from_world.transform_point3(eye + direction * t);
@@ -602,7 +685,7 @@ impl Seen<'_> {
         for cell in faces.windows(2) {
             let way = cell[1] - cell[0];
             let is_inside = self.field.value(at(cell[0] + 0.5 * way)).is_some();
-            if way < 1e-9 || !is_inside {
+            if way < 1e-9 || !is_inside || cell[0] > reach {
                 continue;
             }
             let part = |n: u32| (f64::from(n) / f64::from(PARTS)).clamp(1e-9, 1.0 - 1e-9);
@@ -668,17 +751,21 @@ impl Seen<'_> {
     }
 }
 
+/// The parts of a colour in the light around, and in the light.
 fn shaded(
     color: [f64; 3],
     gradient: DVec3,
     [to_light, to_eye]: [DVec3; 2],
     light: &Light,
-) -> [f64; 3] {
+) -> [[f64; 3]; 2] {
     let normal = gradient.try_normalize().unwrap_or(DVec3::ZERO);
     let facing = normal.dot(to_light).abs();
     let half = (to_light + to_eye).normalize_or_zero();
     let [ambient, diffuse, specular] =
         [light.ambient, light.diffuse, light.specular].map(f64::from);
     let shine = specular * normal.dot(half).abs().powf(light.exponent.into());
-    color.map(|c| c * (ambient + diffuse * facing) + shine)
+    [
+        color.map(|c| c * ambient),
+        color.map(|c| c * diffuse * facing + shine),
+    ]
 }

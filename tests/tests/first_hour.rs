@@ -196,6 +196,58 @@ fn isosurfaces_that_cannot_be_seen_are_said() {
     assert!(said.is_well && said.errors.contains("no isosurface of 7"));
 }
 
+#[test]
+fn shadows_need_surfaces_a_light_from_aside_and_a_processor() {
+    let desk = Desk::new();
+    let surface = ["--mode", "iso", "--iso", "0.5"];
+    let aside = ["--light-from=1,1,0.5"];
+    let refused = |args: &[&[&str]], words: &str| {
+        assert_refused(&desk.render(&args.concat()), &[words]);
+    };
+    refused(
+        &[&aside, &["--shadows", "on"]],
+        "there are none: give --iso VALUE",
+    );
+    refused(&[&["--mode", "mip", "--ao", "4"]], "for --mode dvr and iso");
+    refused(
+        &[&surface, &["--shadows", "on"]],
+        "--light-from RIGHT,UP,NEARER",
+    );
+    let unlit = ["--shadows", "on", "--shade", "off"];
+    refused(&[&surface, &aside, &unlit], "give --shade on");
+    refused(&[&surface, &["--ao", "257"]], "257 is not in 1..=256");
+    refused(
+        &[&surface, &["--ao", "4", "--ao-reach", "0"]],
+        "reach is 0.0; it must be above",
+    );
+    refused(
+        &[&surface, &["--ao", "4", "--strategy", "sort-last"]],
+        "leave --strategy out",
+    );
+    refused(
+        &[&surface, &["--ao", "4", "--assign", "best-fit"]],
+        "--assign and --composite",
+    );
+    let picture = |args: &[&[&str]]| {
+        let said = desk.render(&args.concat());
+        assert!(said.is_well, "{}", said.errors);
+        desk.picture().iter().map(|&c| u64::from(c)).sum::<u64>()
+    };
+    // Of a ball that is lit from behind, the half that is seen is dark, but for what comes from around.
+    let behind = ["--light-from=0.3,0.3,-1"];
+    let lit = picture(&[&surface, &behind]);
+    let shaded = picture(&[&surface, &behind, &["--shadows", "on", "--tile", "64"]]);
+    let dim = picture(&[
+        &surface,
+        &behind,
+        &["--shadows", "on", "--ao", "8", "--ao-reach", "9"],
+    ]);
+    assert!(
+        0 < dim && dim <= shaded && shaded < lit,
+        "{dim} {shaded} {lit}"
+    );
+}
+
 /// A tetrahedron around a place.
 fn tetrahedron([x, y, z]: [f64; 3], size: f64) -> String {
     let corner = |dx: f64, dy: f64, dz: f64| {

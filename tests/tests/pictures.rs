@@ -389,14 +389,7 @@ fn by_hand(
     let source = Bricks::cut(field, 32);
     let manifest = source.manifest();
     let mut device = CpuDevice::new(Some(NonZeroUsize::MIN), 1 << 30).unwrap();
-    let scene = Scene {
-        data_set: manifest.digest(),
-        volume: field.volume.clone(),
-        numbers: field.volume.voxel.into(),
-        materials: Vec::new(),
-        view,
-        settings: settings.clone(),
-    };
+    let scene = Scene::new(manifest, view, settings.clone());
     device.set_scene(&scene).unwrap();
     let grid = manifest.grid();
     let boxes: Vec<VoxelBox> = grid.bricks().map(|b| grid.owned_box(b)).collect();

@@ -6,6 +6,7 @@ pub mod brick_bytes;
 pub mod brick_grid;
 pub mod brick_set;
 pub mod brick_table;
+pub mod bricks_on_ray;
 pub mod cell_ranges;
 pub mod column_values;
 pub mod default_transfer;

@@ -2,6 +2,7 @@
 //!
 //! May use `base` and `data`; `.ci/arrows` checks it.
 
+pub mod ambient_occlusion;
 pub mod camera;
 pub mod camera_motion;
 pub mod camera_path;

@@ -81,6 +81,7 @@ impl BegunJob {
         Some(RenderedJob {
             image,
             elapsed_micros: self.micros,
+            unlit: None,
         })
     }
 }
@@ -111,6 +112,7 @@ mod tests {
             let band = RenderedJob {
                 image: SubImage::new(rect, rows.clone().flat_map(pixel).collect()).unwrap(),
                 elapsed_micros: rows.map(|y| micros(y - RECT.y)).sum(),
+                unlit: None,
             };
             if let Some(whole) = job.add(band) {
                 return (heights, whole);

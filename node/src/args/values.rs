@@ -13,6 +13,7 @@ use brickmesh_topology::data::{
     partition_method::PartitionMethod, slab_projections::SLAB_SLICES_MAX, triangles::Material,
 };
 use brickmesh_topology::picture::{
+    ambient_occlusion::AmbientOcclusion,
     clip::Clip,
     isosurface::{self, Isosurface},
     render_settings::{EXPOSURES, GAMMAS, Light, STEP_VOXELS_MIN},
@@ -304,6 +305,17 @@ pub(crate) fn parse_color(text: &str) -> Result<[f32; 3], String> {
     } else {
         Err("each must be 0 to 1".to_owned())
     }
+}
+
+/// How far rays of ambient occlusion reach, world units.
+///
+/// # Errors
+/// No number, or none above 0.
+pub(crate) fn parse_reach(text: &str) -> Result<f64, String> {
+    let [reach] = numbers::<1>(text)?;
+    let occlusion = AmbientOcclusion { rays: 1, reach };
+    occlusion.validate().map_err(|e| e.to_string())?;
+    Ok(reach)
 }
 
 /// An isosurface: V, V,R,G,B or V,R,G,B,OPACITY.

@@ -123,6 +123,7 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     let stats = run_session(source, &mesh, stop.clone(), async |session| {
         let (settings, shots) = settings_and_shots(args, path.as_ref(), session.manifest())?;
         settings.tell();
+        session.check_rays(&settings.render).await?;
         if video.is_some() && shots.len() == 1 {
             return Err(ONE_PICTURE.into());
         }
@@ -205,7 +206,11 @@ fn settings_and_shots(
     for shot in &shots {
         shot.camera.view(picture.size.0, picture.size.1)?;
     }
-    let settings = PictureSettings::of(picture, args.mesh.rules.rules()?, manifest)?;
+    let settings = PictureSettings::of(
+        picture,
+        args.mesh.rules.rules(picture.sends_rays())?,
+        manifest,
+    )?;
     Ok((settings, shots))
 }
 

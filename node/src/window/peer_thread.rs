@@ -170,10 +170,11 @@ impl Viewer {
         let picture = &self.args.picture;
         let rules = PlanRules {
             reuse: true,
-            ..self.args.mesh.rules.rules()?
+            ..self.args.mesh.rules.rules(picture.sends_rays())?
         };
         let settings = PictureSettings::of(picture, rules, manifest)?;
         settings.tell();
+        session.check_rays(&settings.render).await?;
         let camera = camera(picture, manifest)?;
         let view = camera.view(picture.size.0, picture.size.1)?;
         session.level_of(picture.quality, &view, &settings.render.clip)?;

@@ -8,6 +8,7 @@
 
 mod field;
 mod frame;
+mod lighting;
 #[cfg(target_arch = "x86_64")]
 mod packet;
 #[cfg(target_arch = "x86_64")]
@@ -39,18 +40,22 @@ use crate::{
         preparation::{BrickCells, Preparation, PreparedBrick},
     },
     scene::Scene,
+    secondary::{LitPoint, LitPoints, UnlitJob},
     sub_image::SubImage,
     triangle_tree::TriangleTree,
 };
-use brickmesh_topology::{BrickBytes, PixelRect, VoxelType, data::manifest::TRIANGLE_MEMORY};
+use brickmesh_topology::{
+    BrickBytes, BrickIndex, PixelRect, VoxelBox, VoxelType, data::manifest::TRIANGLE_MEMORY,
+};
 use field::{CELL_EDGE, Field};
 use frame::Frame;
+use lighting::Lighting;
 use rayon::prelude::*;
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -59,6 +64,9 @@ use voxel::with_voxel;
 
 /// Rows of pixels that a thread takes at a time; even, for packets.
 const BAND_ROWS: u32 = 8;
+
+/// Points of surfaces that a thread lights at a time: more take more memory.
+const POINTS_TOGETHER: usize = 256;
 
 /// How rays are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +115,8 @@ fn bytes_of(voxels: &BrickVoxels) -> u64 {
 #[derive(Debug)]
 struct Current {
     frame: Frame,
+    /// Where rays go on from surfaces.
+    lighting: Option<Arc<Lighting>>,
     classifier: Classifier,
 }
 
@@ -155,6 +165,7 @@ impl CpuDevice {
             name: format!("{}, {way}", processor_name()),
             memory_bytes,
             brick_bytes: BrickBytes::default(),
+            sends_rays: true,
         };
         tracing::debug!(
             name = info.name,
@@ -173,19 +184,22 @@ impl CpuDevice {
         })
     }
 
+    /// Brings what the scene shows of a brick up to date; the box that it owns.
+    fn show(&mut self, brick: BrickIndex) -> Result<VoxelBox, DeviceError> {
+        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
+        let data_set = scene.frame.data_set;
+        let resident = self.bricks.get_mut(&BrickKey { data_set, brick });
+        let resident = resident.ok_or(DeviceError::NotResident { brick })?;
+        if self.skipping {
+            resident.cells.show(&scene.classifier.values);
+        }
+        Ok(resident.voxels.owned())
+    }
+
     /// Brings what the scene shows of the job's brick up to date; microseconds that it took.
     fn prepare(&mut self, job: &Job) -> Result<u128, DeviceError> {
         let begun = Instant::now();
-        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
-        let key = BrickKey {
-            data_set: scene.frame.data_set,
-            brick: job.brick,
-        };
-        let brick = self
-            .bricks
-            .get_mut(&key)
-            .ok_or(DeviceError::NotResident { brick: job.brick })?;
-        let brick_box = brick.voxels.owned();
+        let brick_box = self.show(job.brick)?;
         if !brick_box.contains_box(&job.owned) {
             return Err(DeviceError::Outside {
                 brick: job.brick,
@@ -193,21 +207,15 @@ impl CpuDevice {
                 brick_box,
             });
         }
-        if self.skipping {
-            brick.cells.show(&scene.classifier.values);
-        }
         Ok(begun.elapsed().as_micros())
     }
 
-    /// What is to be rendered of a job that is prepared; `None`: nothing of it is seen.
-    fn seen_part(&self, job: &Job) -> Option<SeenPart<'_>> {
+    /// What a job, or a ray that goes on from a surface, meets in a box of a brick that is shown; `None`: nothing.
+    fn seen_field(&self, brick: BrickIndex, owned: &VoxelBox) -> Option<(Field<'_>, VoxelType)> {
         let scene = self.scene.as_ref()?;
         let frame = &scene.frame;
-        let key = BrickKey {
-            data_set: frame.data_set,
-            brick: job.brick,
-        };
-        let brick = self.bricks.get(&key)?;
+        let data_set = frame.data_set;
+        let brick = self.bricks.get(&BrickKey { data_set, brick })?;
         let skip = brick.cells.shown(&scene.classifier.values);
         let skip = skip.filter(|_| self.skipping);
         let tree = brick.tree.as_deref();
@@ -215,15 +223,15 @@ impl CpuDevice {
         if tree.is_none() && skip.is_some_and(|grid| grid.visible().is_none()) {
             return None;
         }
-        let field = Field::new(
-            &brick.voxels,
-            &frame.volume,
-            &job.owned,
-            frame.clip_bounds,
-            skip,
-        )
-        .with_triangles(tree);
-        let seen = if tree.is_some() {
+        let field = Field::new(&brick.voxels, &frame.volume, owned, frame.clip_bounds, skip);
+        Some((field.with_triangles(tree), brick.voxels.voxel()))
+    }
+
+    /// What is to be rendered of a job that is prepared; `None`: nothing of it is seen.
+    fn seen_part(&self, job: &Job) -> Option<SeenPart<'_>> {
+        let (field, voxel) = self.seen_field(job.brick, &job.owned)?;
+        let frame = &self.scene.as_ref()?.frame;
+        let seen = if field.triangles.is_some() {
             job.owned
         } else {
             field.visible_box()?
@@ -233,16 +241,52 @@ impl CpuDevice {
         Some(SeenPart {
             rect,
             field,
-            voxel: brick.voxels.voxel(),
+            voxel,
             pixels: vec![[0.0; 4]; rect.pixel_count()],
+            unlit: Mutex::default(),
             thread_nanos: AtomicU64::new(0),
+        })
+    }
+
+    /// Brings what the scene shows of all bricks that rays may meet on their way up to date.
+    fn show_casters(&mut self) {
+        let Some(Current {
+            frame,
+            lighting: Some(lighting),
+            classifier,
+        }) = &self.scene
+        else {
+            return;
+        };
+        let casts =
+            |key: &BrickKey| key.data_set == frame.data_set && lighting.rays.may_meet(key.brick);
+        for (_, resident) in self
+            .bricks
+            .iter_mut()
+            .filter(|(key, _)| self.skipping && casts(key))
+        {
+            resident.cells.show(&classifier.values);
+        }
+    }
+
+    /// Lets the rays of points go through those of the bricks on their way that are there. Whether they lack none.
+    fn light(&self, points: &mut LitPoints, lighting: &Lighting) -> bool {
+        points.go_on(&lighting.rays, |brick, ray| {
+            let data_set = self.scene.as_ref()?.frame.data_set;
+            let owned = self
+                .bricks
+                .get(&BrickKey { data_set, brick })?
+                .voxels
+                .owned();
+            let field = self.seen_field(brick, &owned);
+            Some(field.map_or(1.0, |(field, voxel)| lighting.through(&field, voxel, ray)))
         })
     }
 
     /// Renders parts, the bands of all of them on whichever thread is free.
     fn render_parts(
         &self,
-        frame: &Frame,
+        scene: &Current,
         parts: &mut [Option<SeenPart<'_>>],
         is_wanted: IsWanted<'_>,
     ) {
@@ -251,21 +295,33 @@ impl CpuDevice {
             .flatten()
             .flat_map(SeenPart::bands)
             .collect();
-        let render = |band: Band<'_>| {
+        let render = |mut band: Band<'_>| {
             if !is_wanted() {
                 return;
             }
             let begun = Instant::now();
-            render_part(
+            let points = render_part(
                 self.kernel,
-                frame,
+                &scene.frame,
                 band.field,
                 band.voxel,
                 &band.rect,
                 band.rows,
             );
-            let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            band.thread_nanos.fetch_add(nanos, Ordering::Relaxed);
+            for points in points.chunks(POINTS_TOGETHER) {
+                let Some(lighting) = scene.lighting.as_deref().filter(|_| is_wanted()) else {
+                    break;
+                };
+                let mut points = LitPoints::new(points.to_vec(), &lighting.rays);
+                if self.light(&mut points, lighting) {
+                    points.light_up(&lighting.rays, |pixel, color| band.add(pixel, color));
+                } else {
+                    let unlit = band.unlit.lock();
+                    unlit.unwrap_or_else(PoisonError::into_inner).push(points);
+                }
+            }
+            band.thread_nanos
+                .fetch_add(nanos_since(begun), Ordering::Relaxed);
         };
         self.pool
             .install(|| bands.into_par_iter().with_max_len(1).for_each(render));
@@ -278,6 +334,8 @@ struct SeenPart<'a> {
     field: Field<'a>,
     voxel: VoxelType,
     pixels: Vec<[f32; 4]>,
+    /// Points that lack light.
+    unlit: Mutex<Vec<LitPoints>>,
     /// Time that threads worked on it, summed up.
     thread_nanos: AtomicU64,
 }
@@ -288,13 +346,24 @@ struct Band<'a> {
     field: &'a Field<'a>,
     voxel: VoxelType,
     rows: &'a mut [[f32; 4]],
+    unlit: &'a Mutex<Vec<LitPoints>>,
     thread_nanos: &'a AtomicU64,
+}
+
+impl Band<'_> {
+    /// Adds a colour to that of a pixel.
+    fn add(&mut self, [x, y]: [u32; 2], color: [f32; 3]) {
+        let (column, row) = ((x - self.rect.x) as usize, (y - self.rect.y) as usize);
+        let pixel = &mut self.rows[row * self.rect.width as usize + column];
+        pixel.iter_mut().zip(color).for_each(|(p, c)| *p += c);
+    }
 }
 
 impl SeenPart<'_> {
     fn bands(&mut self) -> impl Iterator<Item = Band<'_>> {
         let (rect, voxel) = (self.rect, self.voxel);
-        let (field, thread_nanos) = (&self.field, &self.thread_nanos);
+        let (field, unlit) = (&self.field, &self.unlit);
+        let thread_nanos = &self.thread_nanos;
         let ys = (rect.y..rect.y + rect.height).step_by(BAND_ROWS as usize);
         let rows = (self.pixels).chunks_mut(rect.width as usize * BAND_ROWS as usize);
         ys.zip(rows).map(move |(y, rows)| Band {
@@ -306,8 +375,16 @@ impl SeenPart<'_> {
             field,
             voxel,
             rows,
+            unlit,
             thread_nanos,
         })
+    }
+
+    /// What it lacks of its light.
+    fn take_unlit(&mut self) -> Option<Box<UnlitJob>> {
+        let unlit = self.unlit.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let parts = std::mem::take(unlit);
+        (!parts.is_empty()).then(|| Box::new(UnlitJob { parts }))
     }
 
     /// The picture of the job.
@@ -323,8 +400,16 @@ impl SeenPart<'_> {
     }
 }
 
+fn micros_since(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+fn nanos_since(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Renders rows of pixels with the kernel, or with the portable one where the brick is out of the
-/// ordinary.
+/// ordinary. Returns points that are to be lit.
 fn render_part(
     kernel: Kernel,
     frame: &Frame,
@@ -332,21 +417,24 @@ fn render_part(
     voxel: VoxelType,
     part: &PixelRect,
     rows: &mut [[f32; 4]],
-) {
+) -> Vec<LitPoint> {
     use scalar::render_part as scalar_part;
-    let width = part.width as usize;
+    let rows = (rows, part.width as usize);
+    let mut points = Vec::new();
+    let lit = &mut points;
     match kernel {
-        Kernel::Scalar => with_voxel!(voxel, scalar_part::<_>(frame, field, part, rows, width)),
+        Kernel::Scalar => with_voxel!(voxel, scalar_part::<_>(frame, field, part, rows, lit)),
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2Packets => {
             use packet::{can_address, render_part as packet_part};
             if frame.has_samples && with_voxel!(voxel, can_address::<_>(field)) {
-                with_voxel!(voxel, packet_part::<_>(frame, field, part, rows, width));
+                with_voxel!(voxel, packet_part::<_>(frame, field, part, rows, lit));
             } else {
-                with_voxel!(voxel, scalar_part::<_>(frame, field, part, rows, width));
+                with_voxel!(voxel, scalar_part::<_>(frame, field, part, rows, lit));
             }
         }
     }
+    points
 }
 
 /// What the processor says of itself, or else its architecture.
@@ -403,8 +491,10 @@ impl RenderDevice for CpuDevice {
         let scene = &scene.scaled();
         let classifier = Classifier::of(scene, self.scene.as_ref().map(|s| &s.classifier));
         self.preparation.set_values(&classifier.values);
+        let frame = Frame::new(scene, &classifier);
         self.scene = Some(Current {
-            frame: Frame::new(scene, &classifier),
+            lighting: Lighting::of(scene, &frame).map(Arc::new),
+            frame,
             classifier,
         });
         Ok(())
@@ -423,6 +513,7 @@ impl RenderDevice for CpuDevice {
             }
         };
         let prepared: Vec<_> = jobs.iter().map(prepare).collect();
+        self.show_casters();
         let begun = Instant::now();
         let Some(scene) = &self.scene else {
             return prepared
@@ -434,25 +525,61 @@ impl RenderDevice for CpuDevice {
         let mut parts: Vec<_> = is_prepared
             .map(|(job, prepared)| prepared.is_ok().then(|| self.seen_part(job)).flatten())
             .collect();
-        self.render_parts(&scene.frame, &mut parts, is_wanted);
-        let is_wanted = is_wanted();
+        self.render_parts(scene, &mut parts, is_wanted);
+        let still_wanted = is_wanted();
         let passed = begun.elapsed().as_micros();
         let nanos = |part: &SeenPart<'_>| u128::from(part.thread_nanos.load(Ordering::Relaxed));
         let of_all = parts.iter().flatten().map(nanos).sum::<u128>().max(1);
         let rendered = jobs.iter().zip(prepared).zip(parts);
-        rendered
-            .map(|((job, prepared), part)| {
-                let before = prepared?;
-                if !is_wanted {
-                    return Err(DeviceError::CalledOff);
-                }
-                let micros = before + part.as_ref().map_or(0, |p| passed * nanos(p) / of_all);
-                let image = part.map(|part| part.into_image(job));
-                Ok(RenderedJob {
-                    image: image.unwrap_or_else(|| SubImage::transparent(job.rect)),
-                    elapsed_micros: u64::try_from(micros).unwrap_or(u64::MAX),
-                })
+        let rendered = rendered.map(|((job, prepared), part)| {
+            let before = prepared?;
+            if !still_wanted {
+                return Err(DeviceError::CalledOff);
+            }
+            let micros = before + part.as_ref().map_or(0, |p| passed * nanos(p) / of_all);
+            let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+            let Some(mut part) = part else {
+                return Ok(RenderedJob::new(SubImage::transparent(job.rect), micros));
+            };
+            let unlit = part.take_unlit();
+            Ok(RenderedJob {
+                unlit,
+                ..RenderedJob::new(part.into_image(job), micros)
             })
-            .collect()
+        });
+        rendered.collect()
+    }
+
+    fn go_on(
+        &mut self,
+        jobs: Vec<RenderedJob>,
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        self.show_casters();
+        let lighting = self.scene.as_ref().and_then(|s| s.lighting.as_deref());
+        let go_on = |mut job: RenderedJob| {
+            let begun = Instant::now();
+            if let (Some(lighting), Some(mut unlit)) = (lighting, job.unlit.take()) {
+                let parts = unlit.parts.into_par_iter().with_max_len(1);
+                let light = |mut part: LitPoints| {
+                    let is_lit = is_wanted() && self.light(&mut part, lighting);
+                    (is_lit, part)
+                };
+                let parts: Vec<_> = self.pool.install(|| parts.map(light).collect());
+                let (lit, lacking): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.0);
+                for (_, part) in lit {
+                    part.light_up(&lighting.rays, |pixel, color| job.image.add(pixel, color));
+                }
+                unlit.parts = lacking.into_iter().map(|(_, part)| part).collect();
+                job.unlit = Some(unlit).filter(|unlit| !unlit.parts.is_empty());
+            }
+            job.elapsed_micros += micros_since(begun);
+            if is_wanted() {
+                Ok(job)
+            } else {
+                Err(DeviceError::CalledOff)
+            }
+        };
+        jobs.into_iter().map(go_on).collect()
     }
 }

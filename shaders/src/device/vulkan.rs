@@ -28,7 +28,8 @@ use crate::{
     classifier::Classifier,
     constants::CELL_EDGE,
     device::{
-        BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
+        BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, NO_SECONDARY_RAYS,
+        RenderDevice, RenderedJob,
         preparation::{Preparation, PreparedBrick},
     },
     scene::Scene,
@@ -138,6 +139,7 @@ impl VulkanDevice {
             name: name(&physical.properties().device_name, &kinds),
             memory_bytes,
             brick_bytes: brick_bytes(&gpu, &kinds, memory_bytes),
+            sends_rays: false,
         };
         tracing::info!(device = %info.name, %reason, "vulkan device opened");
         let (kind, mut uploads) = (choice::kind(&physical), Uploads::default());
@@ -476,6 +478,11 @@ impl RenderDevice for VulkanDevice {
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
+        if scene.settings.has_secondary_rays() {
+            return Err(DeviceError::Failed {
+                what: NO_SECONDARY_RAYS.to_owned(),
+            });
+        }
         let scene = &scene.scaled();
         let before = self.scene.as_ref();
         let classifier = Classifier::of(scene, before.map(|b| &b.classifier));

@@ -23,7 +23,7 @@ mod scenario;
 mod viewer;
 mod world;
 
-use super::{Input, Output, field, totals};
+use super::{Input, Output, field, totals, volume};
 use crate::SimError;
 use brickmesh_topology::{
     Manifest, PeerId, View, balance::plan_rules::PlanRules, base::seeded::Seeded,
@@ -118,7 +118,15 @@ pub(super) fn run(
     let manifest = Arc::new(manifest);
     let draws = |of: u64| Seeded::new(input.seed.rotate_left(8) ^ of);
     let rules: PlanRules = input.rules;
-    let plans = Plans::new(manifest, rules, views, is_calm, machines - 1, draws(1));
+    let settings = volume::settings(input.shadows);
+    let plans = Plans::new(
+        manifest,
+        (rules, settings),
+        views,
+        is_calm,
+        machines - 1,
+        draws(1),
+    );
     let network = Network::new(machines, scenario.latency, scenario.jitter, draws(2));
     let ids = input.peers.iter().map(|p| p.id.as_str());
     let names: Vec<PeerId> = ids.chain([VIEWER]).map(PeerId::new).collect();

@@ -47,7 +47,7 @@ impl Default for VolumeInput {
 const STEP: f64 = 0.5;
 
 /// Shows values from 128 on.
-pub(super) fn settings() -> RenderSettings {
+pub(super) fn settings(shadows: bool) -> RenderSettings {
     let point = |value, opacity| TransferPoint {
         value,
         color: [1.0; 3],
@@ -57,7 +57,10 @@ pub(super) fn settings() -> RenderSettings {
         unit_distance: None,
         points: vec![point(127.0, 0.0), point(128.0, 0.1)],
     };
-    RenderSettings::new(transfer, STEP)
+    let mut settings = RenderSettings::new(transfer, STEP);
+    settings.shadows = shadows;
+    settings.light.direction = shadows.then_some([1.0; 3]);
+    settings
 }
 
 pub(super) fn manifest(input: &VolumeInput) -> Result<Manifest, SimError> {

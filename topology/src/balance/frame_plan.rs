@@ -23,7 +23,7 @@ use crate::{
         tile_runs::{TileJobs, lengthen_runs},
     },
     base::{digest::Digest, peer::PeerId},
-    data::{brick_grid::BrickIndex, manifest::Manifest, voxel_box::VoxelBox},
+    data::{brick_grid::BrickIndex, brick_set::BrickSet, manifest::Manifest, voxel_box::VoxelBox},
     picture::{
         camera::{PixelRect, View},
         depth_order::{NotSeparable, front_to_back},
@@ -125,6 +125,8 @@ pub struct FramePlan {
     pub trees: BTreeMap<BrickIndex, JobTree>,
     /// Edge of the tiles that the picture is divided into, pixels; `None`: the volume is.
     pub image_tile: Option<u32>,
+    /// Bricks that secondary rays go through: something is to be seen of them, and somebody has them. None where no rays are sent.
+    pub casters: Arc<BrickSet>,
     /// Digest of settings, jobs, peers and tiles.
     pub digest: Digest,
 }
@@ -173,6 +175,7 @@ impl FramePlan {
     /// hidden.
     pub fn derive(inputs: &PlanInputs<'_>) -> Result<Self, NotSeparable> {
         let holders = holders_by_brick(inputs.manifest, inputs.roster);
+        let held = |brick: BrickIndex| !holders[brick.0 as usize].is_empty();
         let (trees, cut) = match inputs.earlier {
             Some(Earlier { roster, .. }) => {
                 inputs.decompose(roster, &holders_by_brick(inputs.manifest, roster))
@@ -215,6 +218,7 @@ impl FramePlan {
             schedule,
             trees,
             image_tile: divided.map(|d| d.grid.edge()),
+            casters: Arc::new(inputs.casters(&held)),
             digest,
         })
     }
@@ -353,13 +357,41 @@ impl PlanInputs<'_> {
             return None;
         };
         let mut all = self.first_roster().entries().iter();
-        all.all(RosterEntry::has_all).then_some(tile)
+        let is_divided = if self.settings.has_secondary_rays() {
+            all.any(RosterEntry::has_all_for_rays)
+        } else {
+            all.all(RosterEntry::has_all)
+        };
+        is_divided.then_some(tile)
+    }
+
+    /// The largest edge of tiles whose jobs send secondary rays, pixels: what is known of the rays of one waits in memory.
+    fn edge_of_rays(&self) -> Option<u32> {
+        let rays = self.settings.ambient_occlusion.map_or(0, |o| o.rays);
+        let of_pixel = POINT_BYTES + RAY_BYTES * (1 + u32::from(rays));
+        let edge = (RAYS_OF_TILE_BYTES / of_pixel).isqrt();
+        self.settings.has_secondary_rays().then_some(edge)
+    }
+
+    /// See [`FramePlan::casters`].
+    fn casters(&self, is_held: &dyn Fn(BrickIndex) -> bool) -> BrickSet {
+        let grid = self.manifest.grid();
+        let mut casters = BrickSet::new(grid.brick_count());
+        if self.settings.has_secondary_rays() {
+            for brick in grid.bricks() {
+                if self.visible.any(brick) && is_held(brick) {
+                    casters.insert(brick);
+                }
+            }
+        }
+        casters
     }
 
     /// Indices of the peers that can render any tile; ascending. In a further attempt there may be none.
     fn able(&self) -> Vec<usize> {
         let entries = self.roster.entries().iter().enumerate();
-        let able = entries.filter(|(_, e)| e.has_all());
+        let has_rays = self.settings.has_secondary_rays();
+        let able = entries.filter(|(_, e)| e.has_all() && (e.sends_rays || !has_rays));
         able.map(|(d, _)| d).collect()
     }
 
@@ -410,6 +442,9 @@ impl PlanInputs<'_> {
             Some(edge) => TileGrid::new(picture, edge),
             None => TileGrid::for_peers(picture, peers),
         };
+        if let Some(edge) = self.edge_of_rays() {
+            grid = TileGrid::new(picture, grid.edge().min(edge));
+        }
         let jobs = |grid: &TileGrid| cut.iter().map(|j| grid.count_met(&j.rect)).sum::<u64>();
         // Each has a list of who may render it.
         let jobs_max = IMAGE_JOBS_MAX.min(HOLDERS_MAX / self.roster.entries().len().max(1) as u64);
@@ -422,7 +457,9 @@ impl PlanInputs<'_> {
     }
 
     fn planned_jobs(&self, cut: &[CutJob]) -> Vec<PlannedJob> {
-        let frame = self.rules.reuse.then(|| self.frame_content());
+        // Where rays go through other bricks, pixels do not follow from a job's own.
+        let is_reused = self.rules.reuse && !self.settings.has_secondary_rays();
+        let frame = is_reused.then(|| self.frame_content());
         let job = |cut: &CutJob| PlannedJob {
             brick: cut.brick,
             owned: cut.owned,
@@ -549,6 +586,13 @@ fn holders_by_brick(manifest: &Manifest, roster: &Roster) -> Vec<Vec<usize>> {
     }
     holders
 }
+
+/// Memory of a point of a surface that secondary rays are sent from, of each of these, and of those of a tile: about, bytes.
+const POINT_BYTES: u32 = 96;
+/// See [`POINT_BYTES`].
+const RAY_BYTES: u32 = 4;
+/// See [`POINT_BYTES`].
+const RAYS_OF_TILE_BYTES: u32 = 16 << 20;
 
 /// Most jobs of a frame whose picture is divided, and most tiles: they are as large as that needs.
 const IMAGE_JOBS_MAX: u64 = 1 << 15;
@@ -692,6 +736,7 @@ pub(crate) fn scripted(
         digest: digest(Digest::of(b""), &peers, &jobs, &tiles),
         trees: BTreeMap::new(),
         image_tile: None,
+        casters: Arc::default(),
         peers,
         effective_speeds: speeds.clone(),
         speeds,

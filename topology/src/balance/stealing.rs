@@ -183,6 +183,19 @@ impl Work {
         Some(job)
     }
 
+    /// Takes one of the jobs that wait and can be rendered; false: it does not.
+    pub fn take(&mut self, job: u32) -> bool {
+        let at = self.queue.binary_search(&job);
+        let taken = at.ok().and_then(|at| self.queue.remove(at));
+        self.running.extend(taken);
+        taken.is_some()
+    }
+
+    /// The jobs that wait and can be rendered, front to back.
+    pub fn queued(&self) -> impl Iterator<Item = u32> + '_ {
+        self.queue.iter().copied()
+    }
+
     /// What the jobs that wait or are rendered here take, microseconds, waiting for bricks included.
     #[must_use]
     pub fn to_come_micros(&self) -> u64 {
@@ -231,10 +244,11 @@ impl Work {
         self.has_jobs() || !self.running.is_empty() || !self.parked.is_empty()
     }
 
-    /// Whether nothing can be rendered here before bricks come.
+    /// Whether nothing can be rendered here before bricks come; `begun` of the jobs that were taken wait for some, too.
     #[must_use]
-    pub fn waits_for_bricks(&self) -> bool {
-        !self.has_jobs() && self.running.is_empty() && !self.parked.is_empty()
+    pub fn waits_for_bricks(&self, begun: usize) -> bool {
+        let waits = begun > 0 || !self.parked.is_empty();
+        !self.has_jobs() && self.running.len() == begun && waits
     }
 
     /// Whether a job waits or is rendered here.

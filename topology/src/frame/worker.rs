@@ -8,7 +8,8 @@
 //! or a sixteenth of what is left of a frame: what it has on hand cannot be given away.
 //! A job that takes long is put aside where another requester has one to render; the device keeps what it has
 //! of it.
-//! Jobs whose bricks the peer does not hold wait until these are read; others are rendered meanwhile.
+//! Jobs whose bricks the peer does not hold wait until these are read; others are rendered meanwhile. So do jobs that were begun and whose
+//! secondary rays go on through other bricks: with each of these as it comes, so that no brick is kept while another one is awaited.
 //! Jobs that nobody would see are not rendered, and their bricks not read (`occlusion`).
 //! Invariant: while a message waits for room nothing more is rendered, nor taken from what is kept.
 //! Invariant: bounded: frames by [`admission`], kept images by `cache`, inputs by [`inputs`].
@@ -59,6 +60,18 @@ const BATCH_PIXELS_MAX: usize = 1 << 20;
 
 /// A job that takes longer is put aside after so long, in microseconds, where another requester's jobs wait.
 pub const SLICE_MICROS: u64 = 20_000;
+
+/// Memory of jobs that wait for bricks on the way of their rays, bytes, about. See [`may_begin`].
+const UNLIT_BYTES_MAX: u64 = 128 << 20;
+
+/// What the rays of a job that was begun are to go on through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Awaits {
+    /// Bricks, near ones first; it goes on with any of them. None: nothing is awaited.
+    pub bricks: Vec<BrickIndex>,
+    /// Memory that the device takes for it, bytes.
+    pub bytes: u64,
+}
 
 /// What follows from an input. `F`: a frame with its plan and what it shows; `I`: an image.
 #[derive(Debug)]
@@ -127,7 +140,7 @@ pub struct FrameWorker<F, I> {
     frames: VecDeque<ActiveFrame<F, I>>,
     /// What the device was told to render, in that order.
     on_device: VecDeque<OnDevice<F>>,
-    /// What it has begun and put aside.
+    /// What it has begun and put aside, or cannot go on with yet.
     aside: Vec<OnDevice<F>>,
     begun: VecDeque<FrameKey>,
     turns: Turns,
@@ -156,6 +169,7 @@ struct OnDevice<F> {
     given_micros: u64,
     /// What it took before it was put aside.
     before_micros: u64,
+    awaits: Awaits,
     /// It is of the batch of the one before.
     joins_last: bool,
     /// The device was told to put it aside.
@@ -344,6 +358,14 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 frame.is_in_vain(name.1);
             }
         }
+        if !is_there {
+            let awaiting = self.aside.iter();
+            let awaiting =
+                awaiting.filter(|o| !o.awaits.bricks.is_empty() && o.bricks().any(|n| n == name));
+            let keys: Vec<FrameKey> = awaiting.map(|o| o.key.clone()).collect();
+            let why = cannot_be_read(name.1);
+            self.fail(|f| keys.contains(&f.key), Some(&why), out);
+        }
         self.go_on(out);
     }
 
@@ -362,7 +384,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         let mut is_behind = self.waiting > 0;
         for frame in &mut self.frames {
             frame.count_reading(now, self.rendered_micros, is_behind);
-            frame.count_waiting(now, is_behind, out);
+            let aside = self.aside.iter().filter(|o| o.key == frame.key);
+            let aside = aside.filter(|o| !o.awaits.bricks.is_empty()).count();
+            frame.count_waiting(now, (is_behind, aside), out);
             is_behind |= frame.is_busy();
         }
         for frame in &mut self.frames {
@@ -393,7 +417,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                     self.release(hidden, out);
                 }
             }
-            self.release([(order.data_set, order.job.brick)], out);
+            self.release(order.bricks(), out);
             if !order.is_over {
                 self.cache.put(key, order.job, image, micros);
             }
@@ -411,31 +435,37 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     ) {
         if let Some(order) = self.take_order(key, job, |_| 0) {
             self.fail(|f| f.key == *key, why, out);
-            self.release([(order.data_set, order.job.brick)], out);
+            self.release(order.bricks(), out);
         }
         self.go_on(out);
     }
 
-    /// The device has put a job aside, after so many microseconds.
+    /// The device has put a job aside, after so many microseconds: it was told to, or its rays are to go on through bricks that it
+    /// `awaits`.
     pub fn put_aside(
         &mut self,
         key: &FrameKey,
         job: u32,
-        micros: u64,
+        (micros, awaits): (u64, Awaits),
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
         let Some(mut order) = self.take_order(key, job, |_| micros) else {
             return self.go_on(out);
         };
-        if self.frames.iter().any(|f| f.key == *key) {
+        let needed: Vec<BrickName> = order.bricks().collect();
+        if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key) {
             order.estimate_micros = order.estimate_micros.saturating_sub(micros);
             order.before_micros = order.before_micros.saturating_add(micros);
             (order.is_to_wait, order.joins_last) = (false, false);
+            if awaits.bricks.is_empty() {
+                self.turns.end_turn();
+            } else {
+                frame.is_unlit(job, micros);
+            }
+            order.awaits = awaits;
             self.aside.push(order);
-            self.turns.end_turn();
-        } else {
-            self.release([(order.data_set, order.job.brick)], out);
         }
+        self.release(needed, out);
         self.go_on(out);
     }
 
@@ -492,7 +522,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         }
         let ended = self.frames.iter().filter(|f| ends(&f.key));
         let bricks = ended.flat_map(|f| f.unheld().map(|b| (f.data_set, b)));
-        let bricks: Vec<BrickName> = bricks.collect();
+        let aside = self.aside.iter().filter(|o| ends(&o.key));
+        let bricks: Vec<BrickName> = bricks.chain(aside.flat_map(OnDevice::bricks)).collect();
         self.frames.retain(|f| !ends(&f.key));
         self.aside.retain(|o| !ends(&o.key));
         self.release(bricks, out);
@@ -505,10 +536,10 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
         for name in bricks {
-            let on_device = self.on_device.iter();
-            let mut on_device = on_device.map(|o| (o.data_set, o.job.brick));
+            let mut begun = self.on_device.iter().chain(&self.aside);
             let mut frames = self.frames.iter().filter(|f| f.data_set == name.0);
-            let is_needed = on_device.any(|n| n == name) || frames.any(|f| f.needs(name.1));
+            let is_needed =
+                begun.any(|o| o.bricks().any(|n| n == name)) || frames.any(|f| f.needs(name.1));
             if !is_needed && self.bricks.release(name) {
                 out.push(WorkerOutput::Release(name.0, name.1));
             }
@@ -522,11 +553,45 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.is_paused
     }
 
+    /// Whether jobs that wait for bricks on the way of their rays take much memory.
+    fn has_many_unlit(&self) -> bool {
+        let bytes = self.aside.iter().map(|o| o.awaits.bytes);
+        bytes.fold(0, u64::saturating_add) > UNLIT_BYTES_MAX
+    }
+
+    /// Asks for bricks on the way of rays. False: no more may be asked for.
+    fn stage_for_rays(&mut self, out: &mut Vec<WorkerOutput<F, I>>) -> bool {
+        for order in &self.aside {
+            for &brick in &order.awaits.bricks {
+                let name = (order.data_set, brick);
+                if self.bricks.is_here(name) {
+                    continue;
+                }
+                let is_kept = self.bricks.is_kept(name);
+                let frame = self.frames.iter_mut().find(|f| f.key == order.key);
+                match self.bricks.ask(name) {
+                    Ask::Later => return false,
+                    Ask::Now(question) => {
+                        out.push(WorkerOutput::Stage(name.0, name.1, question));
+                        frame.into_iter().for_each(|f| f.accesses(brick, is_kept));
+                    }
+                    Ask::WasAsked => {}
+                }
+            }
+        }
+        true
+    }
+
     /// Asks for bricks that frames need, those of the oldest frame first.
     fn stage(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        if !self.stage_for_rays(out) {
+            return;
+        }
+        let is_full = self.has_many_unlit();
         loop {
             let mut hidden = Vec::new();
-            'frames: for frame in &mut self.frames {
+            let frames = self.frames.iter_mut();
+            'frames: for frame in frames.filter(|f| !is_full || !f.sends_rays()) {
                 while let Some(brick) = frame.next_brick() {
                     let name = (frame.data_set, brick);
                     if frame.skip_hidden_of(brick, out) {
@@ -570,7 +635,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             .iter()
             .find_map(|f| Some((f.key.clone(), f.lacks()?)));
         if let Some((key, brick)) = stuck {
-            let why = format!("brick {} cannot be read", brick.0);
+            let why = cannot_be_read(brick);
             self.fail(|f| f.key == key, Some(&why), out);
         }
     }
@@ -597,9 +662,16 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 
     /// The frame whose turn it is.
     fn next_frame(&mut self) -> Option<usize> {
-        let is_aside = |f: &ActiveFrame<F, I>| self.aside.iter().any(|o| o.key == f.key);
+        let is_aside = |f: &ActiveFrame<F, I>| {
+            let mut aside = self.aside.iter().filter(|o| o.key == f.key);
+            aside.any(|o| o.can_go_on(&self.bricks))
+        };
+        let is_full = self.has_many_unlit();
+        let has_jobs = |f: &ActiveFrame<F, I>| {
+            f.has_jobs() && f.next_job(may_begin(f, &self.bricks, is_full)).is_some()
+        };
         let frames = self.frames.iter().enumerate();
-        let with_jobs = frames.filter(|(_, f)| f.has_jobs() || is_aside(f));
+        let with_jobs = frames.filter(|(_, f)| has_jobs(f) || is_aside(f));
         self.turns.next(with_jobs.map(|(at, f)| (at, &f.key.0)))
     }
 
@@ -657,6 +729,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         let all = self.on_device.iter().chain([order]);
         let on_hand: u64 = all.map(|o| o.estimate_micros).sum();
         let is_room = on_hand <= 2 * batch_max;
+        let sends_rays = !(*order.frame).as_ref().casters.is_empty();
+        let pixels_max = BATCH_PIXELS_MAX >> if sends_rays { 3 } else { 0 };
         let batches = self.on_device.iter().filter(|o| !o.joins_last).count();
         let joins_last = match out.last() {
             Some(WorkerOutput::Render { key, jobs, .. }) if *key == order.key => {
@@ -666,8 +740,8 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 (batches == 1 || is_room)
                     && jobs.len() < BATCH_JOBS_MAX
                     && micros <= batch_max
-                    && pixels <= BATCH_PIXELS_MAX
-                    && all.into_iter().all(|o| o.before_micros == 0)
+                    && pixels <= pixels_max
+                    && (all.into_iter()).all(|o| o.before_micros == 0 && o.awaits.bricks.is_empty())
             }
             _ => false,
         };
@@ -682,7 +756,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         };
         let is_other = |key: &FrameKey| key.0 != order.key.0;
         let waits = self.frames.iter().any(|f| f.has_jobs() && is_other(&f.key))
-            || self.aside.iter().any(|o| is_other(&o.key));
+            || (self.aside.iter()).any(|o| is_other(&o.key) && o.can_go_on(&self.bricks));
         if waits {
             order.is_to_wait = true;
             let frame = Arc::clone(&order.frame);
@@ -699,11 +773,12 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.end_stuck(out);
         while let Some(at) = self.next_frame() {
             let frame = &self.frames[at];
-            if let Some(at) = self.aside.iter().position(|o| o.key == frame.key) {
+            let is_next = |o: &OnDevice<F>| o.key == frame.key && o.can_go_on(&self.bricks);
+            if let Some(at) = self.aside.iter().position(is_next) {
                 if !self.has_room(&self.aside[at], frame.left_micros(), out).0 {
                     break;
                 }
-                let order = self.aside.swap_remove(at);
+                let order = self.aside.remove(at);
                 self.give_device(order, out);
                 continue;
             }
@@ -715,9 +790,12 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 }
                 continue;
             }
-            let Some((job, next)) = frame.next_job() else {
+            let frame = &self.frames[at];
+            let begins = may_begin(frame, &self.bricks, self.has_many_unlit());
+            let Some((index, job, next)) = frame.next_job(begins) else {
                 break;
             };
+            let frame = &mut self.frames[at];
             if !frame.is_here(&job, &self.bricks, &self.cache) {
                 // What was kept of it had to make room since.
                 frame.look_for_bricks(&self.bricks, &self.cache);
@@ -730,9 +808,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 break;
             }
             let frame = &mut self.frames[at];
-            let Some(index) = frame.take_job() else {
+            if !frame.take_job(index) {
                 break;
-            };
+            }
             if let Some((image, micros)) = self.cache.take(&frame.key, &job) {
                 frame.job_done(index, &image, micros, 0, out);
                 self.cache.put(&frame.key, job, image, micros);
@@ -758,6 +836,21 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     }
 }
 
+/// Which bricks' jobs of a frame may be begun: where what is known of rays takes much memory, of those that send some only such as were read
+/// for them, as these keep room from the bricks that rays wait for.
+fn may_begin<F: AsRef<FramePlan>, I: Image>(
+    frame: &ActiveFrame<F, I>,
+    bricks: &DeviceBricks,
+    is_full: bool,
+) -> impl Fn(BrickIndex) -> bool {
+    let is_kept_from = is_full && frame.sends_rays();
+    move |brick| !is_kept_from || !bricks.is_held((frame.data_set, brick))
+}
+
+fn cannot_be_read(brick: BrickIndex) -> String {
+    format!("brick {} cannot be read", brick.0)
+}
+
 impl<F> OnDevice<F> {
     /// A job of a frame that the device was not told of yet.
     fn new<I>(of: &ActiveFrame<F, I>, job: PlannedJob, estimate_micros: u64) -> Self {
@@ -770,10 +863,24 @@ impl<F> OnDevice<F> {
             estimate_micros,
             given_micros: 0,
             before_micros: 0,
+            awaits: Awaits::default(),
             joins_last: false,
             is_to_wait: false,
             is_over: false,
         }
+    }
+
+    /// The bricks that it needs, or of which it needs any.
+    fn bricks(&self) -> impl Iterator<Item = BrickName> + '_ {
+        let awaits = &self.awaits.bricks;
+        let own = awaits.is_empty().then_some(self.job.brick);
+        let all = own.into_iter().chain(awaits.iter().copied());
+        all.map(|brick| (self.data_set, brick))
+    }
+
+    /// Whether it can go on, as it was put aside.
+    fn can_go_on(&self, bricks: &DeviceBricks) -> bool {
+        self.awaits.bricks.is_empty() || self.bricks().any(|name| bricks.is_here(name))
     }
 
     /// Whether it is a job of a frame, in whichever attempt, and will be kept.

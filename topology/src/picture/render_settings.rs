@@ -15,6 +15,7 @@ use crate::{
         volume::VolumeDescription,
     },
     picture::{
+        ambient_occlusion::{AmbientOcclusion, AmbientOcclusionError},
         clip::{Clip, ClipError},
         finish::Finish,
         isosurface::{self, Isosurface, IsosurfaceError},
@@ -278,6 +279,12 @@ pub struct RenderSettings {
     /// In modes dvr and iso.
     #[serde(default)]
     pub isosurfaces: Vec<Isosurface>,
+    /// Whether what is between surfaces and the light dims it, in modes dvr and iso, where surfaces are lit from aside.
+    #[serde(default)]
+    pub shadows: bool,
+    /// Of surfaces, in modes dvr and iso: dims the ambient part of their light.
+    #[serde(default)]
+    pub ambient_occlusion: Option<AmbientOcclusion>,
     /// What is cut away.
     #[serde(default)]
     pub clip: Clip,
@@ -324,6 +331,9 @@ pub enum RenderSettingsError {
     /// Isosurfaces.
     #[error("isosurfaces: {0}")]
     Isosurfaces(#[from] IsosurfaceError),
+    /// Ambient occlusion.
+    #[error("ambient occlusion: {0}")]
+    AmbientOcclusion(#[from] AmbientOcclusionError),
     /// What is cut away.
     #[error("clip: {0}")]
     Clip(#[from] ClipError),
@@ -381,6 +391,8 @@ impl RenderSettings {
             transfer_2d: Vec::new(),
             preintegrate: false,
             isosurfaces: Vec::new(),
+            shadows: false,
+            ambient_occlusion: None,
             clip: Clip::default(),
             slice: None,
             jitter: true,
@@ -407,6 +419,8 @@ impl RenderSettings {
         if self.mode == Mode::Iso && self.isosurfaces.is_empty() {
             return Err(IsosurfaceError::Missing.into());
         }
+        let occlusion = &self.ambient_occlusion;
+        occlusion.map_or(Ok(()), |o| o.validate())?;
         self.clip.validate()?;
         match &self.slice {
             Some(slice) => slice.validate()?,
@@ -508,6 +522,18 @@ impl RenderSettings {
         } else {
             &[]
         }
+    }
+
+    /// Whether surfaces are dimmed where something is between them and the light; one at the eye sees no shadows.
+    #[must_use]
+    pub fn casts_shadows(&self) -> bool {
+        self.shadows && self.is_shaded() && self.light.direction.is_some()
+    }
+
+    /// Whether rays go on from surfaces, through whatever bricks are on their way.
+    #[must_use]
+    pub fn has_secondary_rays(&self) -> bool {
+        self.casts_shadows() || (self.mode.hides() && self.ambient_occlusion.is_some())
     }
 
     /// Whether triangles are seen.
@@ -642,6 +668,8 @@ impl RenderSettings {
             transfer_2d,
             preintegrate,
             isosurfaces,
+            shadows,
+            ambient_occlusion,
             clip: Clip { bounds, planes },
             slice,
             jitter,
@@ -678,7 +706,12 @@ impl RenderSettings {
             [x, y, z, d, thickness]
         });
         numbers.extend(of_slice);
-        let switches = [*shade, *jitter, *preintegrate];
+        let of_occlusion = ambient_occlusion.map_or([f64::NAN; 2], |o| {
+            let AmbientOcclusion { rays, reach } = o;
+            [rays.into(), reach]
+        });
+        numbers.extend(of_occlusion);
+        let switches = [*shade, *jitter, *preintegrate, *shadows];
         let mut bytes = vec![*mode as u8];
         bytes.extend(counts.iter().flat_map(|n| (*n as u64).to_le_bytes()));
         bytes.extend(switches.map(u8::from));
@@ -764,6 +797,11 @@ mod tests {
         assert!(refused(|s| s.mode = Mode::Iso).contains("mode iso needs one"));
         let many = |s: &mut RenderSettings| s.isosurfaces = vec![Isosurface::new(0.0); 9];
         assert!(refused(many).starts_with("isosurfaces: found 9"));
+        fn occlusion(s: &mut RenderSettings, rays: u16, reach: f64) {
+            s.ambient_occlusion = Some(AmbientOcclusion { rays, reach });
+        }
+        assert!(refused(|s| occlusion(s, 0, 1.0)).contains("number of rays is 0; it must be 1"));
+        assert!(refused(|s| occlusion(s, 8, f64::NAN)).contains("reach is NaN; it must be above"));
         assert!(refused(|s| s.light.exponent = 0).contains("exponent is 0; it must be 1 to 128"));
     }
 
@@ -813,7 +851,14 @@ mod tests {
             change(&mut shape);
             vec![shape]
         }
-        let changes: [fn(&mut RenderSettings); 34] = [
+        fn occlusion(rays: u16, reach: f64) -> Option<AmbientOcclusion> {
+            Some(AmbientOcclusion { rays, reach })
+        }
+        let changes: [fn(&mut RenderSettings); 38] = [
+            |s| s.shadows = true,
+            |s| s.ambient_occlusion = occlusion(8, 1.0),
+            |s| s.ambient_occlusion = occlusion(9, 1.0),
+            |s| s.ambient_occlusion = occlusion(8, 2.0),
             |s| s.background_top = Some([0.0; 3]),
             |s| s.isosurfaces = surface(|_| {}),
             |s| s.isosurfaces = surface(|s| s.value = 2.0),

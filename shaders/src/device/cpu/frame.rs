@@ -55,6 +55,8 @@ pub(super) struct Frame {
     /// Both of them in the grid.
     pub(super) start: [DVec3; 3],
     pub(super) along: [DVec3; 3],
+    /// Rays go on from surfaces: their light comes later.
+    pub(super) sends_rays: bool,
 }
 
 impl Frame {
@@ -90,6 +92,7 @@ impl Frame {
             step: scene.settings.step,
             jitter: scene.settings.jitter && !scene.settings.mode.is_slice(),
             view,
+            sends_rays: scene.casters.is_some() && scene.settings.has_secondary_rays(),
         }
     }
 
@@ -123,6 +126,7 @@ impl Frame {
                 step: self.step,
                 jitter: jitter.into(),
                 end,
+                reach: f64::INFINITY,
             },
         }
     }
@@ -257,7 +261,19 @@ impl Shading {
         })
     }
 
-    /// The same of an isosurface, which does not fade.
+    /// The same of a surface, which does not fade, in parts: of the light from all around, and of the light.
+    pub(super) fn light_parts(&self, [r, g, b, a]: [f32; 4], slope: &Slope) -> [[f32; 3]; 2] {
+        let light = &self.light;
+        let shine = a * light.specular * power(slope.half, light.exponent);
+        let diffuse = light.diffuse * slope.light;
+        let color = [r, g, b];
+        [
+            color.map(|c| c * light.ambient),
+            color.map(|c| c * diffuse + shine),
+        ]
+    }
+
+    /// The same of a surface, which does not fade.
     pub(super) fn lit_surface(&self, color: [f32; 4], slope: &Slope) -> [f32; 4] {
         let light = &self.light;
         let diffuse = light.ambient + light.diffuse * slope.light;

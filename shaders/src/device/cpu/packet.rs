@@ -15,7 +15,10 @@ use super::{
     packet_table::{self, PacketTable, classify},
     packet_voxel::{Columns, PacketVoxel, load_32},
 };
-use crate::{macrocells::SkipGrid, modes::with_kernel_mode, transfer_table::TransferTable};
+use crate::{
+    macrocells::SkipGrid, modes::with_kernel_mode, secondary::LitPoint,
+    transfer_table::TransferTable,
+};
 use brickmesh_topology::{
     PixelRect,
     data::voxel_numbers::{NO_DATA, NO_DATA_MIN, NUMBER_MAX},
@@ -60,15 +63,15 @@ pub(super) fn render_part<V: PacketVoxel>(
     frame: &Frame,
     field: &Field<'_>,
     part: &PixelRect,
-    rows: &mut [[f32; 4]],
-    row_pixels: usize,
+    rows: (&mut [[f32; 4]], usize),
+    points: &mut Vec<LitPoint>,
 ) {
     let is_shaded = frame.shading.is_some();
     with_kernel_mode!(frame.mode, is_shaded, frame.has_segments, M => {
         if field.numbers.is_checked() {
-            render_in_mode::<V, M, true>(frame, field, part, rows, row_pixels);
+            render_in_mode::<V, M, true>(frame, field, part, rows, points);
         } else {
-            render_in_mode::<V, M, false>(frame, field, part, rows, row_pixels);
+            render_in_mode::<V, M, false>(frame, field, part, rows, points);
         }
     });
 }
@@ -77,8 +80,8 @@ fn render_in_mode<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
     frame: &Frame,
     field: &Field<'_>,
     part: &PixelRect,
-    rows: &mut [[f32; 4]],
-    row_pixels: usize,
+    (rows, row_pixels): (&mut [[f32; 4]], usize),
+    points: &mut Vec<LitPoint>,
 ) {
     assert!(is_supported() && can_address::<V>(field));
     let kernel = Kernel::new(frame, field);
@@ -97,7 +100,7 @@ fn render_in_mode<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
                 };
                 // SAFETY: the assertion above holds: AVX2 and FMA are there, and the field can
                 // be addressed.
-                let partials = unsafe { kernel.render::<V, M, CHECKED>(&pixels) };
+                let partials = unsafe { kernel.render::<V, M, CHECKED>(&pixels, points) };
                 for (j, row) in partials.iter().take(height as usize).enumerate() {
                     let start = (y as usize + j) * row_pixels + x as usize;
                     rows[start..start + width as usize].copy_from_slice(&row[..width as usize]);
@@ -315,6 +318,7 @@ impl<'a> Kernel<'a> {
     unsafe fn render<V: PacketVoxel, M: PacketMode, const CHECKED: bool>(
         &self,
         pixels: &PixelRect,
+        points: &mut Vec<LitPoint>,
     ) -> [[[f32; 4]; PACKET_PIXELS[0] as usize]; ROWS_TOGETHER as usize] {
         let packet = |n: u32| {
             let above = (n * PACKET_PIXELS[1]).min(pixels.height);
@@ -338,6 +342,7 @@ impl<'a> Kernel<'a> {
         if hits.is_due(f32::MAX) {
             self.pass::<V, M>(&mut packets, &mut hits, f32::MAX);
         }
+        points.append(&mut hits.points);
         for (rows, packet) in rows
             .chunks_exact_mut(PACKET_PIXELS[1] as usize)
             .zip(&packets)

@@ -4,10 +4,10 @@ use super::{
     field::Field,
     frame::Frame,
     ray::Ray,
-    surface_hits::{SurfaceHit, SurfaceHits},
+    surface_hits::{LitPixel, SurfaceHit, SurfaceHits},
     voxel::StoredVoxel,
 };
-use crate::modes::ModeStages;
+use crate::{modes::ModeStages, secondary::LitPoint};
 use brickmesh_topology::PixelRect;
 
 /// The rays of some pixels; none where there are no surfaces.
@@ -15,11 +15,14 @@ pub(super) struct PacketHits<'a, V> {
     rays: Vec<RayHits<'a, V>>,
     /// The first sample before which one of them meets a surface.
     due: f32,
+    /// Points that are to be lit.
+    pub(super) points: Vec<LitPoint>,
 }
 
 struct RayHits<'a, V> {
     /// Which of the partials is its.
     at: usize,
+    pixel: [u32; 2],
     ray: Ray,
     hits: SurfaceHits<'a, V>,
     /// The next hit, and the first sample behind it.
@@ -48,11 +51,13 @@ impl<'a, V: StoredVoxel> PacketHits<'a, V> {
         let of = |n: u32| {
             let (x, y) = (n % pixels.width, n / pixels.width);
             let at = y as usize * row_pixels + x as usize;
-            let ray = frame.ray(pixels.x + x, pixels.y + y);
+            let pixel = [pixels.x + x, pixels.y + y];
+            let ray = frame.ray(pixel[0], pixel[1]);
             let hits = SurfaceHits::new(frame, field, &ray);
             let next = None;
             let mut hits = RayHits {
                 at,
+                pixel,
                 ray,
                 hits,
                 next,
@@ -64,7 +69,11 @@ impl<'a, V: StoredVoxel> PacketHits<'a, V> {
         if field.may_have_surfaces(frame) {
             rays.extend((0..pixels.width * pixels.height).map(of));
         }
-        let mut hits = Self { rays, due: 0.0 };
+        let mut hits = Self {
+            rays,
+            due: 0.0,
+            points: Vec::new(),
+        };
         hits.find_due();
         hits
     }
@@ -97,7 +106,10 @@ impl<'a, V: StoredVoxel> PacketHits<'a, V> {
                 if M::is_done(partial, frame.opaque) {
                     hits.next = None;
                 } else {
-                    M::combine(partial, hit.color::<V>(frame, field, &hits.ray));
+                    let points = &mut self.points;
+                    let pixel = hits.pixel;
+                    let lit = &mut LitPixel { pixel, points };
+                    hit.put::<V, M>((frame, field), &hits.ray, partial, lit);
                     hits.go_on();
                 }
             }

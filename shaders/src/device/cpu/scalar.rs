@@ -4,15 +4,15 @@
 
 use super::{
     field::{CELL_SHIFT, Field},
-    frame::{Frame, SURFACE_FLOOR},
+    frame::Frame,
     ray::Ray,
-    surface_hits::SurfaceHits,
-    surfaces::Hit,
+    surface_hits::{LitPixel, SurfaceHits},
     voxel::StoredVoxel,
 };
 use crate::{
     macrocells::SkipGrid,
     modes::{ModeStages, with_kernel_mode},
+    secondary::LitPoint,
 };
 use brickmesh_topology::{PixelRect, data::voxel_numbers::NO_DATA_MIN};
 
@@ -25,25 +25,44 @@ struct CellPlace {
 }
 
 /// Renders the pixels of `part` into `rows`, rows of `row_pixels` pixels whose first is at the
-/// corner of `part`.
+/// corner of `part`; points of surfaces that are to be lit go to `points`.
 pub(super) fn render_part<V: StoredVoxel>(
     frame: &Frame,
     field: &Field<'_>,
     part: &PixelRect,
-    rows: &mut [[f32; 4]],
-    row_pixels: usize,
+    (rows, row_pixels): (&mut [[f32; 4]], usize),
+    points: &mut Vec<LitPoint>,
 ) {
     for (y, row) in (part.y..part.y + part.height).zip(rows.chunks_mut(row_pixels)) {
         for (x, pixel) in (part.x..part.x + part.width).zip(row) {
             let ray = frame.ray(x, y);
+            let lit = &mut LitPixel {
+                pixel: [x, y],
+                points,
+            };
             *pixel = with_kernel_mode!(frame.mode, frame.shading.is_some(), frame.has_segments, M => {
-                march::<V, M>(frame, field, &ray)
+                march::<V, M>(frame, field, &ray, lit)
             });
         }
     }
 }
 
-fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> [f32; 4] {
+/// How opaque a part of a field is along a ray, 0 to 1, in modes in which something is.
+pub(super) fn opacity<V: StoredVoxel>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> f32 {
+    let (pixel, points) = ([0; 2], &mut Vec::new());
+    let lit = &mut LitPixel { pixel, points };
+    let partial = with_kernel_mode!(frame.mode, frame.shading.is_some(), frame.has_segments, M => {
+        march::<V, M>(frame, field, ray, lit)
+    });
+    partial[3]
+}
+
+fn march<V: StoredVoxel, M: ModeStages>(
+    frame: &Frame,
+    field: &Field<'_>,
+    ray: &Ray,
+    lit: &mut LitPixel<'_>,
+) -> [f32; 4] {
     let (first, end) = if frame.has_samples {
         ray.interval(&field.bounds, &frame.clip_planes)
     } else {
@@ -57,7 +76,7 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
     // Puts the surfaces before a distance into the partial; whether all behind is hidden.
     let mut pass = |partial: &mut [f32; 4], until: f64| {
         while let Some(hit) = hits.as_mut().and_then(|hits| hits.next_before(until)) {
-            M::combine(partial, hit.color::<V>(frame, field, ray));
+            hit.put::<V, M>((frame, field), ray, partial, lit);
             if M::is_done(partial, frame.opaque) {
                 return true;
             }
@@ -109,25 +128,6 @@ fn march<V: StoredVoxel, M: ModeStages>(frame: &Frame, field: &Field<'_>, ray: &
     partial
 }
 
-/// Premultiplied colour of an isosurface where a ray meets it, lit.
-#[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
-pub(super) fn surface_color<V: StoredVoxel>(
-    frame: &Frame,
-    field: &Field<'_>,
-    ray: &Ray,
-    hit: Hit,
-) -> [f32; 4] {
-    let color = frame.surfaces[hit.surface].color;
-    let Some(shading) = &frame.shading else {
-        return color;
-    };
-    let p = std::array::from_fn(|a| (hit.at * ray.exact.direction[a] + ray.exact.eye[a]) as f32);
-    shading.lit_surface(
-        color,
-        &shading.slope(difference::<V>(field, p), ray.direction, SURFACE_FLOOR),
-    )
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -168,7 +168,7 @@ fn sample<V: StoredVoxel>(field: &Field<'_>, place: &CellPlace) -> f32 {
 
 /// Difference of the field a voxel above and a voxel below on each axis, clamped to the edge; 0 beside
 /// what is no data.
-fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32; 3] {
+pub(super) fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32; 3] {
     std::array::from_fn(|a| {
         let beside = |by: f32| {
             let mut q = p;

@@ -4,13 +4,17 @@
 
 use super::{
     field::Field,
-    frame::Frame,
+    frame::{Frame, SURFACE_FLOOR, Shading, Slope},
     ray::Ray,
-    scalar::surface_color,
+    scalar::difference,
     surfaces::{Hit, Walk},
     voxel::StoredVoxel,
 };
-use crate::triangle_tree::{TriangleHit, TriangleRay};
+use crate::{
+    modes::ModeStages,
+    secondary::{DARK, LitPoint},
+    triangle_tree::{TriangleHit, TriangleRay},
+};
 use glam::DVec3;
 
 /// The hits of a ray, near ones first.
@@ -83,23 +87,98 @@ impl SurfaceHit {
         }
     }
 
-    /// Premultiplied colour of the surface there, lit.
-    pub(super) fn color<V: StoredVoxel>(
+    /// Puts the surface behind what a ray has met before it. Where rays go on from it, its light comes later: what it is to light is
+    /// noted as a point of `lit`.
+    pub(super) fn put<V: StoredVoxel, M: ModeStages>(
+        &self,
+        (frame, field): (&Frame, &Field<'_>),
+        ray: &Ray,
+        partial: &mut [f32; 4],
+        lit: &mut LitPixel<'_>,
+    ) {
+        let color = self.unlit(frame);
+        let seen = 1.0 - partial[3];
+        if frame.sends_rays && seen * color[3] > DARK {
+            lit.points
+                .push(self.point::<V>(frame, field, ray, (lit.pixel, seen)));
+            M::combine(partial, [0.0, 0.0, 0.0, color[3]]);
+        } else if let Some(shading) = &frame.shading {
+            let slope = self.slope(shading, self.normal::<V>(field, ray), ray);
+            M::combine(partial, shading.lit_surface(color, &slope));
+        } else {
+            M::combine(partial, color);
+        }
+    }
+
+    /// Premultiplied colour of the surface.
+    fn unlit(&self, frame: &Frame) -> [f32; 4] {
+        match self {
+            Self::Isosurface(hit) => frame.surfaces[hit.surface].color,
+            Self::Triangle(hit) => {
+                let material = frame.materials.get(hit.material as usize);
+                material.copied().unwrap_or_default()
+            }
+        }
+    }
+
+    /// Where it is.
+    fn place(&self, ray: &Ray) -> [f64; 3] {
+        std::array::from_fn(|a| self.at() * ray.exact.direction[a] + ray.exact.eye[a])
+    }
+
+    /// A covector of the grid that stands on it, on whichever side.
+    #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
+    fn normal<V: StoredVoxel>(&self, field: &Field<'_>, ray: &Ray) -> [f32; 3] {
+        match self {
+            Self::Isosurface(_) => difference::<V>(field, self.place(ray).map(|p| p as f32)),
+            Self::Triangle(hit) => hit.normal,
+        }
+    }
+
+    fn slope(&self, shading: &Shading, normal: [f32; 3], ray: &Ray) -> Slope {
+        match self {
+            Self::Isosurface(_) => shading.slope(normal, ray.direction, SURFACE_FLOOR),
+            Self::Triangle(_) => shading.facing(normal, ray.direction),
+        }
+    }
+
+    /// The point of a pixel to be lit; `seen`: what a ray has left there.
+    fn point<V: StoredVoxel>(
         &self,
         frame: &Frame,
         field: &Field<'_>,
         ray: &Ray,
-    ) -> [f32; 4] {
-        match self {
-            Self::Isosurface(hit) => surface_color::<V>(frame, field, ray, *hit),
-            Self::Triangle(hit) => {
-                let material = frame.materials.get(hit.material as usize);
-                let color = material.copied().unwrap_or_default();
-                let Some(shading) = &frame.shading else {
-                    return color;
-                };
-                shading.lit_surface(color, &shading.facing(hit.normal, ray.direction))
-            }
+        (pixel, seen): ([u32; 2], f32),
+    ) -> LitPoint {
+        let (color, normal) = (self.unlit(frame), self.normal::<V>(field, ray));
+        let [r, g, b, a] = color;
+        let [ambient, direct] = match &frame.shading {
+            Some(shading) => shading.light_parts(color, &self.slope(shading, normal, ray)),
+            None => [[r, g, b], [0.0; 3]],
+        };
+        let grid_from_world = frame.volume.grid_from_world().matrix3;
+        let covector = DVec3::from_array(normal.map(f64::from));
+        let direction = DVec3::from_array(ray.exact.direction);
+        let to_viewer = (grid_from_world.inverse() * -direction).normalize();
+        let normal = (grid_from_world.transpose() * covector).try_normalize();
+        let normal = normal.unwrap_or(to_viewer);
+        LitPoint {
+            pixel,
+            at: DVec3::from_array(self.place(ray)),
+            normal: if normal.dot(to_viewer) < 0.0 {
+                -normal
+            } else {
+                normal
+            },
+            ambient: ambient.map(|c| c * seen),
+            direct: direct.map(|c| c * seen),
+            through: 1.0 - a,
         }
     }
+}
+
+/// Where the points of a pixel go that are to be lit.
+pub(super) struct LitPixel<'a> {
+    pub(super) pixel: [u32; 2],
+    pub(super) points: &'a mut Vec<LitPoint>,
 }

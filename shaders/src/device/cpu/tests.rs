@@ -112,6 +112,7 @@ impl Data {
         let step = 0.37 * self.volume.min_spacing();
         Scene {
             materials: Vec::new(),
+            casters: None,
             data_set: Digest::of(b"test"),
             volume: self.volume.clone(),
             numbers: self.volume.voxel.into(),

@@ -82,6 +82,7 @@ impl BandedJob {
         Ok(RenderedJob {
             image: image.ok_or(DeviceError::CalledOff)?,
             elapsed_micros: self.micros,
+            unlit: None,
         })
     }
 }

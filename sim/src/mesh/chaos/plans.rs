@@ -5,7 +5,7 @@
 //! drawn from the seed, that only measuring shows, and every job a few per cent of noise. Some bricks hide what is
 //! behind them.
 
-use super::{super::volume, oracle::Oracle};
+use super::oracle::Oracle;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, RenderSettings, View, VoxelBox,
     balance::{
@@ -102,14 +102,13 @@ pub(super) struct Plans {
 impl Plans {
     pub(super) fn new(
         manifest: Arc<Manifest>,
-        rules: PlanRules,
+        (rules, settings): (PlanRules, RenderSettings),
         views: Vec<View>,
         is_calm: bool,
         machines: usize,
         mut draws: Seeded,
     ) -> Self {
         let bricks = manifest.grid().brick_count();
-        let settings = volume::settings();
         let brick_cost: Vec<u64> = (0..bricks).map(|_| 500 + draws.below(1000)).collect();
         Self {
             opaque: (brick_cost.iter().map(|cost| !is_calm && cost % OPAQUE == 0)).collect(),

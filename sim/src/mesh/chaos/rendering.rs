@@ -12,20 +12,27 @@ use super::{
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, PeerId,
     balance::{
-        cost_table::CostTable, frame_plan::Earlier, roster::Roster, schedule::SPEED_ONE,
+        cost_table::CostTable,
+        frame_plan::{Earlier, FramePlan},
+        roster::Roster,
+        schedule::SPEED_ONE,
         stealing::StealMessage,
     },
+    base::seeded::Seeded,
     data::brick_set::BrickSet,
     frame::{
         compositing::{FrameKey, HiddenJobs, Part, Partial},
         frame_requests::{Complaint, FrameMessage, Named},
         image::named::Names,
         outgoing::Run,
-        worker::{FrameWorker, WorkerOutput, inputs::FrameInputs},
+        worker::{Awaits, FrameWorker, WorkerOutput, inputs::FrameInputs},
     },
     mesh::keeper::KeeperInput,
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// Time that a brick takes into device memory, microseconds.
 const LOAD_MICROS: u64 = 1_000;
@@ -40,6 +47,8 @@ pub(super) struct Rendering {
     pub(super) bricks: BrickSet,
     inputs: FrameInputs,
     worker: FrameWorker<Planned, Pieces>,
+    /// Jobs whose rays are to go on: through which bricks, and what they took until now in microseconds.
+    unlit: BTreeMap<(FrameKey, u32), (BTreeSet<BrickIndex>, u64)>,
     /// What the device is to do after that.
     tasks: VecDeque<Task>,
     /// What the device does.
@@ -72,6 +81,7 @@ impl Rendering {
             bricks: BrickSet::new(brick_count),
             inputs: FrameInputs::default(),
             worker: FrameWorker::new(env.name(me).clone(), u64::MAX),
+            unlit: BTreeMap::new(),
             tasks: VecDeque::new(),
             task: None,
             stages: VecDeque::new(),
@@ -169,6 +179,9 @@ impl Rendering {
 
     /// The requester needs an attempt at a frame no more.
     pub(super) fn cancel(&mut self, env: &mut Environment, key: &FrameKey, is_over: bool) {
+        self.unlit.retain(|((by, frame), _), _| {
+            *by != key.0 || frame.number != key.1.number || frame.attempt > key.1.attempt
+        });
         self.step(env, |worker, out| {
             if is_over {
                 worker.over(&key.0, Some(key.1.number), out);
@@ -180,6 +193,7 @@ impl Rendering {
 
     /// A peer cannot be reached any more.
     pub(super) fn lost(&mut self, env: &mut Environment, peer: &PeerId) {
+        self.unlit.retain(|(key, _), _| key.0 != *peer);
         self.step(env, |worker, out| worker.lost(peer, out));
     }
 
@@ -229,6 +243,22 @@ impl Rendering {
         let Order {
             key, frame, job, ..
         } = order;
+        let begun = self.unlit.remove(&(key.clone(), job));
+        let (mut ahead, before) = begun.unwrap_or_else(|| (on_rays(&frame.plan, job), 0));
+        ahead.retain(|&brick| !self.bricks.contains(brick));
+        if !order.is_called_off && !ahead.is_empty() {
+            let awaits = Awaits {
+                bricks: ahead.iter().copied().collect(),
+                bytes: UNLIT_BYTES,
+            };
+            let begun = (ahead, before + micros);
+            self.unlit.insert((key.clone(), job), begun);
+            self.step(env, |worker, out| {
+                worker.put_aside(&key, job, (micros, awaits), out);
+            });
+            return self.next_task(env);
+        }
+        let micros = micros + before;
         let piece = Piece {
             job,
             by: self.me,
@@ -272,13 +302,17 @@ impl Rendering {
                 Task::Render(order) => {
                     let index = order.job as usize;
                     let brick = order.frame.plan.jobs[index].brick;
-                    if order.is_called_off || !self.bricks.contains(brick) {
+                    let is_unlit = self.unlit.contains_key(&(order.key.clone(), order.job));
+                    let is_here = is_unlit || self.bricks.contains(brick);
+                    if order.is_called_off || !is_here {
                         let why = (!order.is_called_off).then_some("the brick is not here");
                         let (key, job) = (&order.key, order.job);
                         self.step(env, |worker, out| worker.not_rendered(key, job, why, out));
                         continue;
                     }
-                    env.oracle.renders(who, brick);
+                    if !is_unlit {
+                        env.oracle.renders(who, brick);
+                    }
                     let cost = u128::from(order.frame.real_micros[index]) * u128::from(SPEED_ONE);
                     let micros = cost / u128::from(self.speed.max(1));
                     let micros = u64::try_from(micros).unwrap_or(u64::MAX);
@@ -369,6 +403,26 @@ impl Rendering {
             } => send_runs(env, me, &key, &frame, to, runs),
         }
     }
+}
+
+/// Memory of a job whose rays wait, bytes: few are waited for at a time.
+const UNLIT_BYTES: u64 = 24 << 20;
+/// Most bricks that the rays of a job go on through.
+const ON_RAYS_MAX: u64 = 4;
+
+/// The bricks that the rays of a job go on through.
+fn on_rays(plan: &FramePlan, job: u32) -> BTreeSet<BrickIndex> {
+    let digest = plan.digest.as_bytes().iter().take(8);
+    let seed = digest.fold(u64::from(job), |s, &b| s.rotate_left(8) ^ u64::from(b));
+    let casters: Vec<BrickIndex> = plan.casters.iter().collect();
+    if casters.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut draws = Seeded::new(seed);
+    let count = draws.below(ON_RAYS_MAX + 1);
+    let all = (0..count).map(|_| draws.below(casters.len() as u64));
+    let all = all.filter_map(|at| casters.get(usize::try_from(at).ok()?).copied());
+    all.collect()
 }
 
 fn send_runs(

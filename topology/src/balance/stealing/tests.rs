@@ -73,11 +73,11 @@ fn jobs_whose_bricks_have_yet_to_come_are_not_taken_and_given_away_first() {
     victim.unpark(&[0, 4]);
     assert_eq!(victim.next_job(), Some(0));
     victim.park(|_| false);
-    assert!(!victim.waits_for_bricks(), "jobs are rendered");
+    assert!(!victim.waits_for_bricks(0), "jobs are rendered");
     for job in [5, 6, 0] {
         victim.job_done(job, 10_000, &mut out);
     }
-    assert!(victim.is_busy() && victim.waits_for_bricks());
+    assert!(victim.is_busy() && victim.waits_for_bricks(0));
     assert_eq!(
         [0, 4, 7].map(|j| victim.is_to_come(j)),
         [false, false, true]

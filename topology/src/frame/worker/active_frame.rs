@@ -59,6 +59,8 @@ pub(super) struct ActiveFrame<F, I> {
     to_ask: VecDeque<BrickIndex>,
     /// Bricks that cannot be had.
     in_vain: BTreeSet<BrickIndex>,
+    /// Jobs whose own bricks are not needed any more, as their rays go on through others; what they took until now, microseconds.
+    unlit: BTreeMap<u32, u64>,
     /// Since when it waits for bricks, as far as that is not counted, and what it had rendered by then; microseconds.
     waits_since: Option<(u64, u64)>,
     /// Since when it is the first frame here and has bricks to come, as far as that is not counted, and what the device had rendered by
@@ -104,6 +106,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             accessed: BTreeSet::new(),
             to_ask: VecDeque::new(),
             in_vain: BTreeSet::new(),
+            unlit: BTreeMap::new(),
             waits_since: None,
             reads_since: None,
             reads: (0, 0),
@@ -132,7 +135,9 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         }
         let mut seen = BTreeSet::new();
         // Those of jobs that were put aside among them.
-        let waiting = self.work.all_jobs().filter(|&j| !is_here(j)).map(brick_of);
+        let waiting = self.work.all_jobs();
+        let waiting = waiting.filter(|&j| !is_here(j) && !self.unlit.contains_key(&j));
+        let waiting = waiting.map(brick_of);
         let wanted = waiting.filter(|b| !self.in_vain.contains(b) && seen.insert(*b));
         let (kept, others): (VecDeque<_>, VecDeque<_>) =
             wanted.partition(|&b| bricks.is_kept((data_set, b)));
@@ -156,9 +161,14 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
 
     /// It was asked for; `is_cached`: it was in memory, or on its way.
     pub(super) fn asked(&mut self, is_cached: bool) {
-        if let Some(brick) = self.to_ask.pop_front()
-            && self.accessed.insert(brick)
-        {
+        if let Some(brick) = self.to_ask.pop_front() {
+            self.accesses(brick, is_cached);
+        }
+    }
+
+    /// A brick was asked for.
+    pub(super) fn accesses(&mut self, brick: BrickIndex, is_cached: bool) {
+        if self.accessed.insert(brick) {
             let count = if is_cached {
                 &mut self.accesses.cached
             } else {
@@ -192,14 +202,20 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         let first = *self.in_vain.first()?;
         let plan = self.plan();
         let mut parked = self.work.parked().map(|j| plan.jobs[j as usize].brick);
-        let is_stuck = self.work.waits_for_bricks() && parked.all(|b| self.in_vain.contains(&b));
+        let is_stuck = self.work.waits_for_bricks(0) && parked.all(|b| self.in_vain.contains(&b));
         is_stuck.then_some(first)
     }
 
     /// Whether a job that is not rendered yet needs a brick that is not held.
     pub(super) fn needs(&self, brick: BrickIndex) -> bool {
+        let is_to_come = |j: &u32| self.work.is_to_come(*j) && !self.unlit.contains_key(j);
         let jobs = self.unheld.get(&brick);
-        jobs.is_some_and(|jobs| jobs.iter().any(|&j| self.work.is_to_come(j)))
+        jobs.is_some_and(|jobs| jobs.iter().any(is_to_come))
+    }
+
+    /// The rays of a job, on which the device was so many microseconds, are to go on through other bricks than its own.
+    pub(super) fn is_unlit(&mut self, job: u32, micros: u64) {
+        *self.unlit.entry(job).or_default() += micros;
     }
 
     /// Bricks of its jobs that are not held.
@@ -224,12 +240,22 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.work.has_jobs()
     }
 
-    /// The next job, and what it should take here, microseconds.
-    pub(super) fn next_job(&self) -> Option<(PlannedJob, u64)> {
+    /// Whether rays go on from what its jobs show.
+    pub(super) fn sends_rays(&self) -> bool {
+        !self.plan().casters.is_empty()
+    }
+
+    /// The next job of those whose bricks may be `taken`, and what it should take here, microseconds.
+    pub(super) fn next_job(
+        &self,
+        taken: impl Fn(BrickIndex) -> bool,
+    ) -> Option<(u32, PlannedJob, u64)> {
         let plan = self.plan();
-        let job = plan.jobs[self.work.first_job()? as usize];
+        let of = |index: u32| (index, plan.jobs[index as usize]);
+        let mut jobs = self.work.queued().map(of);
+        let (index, job) = jobs.find(|(_, job)| taken(job.brick))?;
         let micros = cost_on(job.estimate_micros, plan.speeds[self.me]);
-        Some((job, micros))
+        Some((index, job, micros))
     }
 
     /// What its jobs that are not done take here, microseconds, waiting for bricks included.
@@ -237,8 +263,8 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.work.to_come_micros()
     }
 
-    pub(super) fn take_job(&mut self) -> Option<u32> {
-        self.work.next_job()
+    pub(super) fn take_job(&mut self, job: u32) -> bool {
+        self.work.take(job)
     }
 
     /// Whether nobody would see a job.
@@ -364,20 +390,25 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             self.reads.0 += now.saturating_sub(then);
             self.reads.1 += rendered.saturating_sub(rendered_then);
         }
-        let has_bricks_to_come = self.work.parked().next().is_some();
-        self.reads_since = (!is_behind && has_bricks_to_come).then_some((now, rendered));
+        let is_reading = !is_behind && self.has_bricks_to_come();
+        self.reads_since = is_reading.then_some((now, rendered));
     }
 
-    /// Time went by: what was spent waiting for bricks while nothing could be rendered counts as late, unless `is_behind` another frame, or messages.
+    fn has_bricks_to_come(&self) -> bool {
+        !self.unlit.is_empty() || self.work.parked().next().is_some()
+    }
+
+    /// Time went by: what was spent waiting for bricks while nothing could be rendered counts as late, unless `is_behind` another frame, or messages;
+    /// so many jobs are `aside` whose rays wait.
     pub(super) fn count_waiting(
         &mut self,
         now: u64,
-        is_behind: bool,
+        (is_behind, aside): (bool, usize),
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
-        let rendered = self.work.rendered_micros();
+        let rendered = self.work.rendered_micros() + self.unlit.values().sum::<u64>();
         let waits_since = self.waits_since.take();
-        if is_behind || !self.work.waits_for_bricks() {
+        if is_behind || !self.work.waits_for_bricks(aside) {
             return;
         }
         if let Some((then, rendered_then)) = waits_since {
@@ -401,6 +432,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         spent_micros: u64,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) -> bool {
+        self.unlit.remove(&job);
         self.step(out, |work, steals| work.job_done(job, spent_micros, steals));
         let are_others = self.work.waiting().next().is_some();
         let map = self.occlusion.as_mut().filter(|_| are_others);
@@ -435,8 +467,9 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     /// Tells the requester what was rendered, where the frame waits for bricks: it takes longer than was planned; and how long it has
     /// waited, also where others have got the jobs that it waited for.
     pub(super) fn tell_of_progress(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
-        let is_waiting = self.work.parked().next().is_some();
-        let times = is_waiting.then(|| self.outgoing.take_times());
+        let times = self
+            .has_bricks_to_come()
+            .then(|| self.outgoing.take_times());
         self.tell_times(times.unwrap_or_default(), out);
     }
 

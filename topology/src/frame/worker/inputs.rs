@@ -9,7 +9,7 @@ use crate::{
         cost_table::CostTable,
         frame_plan::{Earlier, FramePlan, FrameWork, PlanInputs},
         plan_rules::PlanRules,
-        roster::Roster,
+        roster::{Roster, RosterEntry},
     },
     base::{digest::Digest, peer::PeerId},
     data::manifest::Manifest,
@@ -212,6 +212,13 @@ impl FoundInputs<'_> {
         request.view.validate().map_err(|e| text(&e))?;
         let is_valid = request.settings.validate(self.manifest.volume());
         is_valid.map_err(|e| text(&e))?;
+        if request.settings.has_secondary_rays() && !request.rules.fetches() {
+            return Err("shadows and ambient occlusion are for pictures that are divided: ask by strategy image".to_owned());
+        }
+        let mut entries = self.roster.entries().iter();
+        if request.settings.has_secondary_rays() && !entries.any(RosterEntry::has_all_for_rays) {
+            return Err("no peer can send the rays of shadows: that takes a processor (--device cpu), and memory for two bricks beside those held".to_owned());
+        }
         let bricks = self.manifest.grid().brick_count();
         self.roster.validate(bricks).map_err(|e| text(&e))?;
         self.first.validate(bricks).map_err(|e| text(&e))?;

@@ -266,7 +266,7 @@ fn a_job_that_was_put_aside_goes_on_alone() {
     assert_eq!(together(&out), [(1, vec![0])]);
     begin(&mut worker, other.clone(), &shown(&[100]));
     let mut out = Vec::new();
-    worker.put_aside(&own, 0, 24_900, &mut out);
+    worker.put_aside(&own, 0, (24_900, Awaits::default()), &mut out);
     let jobs: Vec<_> = together(&out).into_iter().map(|(_, jobs)| jobs).collect();
     assert_eq!(jobs, [[0], [0]]);
     let out = done(&mut worker, &other, 0);
@@ -329,7 +329,7 @@ fn a_long_job_is_put_aside_for_another_requester_and_goes_on_after_it() {
     let out = begin(&mut worker, other.clone(), &fast);
     assert_eq!((renders(&out), is_asked(&out)), (vec![], 1));
     let mut next = Vec::new();
-    worker.put_aside(&own, 0, 25_000, &mut next);
+    worker.put_aside(&own, 0, (25_000, Awaits::default()), &mut next);
     assert_eq!((renders(&next), is_asked(&next)), (vec![(7, 0)], 1));
     let of_other = |worker: &mut Worker, job| {
         let mut out = Vec::new();
@@ -340,7 +340,7 @@ fn a_long_job_is_put_aside_for_another_requester_and_goes_on_after_it() {
     assert_eq!(of_other(&mut worker, 1), [(1, 0)]);
     // What is called off is not gone on with.
     let mut out = Vec::new();
-    worker.put_aside(&own, 0, 25_000, &mut out);
+    worker.put_aside(&own, 0, (25_000, Awaits::default()), &mut out);
     assert_eq!(renders(&out), [(1, 0)]);
     begin(
         &mut worker,
@@ -354,7 +354,7 @@ fn a_long_job_is_put_aside_for_another_requester_and_goes_on_after_it() {
         &fast,
     );
     let mut out = Vec::new();
-    worker.put_aside(&own, 0, 25_000, &mut out);
+    worker.put_aside(&own, 0, (25_000, Awaits::default()), &mut out);
     assert_eq!(renders(&out), [(8, 0)]);
     worker.over(&own.0, Some(1), &mut out);
     out.clear();
@@ -1003,4 +1003,107 @@ fn a_brick_that_cannot_be_had_ends_no_frame_where_nobody_would_see_it() {
             .iter()
             .all(|(_, m)| matches!(m, FrameMessage::JobsDone { .. }))
     );
+}
+
+/// The device has begun a job whose rays are to go on through these bricks.
+fn awaits(worker: &mut Worker, job: u32, bricks: &[u32]) -> Vec<Output> {
+    let mut out = Vec::new();
+    let awaits = Awaits {
+        bricks: bricks.iter().copied().map(BrickIndex).collect(),
+        bytes: 70 << 20,
+    };
+    worker.put_aside(&key(1, 0), job, (1_000, awaits), &mut out);
+    out
+}
+
+#[test]
+fn rays_go_on_through_each_brick_as_it_comes_and_keep_none_while_another_is_awaited() {
+    let frame = shown(&[9_000; 2]);
+    let mut worker = holding(&[]);
+    begin(&mut worker, key(1, 0), &frame);
+    assert_eq!(renders(&staged(&mut worker, 0, true)), [(1, 0)]);
+    // Its own brick is not needed any more; another one of them was asked for before.
+    let out = awaits(&mut worker, 0, &[3, 1, 2]);
+    assert_eq!(stages(&out), (vec![3, 2], vec![0]));
+    let out = staged(&mut worker, 2, true);
+    assert_eq!(renders(&out), [(1, 0)], "it goes on");
+    let out = awaits(&mut worker, 0, &[3, 1]);
+    assert_eq!(stages(&out), (vec![], vec![2]));
+    // A brick for both: the job that waits for its own comes after the one that was begun.
+    let out = staged(&mut worker, 1, true);
+    assert_eq!(renders(&out), [(1, 0)]);
+    let out = awaits(&mut worker, 0, &[3]);
+    assert_eq!(renders(&out), [(1, 1)]);
+    assert_eq!(stages(&out).1, [0; 0], "it is needed");
+    let out = done(&mut worker, &key(1, 0), 1);
+    assert_eq!(stages(&out).1, [1]);
+    assert!(worker.is_under_way(0) && runs(&out).is_empty());
+    let out = staged(&mut worker, 3, true);
+    assert_eq!(renders(&out), [(1, 0)]);
+    let out = done(&mut worker, &key(1, 0), 0);
+    assert_eq!(stages(&out), (vec![], vec![3]));
+    assert_eq!(runs(&out).concat(), [0, 1]);
+}
+
+#[test]
+fn a_brick_on_the_way_of_rays_that_cannot_be_had_ends_the_frame_and_all_is_released() {
+    let mut worker = holding(&[0, 1]);
+    begin(&mut worker, key(1, 0), &shown(&[9_000; 2]));
+    awaits(&mut worker, 0, &[2, 3]);
+    let out = staged(&mut worker, 2, false);
+    let why = "brick 2 cannot be read".to_owned();
+    assert_eq!(told(&out), [(key(1, 0), FrameMessage::Failed { why })]);
+    assert_eq!(stages(&out).1, [3]);
+    // So do frames that are over, and a lost device.
+    for is_over in [true, false] {
+        let mut worker = holding(&[0]);
+        begin(&mut worker, key(1, 0), &shown(&[9_000]));
+        awaits(&mut worker, 0, &[2]);
+        let mut out = Vec::new();
+        if is_over {
+            worker.over(&key(1, 0).0, None, &mut out);
+            assert_eq!(stages(&out).1, [2]);
+        } else {
+            worker.device_lost("gone", &mut out);
+            assert_eq!(told(&out).len(), 1);
+        }
+        assert!(staged(&mut worker, 2, true).is_empty());
+    }
+}
+
+#[test]
+fn rays_that_wait_take_little_memory() {
+    let mut frame = Shown(shown(&[9_000; 4]).0.clone());
+    frame.0.casters = Arc::new(BrickSet::all(4));
+    let frame = Arc::new(frame);
+    let mut worker = holding(&[0, 1, 2]);
+    begin(&mut worker, key(1, 0), &frame);
+    assert_eq!(renders(&awaits(&mut worker, 0, &[3])), [(1, 1)]);
+    let out = awaits(&mut worker, 1, &[3]);
+    assert_eq!(renders(&out), [], "those that wait take much memory");
+    // Other frames go on, also such as fetch.
+    let other = (PeerId::new("other"), key(7, 0).1);
+    let out = begin(&mut worker, other.clone(), &shown(&[9_000; 4]));
+    assert_eq!(renders(&out), [(7, 0)]);
+    let mut out = Vec::new();
+    worker.over(&other.0, None, &mut out);
+    done(&mut worker, &other, 0);
+    let out = staged(&mut worker, 3, true);
+    assert_eq!(renders(&out), [(1, 0)]);
+    assert_eq!(renders(&done(&mut worker, &key(1, 0), 0)), [(1, 1)]);
+}
+
+#[test]
+fn a_brick_that_was_read_is_rendered_whatever_memory_rays_take_that_wait() {
+    let mut frame = Shown(shown(&[9_000; 4]).0.clone());
+    frame.0.casters = Arc::new(BrickSet::all(4));
+    let mut worker = holding(&[0, 1]);
+    begin(&mut worker, key(1, 0), &Arc::new(frame));
+    staged(&mut worker, 3, true);
+    awaits(&mut worker, 0, &[2]);
+    // The next job's brick is held; that behind it keeps room from the brick that rays wait for.
+    let out = awaits(&mut worker, 1, &[2]);
+    assert_eq!(renders(&out), [(1, 3)]);
+    let out = done(&mut worker, &key(1, 0), 3);
+    assert_eq!(stages(&out).1, [3]);
 }

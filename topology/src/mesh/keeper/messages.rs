@@ -37,6 +37,9 @@ pub struct Hello {
     /// Whether it is a viewer, whose camera others may follow.
     #[serde(default)]
     pub is_viewer: bool,
+    /// Whether its device sends rays from surfaces.
+    #[serde(default)]
+    pub sends_rays: bool,
 }
 
 /// How a peer is doing, said with each heartbeat.
@@ -198,6 +201,8 @@ pub enum KeeperInput {
     DeviceOpened {
         /// What it is, for people.
         device: String,
+        /// Whether it sends rays from surfaces.
+        sends_rays: bool,
         /// Memory that it gives to bricks, in bytes.
         memory_bytes: u64,
         /// Memory that bricks take there.

@@ -1,0 +1,413 @@
+//! Secondary rays: how much light reaches the points at which rays meet surfaces.
+//!
+//! A shadow ray goes from a point to the light; rays of ambient occlusion go into the half space that the surface is seen from, as
+//! far as they reach. What comes through to a point along a ray is the product of what the bricks on its way let through, in whichever
+//! order: a job that needs further bricks says which, and goes on with each as it comes.
+//! Light from behind a surface comes through the surface itself first, as far as it is not opaque.
+//!
+//! Space: grid; distances along rays in world units. Rays begin a little off their surface, so that they do not meet it.
+//! Invariant: rays follow from the pixel, the point and the settings alone, and are alike whichever job and peer sends them; but for points that
+//! add next to nothing to what a job shows, which send none.
+//!
+//! Source: DeMarle, Gribble, Boulos, Parker 2005, section 3: any ray reads any block, and steps aside while that is fetched. Basis of
+//! directions: Duff et al., "Building an orthonormal basis, revisited", JCGT 6(1), 2017.
+
+use crate::{
+    jitter::jitter,
+    scene::{Casters, Scene},
+};
+use brickmesh_topology::BrickIndex;
+use glam::{DMat3, DVec3};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    f64::consts::TAU,
+};
+
+/// How far off its surface a ray begins, in smallest spacings.
+const OFF_SURFACE: f64 = 0.02;
+/// From one ray of ambient occlusion to the next, in turns: the golden ratio's fraction spreads any number of them.
+const TURN: f64 = 0.618_033_988_749_895;
+/// Less light is not followed further, and less of a surface is not worth rays.
+pub(crate) const DARK: f32 = 1.0 / 1024.0;
+
+/// A point at which a ray of a pixel met a surface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LitPoint {
+    /// Column and row of the pixel.
+    pub(crate) pixel: [u32; 2],
+    pub(crate) at: DVec3,
+    /// Unit vector of the world, to the viewer's side.
+    pub(crate) normal: DVec3,
+    /// What it adds to the pixel where all light reaches it: of the light around, and of the light. Linear RGB.
+    pub(crate) ambient: [f32; 3],
+    pub(crate) direct: [f32; 3],
+    /// What the surface lets through, 0 to 1.
+    pub(crate) through: f32,
+}
+
+/// A secondary ray.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SecondaryRay {
+    /// Grid.
+    pub(crate) start: DVec3,
+    /// Voxels per world unit.
+    pub(crate) direction: DVec3,
+    /// World units.
+    pub(crate) reach: f64,
+}
+
+/// The secondary rays of a scene.
+#[derive(Clone, Debug)]
+pub(crate) struct SecondaryRays {
+    /// Unit vector of the world.
+    to_light: Option<DVec3>,
+    /// Rays of ambient occlusion, and how far they reach in world units.
+    occlusion: (u16, f64),
+    casters: Casters,
+    grid_from_world: DMat3,
+    /// World units.
+    off_surface: f64,
+    /// The view's first pixel in the whole picture.
+    first: [u32; 2],
+}
+
+impl SecondaryRays {
+    /// Those of a scene, where it has some.
+    pub(crate) fn of(scene: &Scene) -> Option<Self> {
+        let settings = &scene.settings;
+        let occlusion = settings.ambient_occlusion;
+        let casters = scene.casters.clone()?;
+        settings.has_secondary_rays().then(|| Self {
+            to_light: (scene.light_direction()).filter(|_| settings.casts_shadows()),
+            occlusion: occlusion.map_or((0, 0.0), |o| (o.rays, o.reach)),
+            casters,
+            grid_from_world: scene.volume.grid_from_world().matrix3,
+            off_surface: OFF_SURFACE * scene.volume.min_spacing(),
+            first: scene.view.first,
+        })
+    }
+
+    /// Rays of a point.
+    pub(crate) fn per_point(&self) -> usize {
+        usize::from(self.to_light.is_some()) + usize::from(self.occlusion.0)
+    }
+
+    /// What a surface itself lets through of each of a point's rays.
+    fn begun(&self, point: &LitPoint) -> impl Iterator<Item = f32> + use<> {
+        let to_light = self.to_light.map(|light| {
+            if point.normal.dot(light) < 0.0 {
+                point.through
+            } else {
+                1.0
+            }
+        });
+        let around = std::iter::repeat_n(1.0, self.occlusion.0.into());
+        to_light.into_iter().chain(around)
+    }
+
+    /// A ray of a point: that to the light comes first.
+    pub(crate) fn ray(&self, point: &LitPoint, n: usize) -> SecondaryRay {
+        let (direction, reach) = match self.to_light {
+            Some(light) if n == 0 => (light, f64::INFINITY),
+            light => {
+                let n = n - usize::from(light.is_some());
+                (self.around(point, n), self.occlusion.1)
+            }
+        };
+        let side = self.off_surface.copysign(point.normal.dot(direction));
+        SecondaryRay {
+            start: point.at + self.grid_from_world * (point.normal * side),
+            direction: self.grid_from_world * direction,
+            reach,
+        }
+    }
+
+    /// Direction of a ray of ambient occlusion: cosine-weighted, in strata, turned from pixel to pixel.
+    fn around(&self, point: &LitPoint, n: usize) -> DVec3 {
+        let [x, y] = [0, 1].map(|a| self.first[a] + point.pixel[a]);
+        let [part, turn] = [jitter(x, y), jitter(y.wrapping_add(1 << 15), x)].map(f64::from);
+        let square = (n as f64 + part) / f64::from(self.occlusion.0);
+        let (sin, cos) = (TAU * (n as f64 * TURN + turn)).sin_cos();
+        let (radius, up) = (square.sqrt(), (1.0 - square).max(0.0).sqrt());
+        let [right, ahead] = basis(point.normal);
+        right * (radius * cos) + ahead * (radius * sin) + point.normal * up
+    }
+
+    /// Whether a brick is a caster.
+    pub(crate) fn may_meet(&self, brick: BrickIndex) -> bool {
+        self.casters.bricks.contains(brick)
+    }
+
+    /// The casters on a ray's way, near ones first, each with where the ray enters it.
+    pub(crate) fn casters_on(
+        &self,
+        ray: &SecondaryRay,
+    ) -> impl Iterator<Item = (BrickIndex, f64)> + '_ {
+        let Casters { grid, bricks } = &self.casters;
+        let all = grid.on_ray(ray.start, ray.direction, ray.reach);
+        all.filter(|(brick, _)| bricks.contains(*brick))
+    }
+}
+
+/// Two unit vectors at right angles to a third, and to each other.
+fn basis(n: DVec3) -> [DVec3; 2] {
+    let sign = 1.0_f64.copysign(n.z);
+    let a = -1.0 / (sign + n.z);
+    let b = n.x * n.y * a;
+    [
+        DVec3::new(1.0 + sign * n.x * n.x * a, sign * b, -sign * n.x),
+        DVec3::new(b, sign + n.y * n.y * a, -n.y),
+    ]
+}
+
+/// Bricks on the way of rays, and where the first of these enters each.
+type OnTheWay = BTreeMap<BrickIndex, f64>;
+
+/// Points of a job, and what is known of the light that reaches them.
+#[derive(Clone, Debug)]
+pub(crate) struct LitPoints {
+    points: Vec<LitPoint>,
+    /// What comes through along each ray of each point, 0 to 1.
+    light: Vec<f32>,
+    /// Bricks that rays went through.
+    done: BTreeSet<BrickIndex>,
+    /// Bricks that rays are to go through and did not yet.
+    lacking: OnTheWay,
+}
+
+impl LitPoints {
+    /// Points of which no ray went through any brick yet.
+    pub(crate) fn new(points: Vec<LitPoint>, rays: &SecondaryRays) -> Self {
+        Self {
+            light: points.iter().flat_map(|p| rays.begun(p)).collect(),
+            points,
+            done: BTreeSet::new(),
+            lacking: OnTheWay::new(),
+        }
+    }
+
+    /// Takes the rays that are not dark further: `through` says what a brick lets through of one, or that it is not there. Whether none
+    /// lacks a brick now.
+    pub(crate) fn go_on(
+        &mut self,
+        rays: &SecondaryRays,
+        through: impl Fn(BrickIndex, &SecondaryRay) -> Option<f32>,
+    ) -> bool {
+        let (mut went, mut of_ray) = (BTreeSet::new(), Vec::new());
+        self.lacking.clear();
+        let lights = self.light.chunks_mut(rays.per_point());
+        for (point, light) in self.points.iter().zip(lights) {
+            for (n, light) in light.iter_mut().enumerate() {
+                if *light <= DARK {
+                    continue;
+                }
+                let ray = rays.ray(point, n);
+                of_ray.clear();
+                for (brick, enters) in rays.casters_on(&ray) {
+                    if self.done.contains(&brick) {
+                        continue;
+                    }
+                    if let Some(part) = through(brick, &ray) {
+                        went.insert(brick);
+                        *light *= part;
+                    } else {
+                        of_ray.push((brick, enters));
+                    }
+                    if *light <= DARK {
+                        of_ray.clear();
+                        break;
+                    }
+                }
+                for &(brick, enters) in &of_ray {
+                    let nearest = self.lacking.entry(brick).or_insert(enters);
+                    *nearest = nearest.min(enters);
+                }
+            }
+        }
+        self.done.extend(went);
+        self.lacking.is_empty()
+    }
+
+    /// Tells what each point adds to its pixel in the light that reaches it.
+    pub(crate) fn light_up(&self, rays: &SecondaryRays, mut add: impl FnMut([u32; 2], [f32; 3])) {
+        let lights = self.light.chunks(rays.per_point());
+        for (point, light) in self.points.iter().zip(lights) {
+            let (shadow, around) = light.split_at(usize::from(rays.to_light.is_some()));
+            let direct = shadow.first().copied().unwrap_or(1.0);
+            let ambient = match around.len() {
+                0 => 1.0,
+                n => around.iter().sum::<f32>() / n as f32,
+            };
+            let of = |c: usize| point.ambient[c] * ambient + point.direct[c] * direct;
+            add(point.pixel, std::array::from_fn(of));
+        }
+    }
+}
+
+/// What a job lacks of the light on its surfaces.
+#[derive(Clone, Debug)]
+pub struct UnlitJob {
+    pub(crate) parts: Vec<LitPoints>,
+}
+
+impl UnlitJob {
+    /// Bricks that its rays are to go through, near ones first; it goes on with any of them.
+    #[must_use]
+    pub fn waits_for(&self) -> Vec<BrickIndex> {
+        let mut all = OnTheWay::new();
+        for (&brick, &enters) in self.parts.iter().flat_map(|part| &part.lacking) {
+            let nearest = all.entry(brick).or_insert(enters);
+            *nearest = nearest.min(enters);
+        }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        all.into_iter().map(|(brick, _)| brick).collect()
+    }
+
+    /// Memory that it takes, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let of = |part: &LitPoints| {
+            size_of_val(part.points.as_slice()) + size_of_val(part.light.as_slice())
+        };
+        self.parts.iter().map(of).sum::<usize>() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brickmesh_topology::{
+        Camera, RenderSettings, TransferFunction, VolumeDescription, VoxelType,
+        data::{brick_grid::BrickGrid, brick_set::BrickSet},
+        picture::ambient_occlusion::AmbientOcclusion,
+    };
+    use std::sync::Arc;
+
+    /// Rays in a volume of 2³ bricks of 16, of which all but one are casters.
+    fn rays(occlusion: u16) -> (SecondaryRays, BrickIndex) {
+        let volume = VolumeDescription {
+            spacing: [1.0, 2.0, 0.5],
+            ..VolumeDescription::new([32; 3], VoxelType::U8)
+        };
+        let grid = BrickGrid::new(volume.dims, 16).unwrap();
+        let mut bricks = BrickSet::all(8);
+        let other = BrickIndex(5);
+        bricks.remove(other);
+        let mut settings = RenderSettings::new(TransferFunction::ramp(0.0, 1.0), 0.5);
+        settings.shadows = true;
+        settings.light.direction = Some([1.0, 0.5, 0.25]);
+        let reach = 20.0;
+        settings.ambient_occlusion = Some(AmbientOcclusion {
+            rays: occlusion,
+            reach,
+        });
+        let scene = Scene {
+            data_set: brickmesh_topology::Digest::of(b"test"),
+            numbers: volume.voxel.into(),
+            view: Camera::orbit(&volume, 10.0, 20.0, 1.0)
+                .view(64, 64)
+                .unwrap(),
+            volume,
+            settings,
+            materials: Vec::new(),
+            casters: Some(Casters {
+                grid,
+                bricks: Arc::new(bricks),
+            }),
+        };
+        (SecondaryRays::of(&scene).unwrap(), other)
+    }
+
+    fn point(n: u32, normal: DVec3) -> LitPoint {
+        LitPoint {
+            pixel: [n % 64, n / 64],
+            at: DVec3::splat(15.7),
+            normal,
+            ambient: [0.5; 3],
+            direct: [0.25, 0.5, 1.0],
+            through: 0.0,
+        }
+    }
+
+    #[test]
+    fn rays_of_ambient_occlusion_are_cosine_weighted_around_any_normal() {
+        let (rays, _) = rays(8);
+        let world = rays.grid_from_world.inverse();
+        for normal in [DVec3::Z, -DVec3::Z, DVec3::X, DVec3::new(0.6, -0.48, -0.64)] {
+            let (mut sum, mut count) = (DVec3::ZERO, 0.0);
+            for pixel in 0..512 {
+                let point = point(pixel, normal);
+                for n in 1..rays.per_point() {
+                    let ray = rays.ray(&point, n);
+                    let direction = world * ray.direction;
+                    assert!((direction.length() - 1.0).abs() < 1e-9);
+                    assert!(direction.dot(normal) >= 0.0);
+                    let off = world * (ray.start - point.at);
+                    assert!((off - normal * rays.off_surface).length() < 1e-9);
+                    (sum, count) = (sum + direction, count + 1.0);
+                }
+            }
+            // The mean of a cosine-weighted direction is two thirds of the normal.
+            let mean = sum / count;
+            assert!((mean - normal * (2.0 / 3.0)).length() < 0.01, "{mean}");
+        }
+    }
+
+    #[test]
+    fn light_is_the_product_of_what_bricks_let_through_in_any_order() {
+        let (rays, no_caster) = rays(4);
+        let points: Vec<_> = (0..100)
+            .map(|n| point(n, DVec3::new(0.6, 0.48, 0.64)))
+            .collect();
+        let through = |brick: BrickIndex| 0.9 - 0.05 * brick.0 as f32;
+        let lit = |orders: &[&[u32]]| {
+            let mut points = LitPoints::new(points.clone(), &rays);
+            let mut is_lit = false;
+            for there in orders {
+                is_lit = points.go_on(&rays, |brick, _| {
+                    assert_ne!(brick, no_caster);
+                    there.contains(&brick.0).then(|| through(brick))
+                });
+            }
+            assert!(is_lit);
+            let mut colors = Vec::new();
+            points.light_up(&rays, |_, color| colors.push(color));
+            colors
+        };
+        let all = lit(&[&[0, 1, 2, 3, 4, 6, 7]]);
+        for orders in [
+            &[&[7, 6][..], &[1, 2, 3], &[], &[0, 4]][..],
+            &[&[0], &[0, 1], &[2, 0], &[3, 4, 1], &[6], &[7]],
+        ] {
+            for (a, b) in all.iter().zip(lit(orders)) {
+                assert!(
+                    a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5),
+                    "{a:?} {b:?}"
+                );
+            }
+        }
+        assert!(all.iter().all(|c| c[0] < 0.75 && c[2] > c[0]));
+    }
+
+    #[test]
+    fn no_brick_is_awaited_behind_one_that_lets_nothing_through() {
+        let (rays, _) = rays(1);
+        let mut points = LitPoints::new(vec![point(0, DVec3::new(0.6, 0.48, 0.64))], &rays);
+        assert!(!points.go_on(&rays, |_, _| None));
+        let unlit = UnlitJob {
+            parts: vec![points.clone()],
+        };
+        let order = unlit.waits_for();
+        assert!(order.len() > 1 && unlit.bytes() > 0);
+        assert_eq!(order[0], BrickIndex(0), "it begins there");
+        assert!(points.go_on(&rays, |brick, _| (brick.0 == 0).then_some(0.0)));
+        // Of a surface that light comes to from behind only what it lets through itself reaches the viewer.
+        let behind = point(0, DVec3::new(-0.6, -0.48, -0.64));
+        let mut points = LitPoints::new(vec![behind], &rays);
+        points.go_on(&rays, |_, _| Some(1.0));
+        points.light_up(&rays, |_, color| {
+            assert!(color.iter().all(|c| (c - 0.5).abs() < 1e-6), "{color:?}");
+        });
+    }
+}
