@@ -225,7 +225,7 @@ fn no_seed_breaks_a_mesh() {
         has_shadows: false,
     };
     let divided = Runs {
-        seeds: 1..=4,
+        seeds: 1..=8,
         frames: 100,
         peers: 1..=6,
         redundancies: 1..=3,
@@ -234,7 +234,7 @@ fn no_seed_breaks_a_mesh() {
         has_shadows: false,
     };
     let with_rays = Runs {
-        seeds: 1..=3,
+        seeds: 1..=6,
         has_shadows: true,
         ..divided.clone()
     };

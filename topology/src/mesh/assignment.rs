@@ -410,13 +410,8 @@ impl<'a> Assignments<'a> {
         scarce.sort_by_key(|&b| (!self.is_seen(b), self.copies(b), b));
         self.list_unseen();
         let (seen, unseen) = scarce.split_at(scarce.partition_point(|&b| self.is_seen(b)));
-        // Where memory is short, one copy of each comes before the second of any.
-        let first = if self.seen.is_some() {
-            1
-        } else {
-            self.redundancy
-        };
-        for copies in first..=self.redundancy {
+        // One copy of each comes before the second of any: else others would have to give way in turn, and may not know it.
+        for copies in 1..=self.redundancy {
             seen.iter().for_each(|&b| self.copy_up_to(copies, b));
         }
         (unseen.iter()).for_each(|&b| self.copy_up_to(self.redundancy, b));

@@ -65,6 +65,8 @@ pub struct Replicas {
     pressed: bool,
     /// Something that decides about the assignment has changed since it was worked out.
     outdated: bool,
+    /// When it was worked out last, memory was too short for bricks that no frame needs.
+    was_short: bool,
     /// This peer came into a mesh that had the data set: when it learned last of another one that has
     /// room.
     met_at: Option<u64>,
@@ -127,6 +129,7 @@ impl Replicas {
             capacity_max: u32::MAX,
             pressed: false,
             outdated: true,
+            was_short: false,
             met_at: None,
             wanting_since: None,
             asked: BTreeMap::new(),

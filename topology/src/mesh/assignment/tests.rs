@@ -231,6 +231,11 @@ fn spare_copies_give_way_to_bricks_that_have_too_few() {
 /// What peers take of eight bricks that all wanted once, by turns; each has said what is assigned to it and
 /// holds.
 fn assignments(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
+    assignments_of(peers, 1)
+}
+
+/// The same of eight bricks that are wanted so often.
+fn assignments_of(peers: &[(&[u32], &[u32], u32)], redundancy: u32) -> Vec<Vec<u32>> {
     let grid = BrickGrid::new([16; 3], 8).unwrap();
     let mut first = FirstPlacement::new(grid, 7, None);
     let set = |bricks: &[u32]| {
@@ -253,7 +258,8 @@ fn assignments(peers: &[(&[u32], &[u32], u32)]) -> Vec<Vec<u32>> {
             leaving: false,
         })
         .collect();
-    let next = |me| next_assignment(&mut first, &members, me, copies(1), &mut BTreeSet::new());
+    let demand = copies(redundancy);
+    let next = |me| next_assignment(&mut first, &members, me, demand, &mut BTreeSet::new());
     let all: Vec<BrickSet> = (0..peers.len()).map(next).collect();
     let numbers = |s: &BrickSet| s.iter().map(|b| b.0).collect();
     all.iter().map(numbers).collect()
@@ -292,6 +298,15 @@ fn of_two_spare_bricks_the_one_that_is_not_there_gives_way() {
     let other = [0, 1, 4, 5, 6];
     let next = assignments(&[(&all, &there, 4), (&other, &other, 5)]);
     assert_eq!(next, [vec![0, 2, 3, 7], other.to_vec()]);
+}
+
+#[test]
+fn one_copy_of_each_comes_before_the_second_of_any() {
+    // The room goes to bricks that nobody has, though three copies of each are wanted: the other one need not give way, and
+    // may not have heard yet that it could.
+    let (own, other) = ([0, 1], [2, 3]);
+    let next = assignments_of(&[(&own, &own, 6), (&other, &other, 2)], 3);
+    assert_eq!(next[0], [0, 1, 4, 5, 6, 7]);
 }
 
 #[test]

@@ -43,6 +43,9 @@ impl Replicas {
         }
         let is_at_rest = self.is_at_rest(now);
         self.outdated |= is_at_rest && self.look_at_asked();
+        // Room that others keep free decides, too, whether memory is short.
+        let is_short = self.needed().is_some();
+        self.outdated |= std::mem::replace(&mut self.was_short, is_short) != is_short;
         let is_patient = self
             .wanting_since
             .is_none_or(|since| now.saturating_sub(since) < self.patience());

@@ -131,7 +131,8 @@ impl Replicas {
         let copies = (most / bricks.max(1)).clamp(1, self.redundancy.into());
         // Full peers are long in finding out who holds the last ones.
         let held = (copies * bricks + bricks / 8).min(most.max(bricks));
-        let own = (u64::from(room) * held).div_ceil(all.max(1));
+        // What each keeps free in any case is not shared out: whole copies would miss a brick.
+        let own = (u64::from(room - least) * held).div_ceil(most.max(1));
         room.saturating_sub(u32::try_from(own).unwrap_or(room))
             .max(least)
     }
