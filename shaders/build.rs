@@ -2,8 +2,8 @@
 //!
 //! A raycast kernel is `raycast.wgsl` and the stages of a mode, a file of `wgsl/modes`. A variant is a
 //! choice of its `override` constants; they are settled here, so that drivers see constants and need
-//! no specialisation. Names: `raycast_`, the mode, and a number whose bit b is constant b of
-//! [`RAYCAST_SWITCHES`].
+//! no specialisation. Names: those of the family and of the mode, and a number whose bit b is constant b of
+//! the family's switches ([`Family`]).
 
 use naga::{
     back::{PipelineConstants, pipeline_constants::process_overrides, spv},
@@ -22,8 +22,8 @@ use std::{
 #[expect(unreachable_pub, reason = "the crate uses all of it")]
 mod constants;
 
-/// The `override` constants of `raycast.wgsl`.
-const RAYCAST_SWITCHES: [&str; 7] = [
+/// The `override` constants of `raycast.wgsl` that are chosen.
+const SWITCHES: [&str; 8] = [
     "VOXELS_BY_SAMPLER",
     "TABLE_BY_SAMPLER",
     "SHADED",
@@ -31,8 +31,56 @@ const RAYCAST_SWITCHES: [&str; 7] = [
     "SEGMENTS",
     "EXTRAS",
     "SURFACES",
+    "LIT_LATER",
 ];
-/// The kernels that show surfaces, in mode iso, too; those of other modes are without the last switch.
+/// Kernels of an entry point that differ by some of the switches.
+struct Family {
+    name: &'static str,
+    entry: &'static str,
+    /// What it does with points of surfaces.
+    points: &'static str,
+    /// Those that a number chooses, the lowest bit first.
+    switches: &'static [&'static str],
+    /// Those that are on in all; others are off.
+    on: &'static [&'static str],
+    /// Those that follow others.
+    follows: &'static [(&'static str, &'static str)],
+}
+
+/// Rays from the eye.
+const RAYCAST: Family = Family {
+    name: "raycast",
+    entry: "raycast",
+    points: "no_points",
+    switches: SWITCHES.split_at(7).0,
+    on: &[],
+    follows: &[],
+};
+/// The same where surfaces are lit later. Few pictures are, so few kernels do for all of them.
+const LIT_LATER: Family = Family {
+    name: "lit_later",
+    entry: "raycast",
+    points: "points",
+    switches: &["VOXELS_BY_SAMPLER", "SHADED", "LEAPS", "SEGMENTS"],
+    on: &["EXTRAS", "SURFACES", "LIT_LATER"],
+    follows: &[],
+};
+/// Rays from surfaces. Their colours are of no account: gradients matter where opacity follows them.
+const GO_THROUGH: Family = Family {
+    name: "go_through",
+    entry: "go_through",
+    points: "no_points",
+    switches: &[
+        "VOXELS_BY_SAMPLER",
+        "LEAPS",
+        "SEGMENTS",
+        "EXTRAS",
+        "SURFACES",
+    ],
+    on: &[],
+    follows: &[("SHADED", "EXTRAS")],
+};
+/// The kernels that show surfaces, in mode iso, too; those of other modes are without the last switch, and send no rays from them.
 const MODE_OF_SURFACES: &str = "dvr";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,37 +89,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=src/constants.rs");
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
-    let parts = ["raycast", "surfaces", "triangles"].map(|name| format!("wgsl/{name}.wgsl"));
+    let parts = ["raycast", "surfaces", "triangles", "secondary"];
+    let parts = parts.map(|name| format!("wgsl/{name}.wgsl"));
     let parts = parts.iter().map(fs::read_to_string);
-    let kernel = parts.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n");
-    let mut table = String::new();
+    let kernel = parts.collect::<Result<Vec<_>, _>>()?.join("\n");
+    let (mut table, mut of_surfaces) = (String::new(), String::new());
     for mode in modes()? {
         let name = mode.file_stem().unwrap_or_default().to_string_lossy();
-        let text = format!("{kernel}\n{}", fs::read_to_string(&mode)?);
+        let kernel = format!("{kernel}\n{}", fs::read_to_string(&mode)?);
         let in_file = |e: Box<dyn Error>| format!("raycast.wgsl with {}: {e}", mode.display());
-        let module = Module::parse(&text).map_err(in_file)?;
-        write!(table, "({name:?}, &[")?;
-        let fewer = usize::from(name != MODE_OF_SURFACES);
-        for choice in 0..1_u32 << (RAYCAST_SWITCHES.len() - fewer) {
-            let mut constants = PipelineConstants::default();
-            for (bit, switch) in RAYCAST_SWITCHES.iter().enumerate() {
-                constants.insert((*switch).into(), f64::from(choice >> bit & 1));
-            }
-            for (constant, value) in constants::KERNEL_CONSTANTS {
-                constants.insert(constant.into(), f64::from(value));
-            }
-            let target = format!("raycast_{name}_{choice}");
-            module
-                .compile("raycast", &constants, &out.join(&target))
-                .map_err(in_file)?;
-            write!(table, "spirv!({target:?}), ")?;
+        let has_surfaces = name == MODE_OF_SURFACES;
+        let kernels = RAYCAST.compile(&kernel, &name, has_surfaces, out);
+        writeln!(table, "({name:?}, &[{}]),", kernels.map_err(in_file)?)?;
+        for family in [LIT_LATER, GO_THROUGH].iter().filter(|_| has_surfaces) {
+            let kernels = family.compile(&kernel, &name, true, out).map_err(in_file)?;
+            let table = family.name.to_uppercase();
+            let count = 1 << family.switches.len();
+            writeln!(
+                of_surfaces,
+                "pub(super) static {table}: [&[u8]; {count}] = [{kernels}];"
+            )?;
         }
-        table += "]),\n";
     }
     let count = table.lines().count();
     let table = format!(
         "/// The raycast kernels, by the name of their mode and the bits of their switches.\n\
-         pub(super) static RAYCAST: [(&str, &[&[u8]]); {count}] = [\n{table}];\n"
+         pub(super) static RAYCAST: [(&str, &[&[u8]]); {count}] = [\n{table}];\n{of_surfaces}"
     );
     fs::write(out.join("raycast.rs"), table)?;
     let none = PipelineConstants::default();
@@ -84,6 +127,44 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map_err(in_file)?;
     }
     Ok(())
+}
+
+impl Family {
+    /// Compiles the kernels of a mode, and returns what reads them, in the order of their numbers.
+    fn compile(
+        &self,
+        kernel: &str,
+        mode: &str,
+        has_surfaces: bool,
+        out: &Path,
+    ) -> Result<String, Box<dyn Error>> {
+        let points = fs::read_to_string(format!("wgsl/{}.wgsl", self.points))?;
+        let module = Module::parse(&format!("{kernel}\n{points}"))?;
+        let fewer = usize::from(!has_surfaces);
+        let mut kernels = String::new();
+        for choice in 0..1_u32 << (self.switches.len() - fewer) {
+            let is_on = |switch: &str| {
+                let bit = self.switches.iter().position(|s| *s == switch);
+                bit.is_some_and(|bit| choice >> bit & 1 == 1) || self.on.contains(&switch)
+            };
+            let mut constants = PipelineConstants::default();
+            for switch in SWITCHES {
+                let follows = self
+                    .follows
+                    .iter()
+                    .find(|(follower, _)| *follower == switch);
+                let on = is_on(follows.map_or(switch, |(_, leader)| leader));
+                constants.insert(switch.into(), f64::from(u8::from(on)));
+            }
+            for (constant, value) in constants::KERNEL_CONSTANTS {
+                constants.insert(constant.into(), f64::from(value));
+            }
+            let target = format!("{}_{mode}_{choice}", self.name);
+            module.compile(self.entry, &constants, &out.join(&target))?;
+            write!(kernels, "spirv!({target:?}), ")?;
+        }
+        Ok(kernels)
+    }
 }
 
 /// The files with the stages of each mode.

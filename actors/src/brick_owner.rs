@@ -249,7 +249,6 @@ impl BrickOwner {
                 self.preparation = preparation;
                 KeeperInput::DeviceOpened {
                     device: info.name,
-                    sends_rays: info.sends_rays,
                     memory_bytes: self.memory_bytes.min(info.memory_bytes),
                     brick_bytes: info.brick_bytes,
                 }

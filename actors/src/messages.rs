@@ -279,7 +279,6 @@ mod tests {
             name: text.to_owned(),
             device: text.repeat(1000),
             is_device_lost: false,
-            sends_rays: false,
             memory_bytes: 1,
             shelf_bytes: 0,
             version: text.to_owned(),

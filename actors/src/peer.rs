@@ -72,7 +72,6 @@ impl Peer {
             name: config.name,
             device: info.name.clone(),
             is_device_lost: false,
-            sends_rays: info.sends_rays,
             memory_bytes: config.memory_bytes.min(info.memory_bytes),
             shelf_bytes: config.shelf.as_ref().map_or(0, |s| s.room_bytes()),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -186,10 +186,10 @@ pub struct PictureArgs {
     /// Isosurface: a data value, and if need be colour (0 to 1 each) and opacity; may be repeated, up to eight times; in modes dvr and iso
     #[arg(long, value_name = "V[,R,G,B[,OPACITY]]", value_parser = parse_isosurface, allow_hyphen_values = true)]
     pub iso: Vec<Isosurface>,
-    /// Shadows on surfaces: what is between them and a light from aside (--light-from) dims it; rendered on processors (--device cpu)
+    /// Shadows on surfaces: what is between them and a light from aside (--light-from) dims it
     #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "off", value_name = "ON|OFF")]
     pub shadows: bool,
-    /// Ambient occlusion of surfaces, by so many rays of each point, 1 to 256: what is near dims the ambient part of the light (--light); rendered on processors
+    /// Ambient occlusion of surfaces, by so many rays of each point, 1 to 256: what is near dims the ambient part of the light (--light)
     #[arg(long, value_name = "RAYS", value_parser = clap::value_parser!(u16).range(1..=i64::from(RAYS_MAX)))]
     pub ao: Option<u16>,
     /// How far these rays reach, world units [default: a tenth of the volume's diagonal]

@@ -437,22 +437,6 @@ impl Session {
         }
     }
 
-    /// Checks that somebody can render such pictures.
-    ///
-    /// # Errors
-    /// In words, where rays go on from surfaces and no peer's device sends them.
-    pub async fn check_rays(&self, settings: &RenderSettings) -> Result<(), String> {
-        if !settings.has_secondary_rays() {
-            return Ok(());
-        }
-        let status = self.status().await.map_err(|e| e.to_string())?;
-        let mut hellos = status.peers.values();
-        if hellos.any(|hello| hello.sends_rays) {
-            return Ok(());
-        }
-        Err("shadows and ambient occlusion are rendered on processors, and all peers here render by Vulkan: take --device cpu, or start a peer with it".to_owned())
-    }
-
     /// The name of this process's peer.
     #[must_use]
     pub fn local(&self) -> &PeerId {

@@ -53,10 +53,6 @@ impl RenderedJob {
     }
 }
 
-/// Said of a device that sends no secondary rays.
-pub const NO_SECONDARY_RAYS: &str =
-    "this device sends no rays from surfaces: shadows and ambient occlusion need --device cpu";
-
 /// Whether what is rendered is wanted still.
 pub type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
 
@@ -81,8 +77,6 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// How much of it bricks take.
     pub brick_bytes: BrickBytes,
-    /// Whether it sends rays from surfaces.
-    pub sends_rays: bool,
 }
 
 /// Why a device could not do what it was asked.
@@ -188,15 +182,8 @@ pub trait RenderDevice: Send {
     fn go_on(
         &mut self,
         jobs: Vec<RenderedJob>,
-        _is_wanted: IsWanted<'_>,
-    ) -> Vec<Result<RenderedJob, DeviceError>> {
-        let failed = |_| {
-            Err(DeviceError::Failed {
-                what: NO_SECONDARY_RAYS.to_owned(),
-            })
-        };
-        jobs.into_iter().map(failed).collect()
-    }
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>>;
 
     /// Renders a job of the current scene as long as it is wanted.
     ///

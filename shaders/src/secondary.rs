@@ -13,6 +13,7 @@
 //! directions: Duff et al., "Building an orthonormal basis, revisited", JCGT 6(1), 2017.
 
 use crate::{
+    constants::DARK,
     jitter::jitter,
     scene::{Casters, Scene},
 };
@@ -27,8 +28,6 @@ use std::{
 const OFF_SURFACE: f64 = 0.02;
 /// From one ray of ambient occlusion to the next, in turns: the golden ratio's fraction spreads any number of them.
 const TURN: f64 = 0.618_033_988_749_895;
-/// Less light is not followed further, and less of a surface is not worth rays.
-pub(crate) const DARK: f32 = 1.0 / 1024.0;
 
 /// A point at which a ray of a pixel met a surface.
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +227,64 @@ impl LitPoints {
         self.lacking.is_empty()
     }
 
+    /// Its rays, in number.
+    pub(crate) fn ray_count(&self) -> usize {
+        self.light.len()
+    }
+
+    /// Bricks that the first rays of points begin in: most of what hides light is there.
+    pub(crate) fn begin_in(&self, rays: &SecondaryRays) -> BTreeSet<BrickIndex> {
+        let first = |p: &LitPoint| rays.casters_on(&rays.ray(p, 0)).next();
+        let begin = self.points.iter().filter_map(first);
+        let begin = begin.filter(|(_, enters)| *enters <= 0.0);
+        begin.map(|(brick, _)| brick).collect()
+    }
+
+    /// The rays that are not dark, each with its number, by bricks on their way: those that `is_due` says of. What is not there is
+    /// noted as lacking.
+    pub(crate) fn due(
+        &mut self,
+        rays: &SecondaryRays,
+        is_there: impl Fn(BrickIndex) -> bool,
+        is_due: impl Fn(BrickIndex) -> bool,
+    ) -> BTreeMap<BrickIndex, Vec<(usize, SecondaryRay)>> {
+        let mut due: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        self.lacking.clear();
+        for (number, _) in self.light.iter().enumerate().filter(|(_, l)| **l > DARK) {
+            let (point, n) = (number / rays.per_point(), number % rays.per_point());
+            let ray = rays.ray(&self.points[point], n);
+            for (brick, enters) in rays.casters_on(&ray) {
+                if self.done.contains(&brick) {
+                    continue;
+                }
+                if !is_there(brick) {
+                    let nearest = self.lacking.entry(brick).or_insert(enters);
+                    *nearest = nearest.min(enters);
+                } else if is_due(brick) {
+                    due.entry(brick).or_default().push((number, ray));
+                }
+            }
+        }
+        due
+    }
+
+    /// Rays went through a brick, all that were due: `through` says, for the number of each, what it lets through.
+    pub(crate) fn went(
+        &mut self,
+        brick: BrickIndex,
+        through: impl IntoIterator<Item = (usize, f32)>,
+    ) {
+        for (number, part) in through {
+            self.light[number] *= part;
+        }
+        self.done.insert(brick);
+    }
+
+    /// Whether its rays lack no brick.
+    pub(crate) fn is_lit(&self) -> bool {
+        self.lacking.is_empty()
+    }
+
     /// Tells what each point adds to its pixel in the light that reaches it.
     pub(crate) fn light_up(&self, rays: &SecondaryRays, mut add: impl FnMut([u32; 2], [f32; 3])) {
         let lights = self.light.chunks(rays.per_point());
@@ -251,6 +308,11 @@ pub struct UnlitJob {
 }
 
 impl UnlitJob {
+    /// It lacks nothing yet.
+    pub(crate) fn none() -> Box<Self> {
+        Box::new(Self { parts: Vec::new() })
+    }
+
     /// Bricks that its rays are to go through, near ones first; it goes on with any of them.
     #[must_use]
     pub fn waits_for(&self) -> Vec<BrickIndex> {

@@ -14,15 +14,20 @@ use brickmesh_shaders::{
         cpu::CpuDevice,
         vulkan::{VulkanDevice, enumerate},
     },
+    scene::Casters,
 };
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Camera, Digest, PixelRect, RenderSettings, TransferFunction,
     VolumeDescription, VoxelBox, VoxelType,
-    data::transfer_function::{TransferPoint, step_opacity},
+    data::{
+        brick_set::BrickSet,
+        transfer_function::{TransferPoint, step_opacity},
+    },
     picture::{camera::Projection, isosurface::Isosurface, render_settings::Mode},
 };
 use bytes::Bytes;
 use glam::{DVec3, DVec4};
+use std::sync::Arc;
 
 const TYPES: [VoxelType; 5] = [
     VoxelType::U8,
@@ -604,6 +609,46 @@ fn surfaces_close_to_each_other_are_in_the_processors_order() {
             seen > 200 && differing < seen / 100,
             "{differing} of {seen}"
         );
+    }
+}
+
+/// More surfaces one behind the other than points have room for at first.
+#[test]
+fn surfaces_are_lit_however_many_a_pixel_shows() {
+    for mut device in devices("surfaces_are_lit…") {
+        let mut cpu = CpuDevice::new(None, 1 << 30).unwrap();
+        let data = waves(VolumeDescription::new([40; 3], VoxelType::U8), 0.0, 255.0);
+        let camera = Camera::orbit(&data.volume, 33.0, 21.0, 1.5);
+        let mut scene = scene(&data, camera, colourful(0.0, 255.0), 0.3);
+        let settings = &mut scene.settings;
+        settings.mode = Mode::Iso;
+        let surface = |n: u32| Isosurface {
+            value: 20.5 + 30.0 * f64::from(n),
+            color: [1.0, 0.5, 0.25],
+            opacity: 0.05,
+        };
+        settings.isosurfaces = (0..8).map(surface).collect();
+        settings.shade = true;
+        settings.shadows = true;
+        settings.light.direction = Some([1.0, 1.0, 0.5]);
+        scene.casters = Some(Casters {
+            grid: BrickGrid::new(data.volume.dims, 40).unwrap(),
+            bricks: Arc::new(BrickSet::all(1)),
+        });
+        let here = whole(&mut device, &data, &scene);
+        let again = whole(&mut device, &data, &scene);
+        assert!(again == here, "in whatever order the device meets them");
+        let there = whole(&mut cpu, &data, &scene);
+        let there = there.pixels().iter();
+        let there: Vec<DVec4> = there.map(|p| DVec4::from_array(p.map(f64::from))).collect();
+        assert_close("eight surfaces", &here, &there);
+        scene.settings.shadows = false;
+        scene.casters = None;
+        let bright = whole(&mut device, &data, &scene);
+        let layers = there.iter().map(|p| (1.0 - p.w).log(0.95)).sum::<f64>();
+        let layers = layers / there.len() as f64;
+        assert!(layers > 2.5, "more than room was kept for: {layers}");
+        assert!(difference_max(&here, &bright) > 0.02, "it is seen");
     }
 }
 

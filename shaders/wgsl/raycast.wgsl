@@ -26,10 +26,14 @@ override LEAPS: bool;
 override EXTRAS: bool;
 // Whether there are isosurfaces, `surfaces.wgsl`, or triangles, `triangles.wgsl`.
 override SURFACES: bool;
+// Whether surfaces are lit later: `secondary.wgsl`.
+override LIT_LATER: bool;
 
 // `constants.rs`
 override CELL_EDGE: f32;
 override NO_DATA_MIN: f32;
+override DARK: f32;
+override MIDDLE: f32;
 // `transfer_table.rs`
 const HIGH_UNITS: f32 = 4096.0;
 const PLACE_MAX: f32 = 1e6;
@@ -134,6 +138,8 @@ struct JobParams {
     cells_low: vec3<f32>,
     numbers_are_whole: f32,
     cells_high: vec3<f32>,
+    // Points of surfaces that `points` has room for.
+    points_max: u32,
 }
 
 // Where this ray begins.
@@ -471,6 +477,7 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     eye = scene.start_in_grid + scene.start_right * u + scene.start_down * v;
     let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
     let toward = through * inverse_length;
+    point_pixel = 0x40000000u | (pixel.y << 14u) | pixel.x;
 
     let fraction = scene.jitter * jitter(scene.picture_x + pixel.x, scene.picture_y + pixel.y);
     var samples_end = SAMPLES_MAX;
@@ -479,12 +486,18 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
             samples_end = to_slice(d);
         }
     }
+    pixels[id.y * job.width + id.x] = march(d, toward, fraction, samples_end, 1e30);
+}
+
+// What a ray shows of the job from where it begins, of samples below an end and surfaces within its reach.
+fn march(d: vec3<f32>, toward: vec3<f32>, fraction: f32, samples_end: f32, reach: f32) -> vec4<f32> {
     var samples = clipped(interval(d, fraction), d, fraction);
     samples.y = min(samples.y, samples_end);
     let negative = select(vec3<u32>(0u), vec3<u32>(4u, 8u, 16u), d < vec3<f32>(-1e-20));
     let octant = negative.x + negative.y + negative.z;
     if (SURFACES) {
-        let way = shown_way(d);
+        var way = shown_way(d);
+        way.y = min(way.y, reach);
         walk_begin(d, way);
         triangles_begin(d, way);
         samples.y *= scene.has_samples;
@@ -507,7 +520,7 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
         if (SURFACES) {
             let until = select(1e30, k * scene.step_in_world, k < samples.y);
             while (!is_done(acc) && has_met(until, octant)) {
-                acc = combine(acc, met_color(toward));
+                acc = combine(acc, met_color(toward, 1.0 - acc.a));
             }
         }
         // Not k >= end: a k that is no number must end the loop too.
@@ -536,5 +549,5 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
         }
         k += 1.0;
     }
-    pixels[id.y * job.width + id.x] = acc;
+    return acc;
 }

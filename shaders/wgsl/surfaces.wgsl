@@ -352,18 +352,16 @@ fn has_hit(until: f32, octant: u32) -> bool {
     return hit_at[hit_next] < until;
 }
 
-// The colour of the next hit, lit.
-fn hit_color(toward: vec3<f32>) -> vec4<f32> {
+// The colour of the next hit, lit; `seen`: what a ray has left there.
+fn hit_color(toward: vec3<f32>, seen: f32) -> vec4<f32> {
     let color = scene.surface_colors[hit_surface[hit_next]];
-    let q = fma(vec3<f32>(hit_at[hit_next]), walk_d, eye) - job.stored_low;
+    let at = fma(vec3<f32>(hit_at[hit_next]), walk_d, eye);
     hit_next += 1u;
-    if (!SHADED) {
+    if (!SHADED && !LIT_LATER) {
         return color;
     }
-    let g = gradient_at(q);
     // SURFACE_FLOOR in `device/cpu/frame.rs`.
-    let seen = cosines(g, max(length(g), 1e-3), toward);
-    return lit(color, seen.x, power(seen.y, scene.exponent));
+    return surface_color(Surface(color, at, gradient_at(at - job.stored_low), 1e-3), toward, seen);
 }
 
 // Where a ray is inside the clip box and not beyond the planes, world units.

@@ -208,17 +208,17 @@ fn has_met(until: f32, octant: u32) -> bool {
     return meets_triangle;
 }
 
-// The colour of the surface that is met, lit.
-fn met_color(toward: vec3<f32>) -> vec4<f32> {
+// The colour of the surface that is met, lit; `seen`: what a ray has left there.
+fn met_color(toward: vec3<f32>, seen: f32) -> vec4<f32> {
     if (!meets_triangle) {
-        return hit_color(toward);
+        return hit_color(toward, seen);
     }
     var color = scene.materials[min(triangle_material, 255u)];
-    if (SHADED) {
+    if (SHADED || LIT_LATER) {
         let n = triangle_normal / max(max(abs(triangle_normal.x), abs(triangle_normal.y)), max(abs(triangle_normal.z), 1e-37));
         let g = scene.gradient_x * n.x + scene.gradient_y * n.y + scene.gradient_z * n.z;
-        let seen = cosines(g, max(length(g), 1e-30), toward);
-        color = lit(color, seen.x, power(seen.y, scene.exponent));
+        let at = fma(vec3<f32>(triangle_at), triangle_d, eye);
+        color = surface_color(Surface(color, at, g, 1e-30), toward, seen);
     }
     next_triangle(false);
     return color;

@@ -178,4 +178,17 @@ impl RenderDevice for FailingDevice {
         };
         jobs.iter().map(render).collect()
     }
+
+    fn go_on(
+        &mut self,
+        jobs: Vec<RenderedJob>,
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let jobs = jobs.into_iter();
+        let mut go_on = |job| {
+            self.called(Call::Render)?;
+            self.inner.go_on(vec![job], is_wanted).swap_remove(0)
+        };
+        jobs.map(&mut go_on).collect()
+    }
 }

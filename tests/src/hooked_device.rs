@@ -49,4 +49,12 @@ where
         let render = |job| (self.1)(&mut *self.0, job, is_wanted);
         jobs.iter().map(render).collect()
     }
+
+    fn go_on(
+        &mut self,
+        jobs: Vec<RenderedJob>,
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        self.0.go_on(jobs, is_wanted)
+    }
 }

@@ -197,7 +197,7 @@ fn isosurfaces_that_cannot_be_seen_are_said() {
 }
 
 #[test]
-fn shadows_need_surfaces_a_light_from_aside_and_a_processor() {
+fn shadows_need_surfaces_and_a_light_from_aside() {
     let desk = Desk::new();
     let surface = ["--mode", "iso", "--iso", "0.5"];
     let aside = ["--light-from=1,1,0.5"];

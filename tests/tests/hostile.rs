@@ -583,7 +583,6 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         shelf_bytes: 9 * scene.manifest.largest_brick_bytes(),
         version: String::new(),
         is_viewer: false,
-        sends_rays: true,
     };
     let manifest = Arc::clone(&scene.manifest);
     let data_set = manifest.digest();

@@ -8,7 +8,7 @@ use brickmesh_shaders::{
 use brickmesh_tests::{
     compare::{compare, to_rgba8},
     facets::{bricks, facets},
-    mesh::{MakeDevice, Mesh, cpu, scalar},
+    mesh::{MakeDevice, Mesh, cpu, peer_id, scalar},
     reference::{Field, render_with},
     scenes::{looks, mode_fields, views},
     skip::vulkan_is_there,
@@ -164,9 +164,43 @@ fn rays_go_on_through_bricks_that_are_fetched() {
     }
 }
 
+/// A Vulkan device, and one as on GPUs with a coarse sampler and memory of their own.
+fn vulkan(is_coarse: bool) -> Box<dyn RenderDevice> {
+    let mut device = VulkanDevice::new(None, Some(256 << 20)).expect("it was there a moment ago");
+    if is_coarse {
+        device
+            .distrust_sampler()
+            .expect("it was there a moment ago");
+    }
+    Box::new(device)
+}
+
 #[test]
-fn a_peer_whose_device_sends_no_rays_gives_its_bricks() {
-    if !vulkan_is_there("a_peer_whose_device_sends_no_rays_gives_its_bricks") {
+fn on_vulkan_surfaces_are_dimmed_as_on_processors_but_for_roundings() {
+    if !vulkan_is_there("on_vulkan_surfaces_are_dimmed_as_on_processors_but_for_roundings") {
+        return;
+    }
+    for (name, field) in mode_fields().into_iter().take(2) {
+        let views = views(&field);
+        for (n, (look, settings)) in lit_looks(&field).into_iter().enumerate() {
+            let (eye, view) = views[n % views.len()];
+            let one = picture(&field, (128, 1), &cpu, (view, &settings));
+            let (edge, peers) = [(128, 1), (32, 3)][n % 2];
+            let device = || vulkan(n % 3 == 2);
+            let found = picture(&field, (edge, peers), &device, (view, &settings));
+            let d = compare(&one, &found);
+            // A ray that is rounded may miss a silhouette, or what is in its way.
+            assert!(
+                d.over_1 <= 0.005 && d.psnr >= 40.0,
+                "{name}, {look}, {eye}, bricks of {edge}: {d:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn processors_and_vulkan_devices_send_rays_through_each_others_bricks() {
+    if !vulkan_is_there("processors_and_vulkan_devices_send_rays_through_each_others_bricks") {
         return;
     }
     let (_, field) = mode_fields().swap_remove(0);
@@ -174,23 +208,23 @@ fn a_peer_whose_device_sends_no_rays_gives_its_bricks() {
     let (_, settings) = lit_looks(&field).swap_remove(0);
     let one = picture(&field, (128, 1), &cpu, (view, &settings));
     let source = bricks(&field, 16);
-    let mixed = |vulkan: &[usize]| {
-        actix::System::new().block_on(async {
-            let supply = |n: usize| {
-                let device: Box<dyn RenderDevice> = if vulkan.contains(&n) {
-                    Box::new(VulkanDevice::new(None, Some(256 << 20)).unwrap())
-                } else {
-                    cpu()
-                };
-                device.into()
+    let frame = actix::System::new().block_on(async {
+        // The last one has room for few bricks beside those that it holds.
+        let largest = source.manifest().largest_brick_bytes();
+        let supply = |n: usize| {
+            let device: Box<dyn RenderDevice> = match n {
+                0 => vulkan(false),
+                1 => cpu(),
+                _ => Box::new(VulkanDevice::new(None, Some(30 * largest)).unwrap()),
             };
-            let source: Arc<dyn BrickSource> = source.clone();
-            let mut mesh = Mesh::start_supplied(3, 1, source, &supply, &|bus| bus).await;
-            mesh.rules = divided(Some(24));
-            mesh.frame_from(0, view, &settings).await
-        })
-    };
-    let frame = mixed(&[0, 2]).unwrap();
+            device.into()
+        };
+        let source: Arc<dyn BrickSource> = source.clone();
+        let mut mesh = Mesh::start_supplied(3, 1, source, &supply, &|bus| bus).await;
+        mesh.rules = divided(Some(24));
+        mesh.frame_from(0, view, &settings).await
+    });
+    let frame = frame.unwrap();
     assert_eq!(
         (&frame.stats.missing[..], frame.stats.failed_attempts),
         (&[][..], 0)
@@ -201,7 +235,7 @@ fn a_peer_whose_device_sends_no_rays_gives_its_bricks() {
         ..settings.finish()
     };
     let d = compare(&one, &frame.image.finished(&finish, 0, height));
-    assert!(d.max <= 1, "{d:?}");
-    let why = mixed(&[0, 1, 2]).unwrap_err().to_string();
-    assert!(why.contains("--device cpu"), "{why}");
+    assert!(d.over_1 <= 0.005 && d.psnr >= 40.0, "{d:?}");
+    let renders = |n: usize| frame.stats.jobs.iter().any(|j| j.peer == peer_id(n));
+    assert!((0..3).all(renders), "each renders a part");
 }

@@ -27,7 +27,7 @@ const VOLUME: &str = concat!(
 );
 const ORBIT: &str = "30,20,1.6";
 /// How long a picture may take to come or to change.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn screenshot(display: &str, folder: &Path) -> Vec<u8> {
     let path = folder.join("screen.png");

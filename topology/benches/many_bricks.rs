@@ -54,7 +54,6 @@ fn many_bricks(c: &mut Criterion) {
             shelf_bytes: 0,
             version: String::new(),
             is_viewer: false,
-            sends_rays: true,
         };
         let keeper = || {
             let local = PeerId::new("peer");

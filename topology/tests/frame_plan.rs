@@ -337,10 +337,6 @@ fn rays_from_surfaces_go_through_what_is_seen_and_held_and_whoever_can_fetch_sen
     assert!(plan.image_tile.is_some());
     assert!(plan.jobs.iter().all(|j| j.renderer != Some(2)));
     assert!(plan.holders.iter().all(|holders| !holders.contains(&2)));
-    // Nor does one whose device sends none.
-    scene.entries[3].sends_rays = false;
-    let plan = scene.plan(&view, &table);
-    assert!(plan.jobs.iter().all(|j| j.renderer != Some(3)));
     assert!(plan.missing().all(|j| j.brick == lost));
     // What waits of a tile's rays is bounded, whatever its edge.
     scene.settings.ambient_occlusion = Some(AmbientOcclusion {

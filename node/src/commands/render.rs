@@ -123,7 +123,6 @@ pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
     let stats = run_session(source, &mesh, stop.clone(), async |session| {
         let (settings, shots) = settings_and_shots(args, path.as_ref(), session.manifest())?;
         settings.tell();
-        session.check_rays(&settings.render).await?;
         if video.is_some() && shots.len() == 1 {
             return Err(ONE_PICTURE.into());
         }

@@ -49,7 +49,6 @@ pub(crate) fn status() -> MeshStatus {
         shelf_bytes: 0,
         version: "0.1.0".to_owned(),
         is_viewer: false,
-        sends_rays: true,
     };
     let announcement = |held: &[u32]| {
         let mut a = Announcement::expected(2, 2);

@@ -174,7 +174,6 @@ impl Viewer {
         };
         let settings = PictureSettings::of(picture, rules, manifest)?;
         settings.tell();
-        session.check_rays(&settings.render).await?;
         let camera = camera(picture, manifest)?;
         let view = camera.view(picture.size.0, picture.size.1)?;
         session.level_of(picture.quality, &view, &settings.render.clip)?;

@@ -165,7 +165,6 @@ impl CpuDevice {
             name: format!("{}, {way}", processor_name()),
             memory_bytes,
             brick_bytes: BrickBytes::default(),
-            sends_rays: true,
         };
         tracing::debug!(
             name = info.name,

@@ -5,7 +5,8 @@
 //! Invariants: sums of the bricks' image sizes stay below `memory_bytes`, and so does what is taken
 //! from the device for them but for a block a data set (see `memory`); the time of a submission is shared by
 //! the device's clock where it has one; full precision end to end (see `voxel_image`).
-//! Besides the bricks, the device's memory holds the pixels of a submission, and the staging of copies that wait and of a large one:
+//! Besides the bricks, the device's memory holds the pixels of a submission, points of surfaces that are to be lit or rays from
+//! there, and the staging of copies that wait and of a large one:
 //! at most [`WORKING_BYTES_MAX`], less where that is not to be had.
 //!
 //! Not here: several queues, sharing of images between devices.
@@ -15,6 +16,7 @@ mod choice;
 mod explain;
 mod gpu;
 mod kernels;
+mod lighting;
 mod memory;
 mod params;
 mod pictures;
@@ -28,28 +30,34 @@ use crate::{
     classifier::Classifier,
     constants::CELL_EDGE,
     device::{
-        BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, NO_SECONDARY_RAYS,
-        RenderDevice, RenderedJob,
+        BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
         preparation::{Preparation, PreparedBrick},
     },
     scene::Scene,
+    secondary::SecondaryRays,
     transfer_table::TransferTable,
     triangle_tree::TriangleTree,
 };
 use bands::{Band, BandedJob, next_bands, shares, timed_groups};
-use brickmesh_topology::{BrickBytes, Digest, VoxelType, picture::render_settings::Mode};
+use brickmesh_topology::{
+    BrickBytes, BrickIndex, Digest, PixelRect, VoxelBox, VoxelType, picture::render_settings::Mode,
+};
 use explain::Explain;
 use gpu::{Commands, Gpu, Home, dispatch};
-use kernels::RaycastVariant;
+use kernels::{Purpose, RaycastVariant};
+use lighting::{POINTS_BYTES_MAX, PointBuffers, RAYS_BYTES_MAX, parts as parts_of};
 use params::{JobParams, SceneParams};
 use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
 use resident::{ResidentSet, TREE_ROW, Visibility, brick_measure, no_leaps, no_tree};
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use upload::{Uploads, upload};
 use voxel_image::{VoxelImageKind, WIDE_BYTES_MAX};
 use vulkano::{
     buffer::{BufferUsage, Subbuffer},
-    command_buffer::CopyBufferInfo,
     descriptor_set::{DescriptorSet, WriteDescriptorSet},
     format::Format,
     image::{
@@ -60,8 +68,9 @@ use vulkano::{
     pipeline::{ComputePipeline, Pipeline},
 };
 
-/// Memory that pictures and uploads take besides the bricks, in bytes.
-pub const WORKING_BYTES_MAX: u64 = PICTURE_BYTES_MAX + upload::STAGING_BYTES;
+/// Memory that pictures, uploads, and points and rays of surfaces take besides the bricks, in bytes.
+pub const WORKING_BYTES_MAX: u64 =
+    PICTURE_BYTES_MAX + upload::STAGING_BYTES + POINTS_BYTES_MAX + RAYS_BYTES_MAX;
 /// Pixels that are timed together on a GPU, at least: about the rays that a large one works on at a time. Where fewer are, it
 /// waits for the longest ray of each group: half a millisecond (NVIDIA H100, bricks of 64³ in 512²).
 const TIMED_PIXELS: usize = 1 << 17;
@@ -83,6 +92,10 @@ pub struct VulkanDevice {
     sets: BTreeMap<Digest, ResidentSet>,
     scene: Option<CurrentScene>,
     pictures: Pictures,
+    points: PointBuffers,
+    rays: Option<Subbuffer<[[f32; 4]]>>,
+    /// Time that went into compiling kernels.
+    compiled: Duration,
     preparation: Preparation,
     uploads: Uploads,
     /// Pixels that are timed together, at least.
@@ -101,6 +114,9 @@ struct CurrentScene {
     is_shaded: bool,
     has_segments: bool,
     has_extras: bool,
+    has_extras_of_opacity: bool,
+    /// Those that go on from surfaces.
+    rays: Option<Arc<SecondaryRays>>,
     has_isosurfaces: bool,
     shows_triangles: bool,
     clip_bounds: Option<[[f64; 3]; 2]>,
@@ -139,7 +155,6 @@ impl VulkanDevice {
             name: name(&physical.properties().device_name, &kinds),
             memory_bytes,
             brick_bytes: brick_bytes(&gpu, &kinds, memory_bytes),
-            sends_rays: false,
         };
         tracing::info!(device = %info.name, %reason, "vulkan device opened");
         let (kind, mut uploads) = (choice::kind(&physical), Uploads::default());
@@ -150,6 +165,9 @@ impl VulkanDevice {
             nearest,
             table_by_sampler: table_error.is_some_and(|e| e <= TABLE_ERROR_MAX),
             pictures: Pictures::new(kind == VulkanKind::Discrete),
+            points: PointBuffers::new(kind == VulkanKind::Discrete),
+            rays: None,
+            compiled: Duration::ZERO,
             timed_pixels: match kind {
                 VulkanKind::Cpu => 1,
                 _ => TIMED_PIXELS,
@@ -184,6 +202,7 @@ impl VulkanDevice {
         self.info.brick_bytes = brick_bytes(&self.gpu, &self.kinds, self.info.memory_bytes);
         self.table_by_sampler = false;
         self.pictures = Pictures::new(true);
+        self.points = PointBuffers::new(true);
         self.timed_pixels = TIMED_PIXELS;
         Ok(())
     }
@@ -265,6 +284,7 @@ impl VulkanDevice {
         let (spirv, entry) = kernels::raycast(variant)?;
         let begun = Instant::now();
         let pipeline = self.gpu.pipeline(spirv, entry)?;
+        self.compiled += begun.elapsed();
         tracing::debug!(?variant, elapsed = ?begun.elapsed(), "raycast kernel compiled");
         self.pipelines.insert(variant, pipeline.clone());
         Ok(pipeline)
@@ -272,40 +292,44 @@ impl VulkanDevice {
 
     /// What is to be done of a job of the current scene.
     fn begin(&mut self, job: &Job) -> Result<BandedJob, DeviceError> {
-        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
-        let set = self.sets.get_mut(&scene.data_set);
-        let brick = set.and_then(|s| s.get_mut(job.brick));
-        let brick = brick.ok_or(DeviceError::NotResident { brick: job.brick })?;
-        if !brick.owned.contains_box(&job.owned) {
+        let (brick_box, visibility) = self.visibility_of(job.brick)?;
+        if !brick_box.contains_box(&job.owned) {
             return Err(DeviceError::Outside {
                 brick: job.brick,
                 owned: job.owned,
-                brick_box: brick.owned,
+                brick_box,
             });
         }
-        let values = &scene.classifier.values;
-        let visibility =
-            brick.visibility((&self.gpu, &mut self.uploads), values, scene.table_number)?;
         Ok(BandedJob::new(*job, visibility))
     }
 
-    /// The dispatch that renders a band into its part of a buffer.
+    /// What a brick owns, and what the current scene shows of it.
+    fn visibility_of(&mut self, brick: BrickIndex) -> Result<(VoxelBox, Visibility), DeviceError> {
+        let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
+        let set = self.sets.get_mut(&scene.data_set);
+        let resident = set.and_then(|s| s.get_mut(brick));
+        let resident = resident.ok_or(DeviceError::NotResident { brick })?;
+        let values = &scene.classifier.values;
+        let uploads = (&self.gpu, &mut self.uploads);
+        let visibility = resident.visibility(uploads, values, scene.table_number)?;
+        Ok((resident.owned, visibility))
+    }
+
+    /// The dispatch for what is seen in a box of a brick; `writes`: its own buffers.
     fn dispatch_of(
         &mut self,
-        begun: &BandedJob,
-        band: &Band,
-        pixels: &Subbuffer<[[f32; 4]]>,
+        (brick, owned, visibility): (BrickIndex, &VoxelBox, &Visibility),
+        rect: &PixelRect,
+        purpose: Purpose,
+        writes: impl IntoIterator<Item = WriteDescriptorSet>,
     ) -> Result<BandDispatch, DeviceError> {
-        let (job, rect) = (&begun.job, &band.rect);
         let scene = self.scene.as_ref().ok_or(DeviceError::NoScene)?;
-        let not_resident = DeviceError::NotResident { brick: job.brick };
+        let not_resident = DeviceError::NotResident { brick };
         let resident = self.sets.get(&scene.data_set);
-        let brick = resident
-            .and_then(|s| s.get(job.brick))
-            .ok_or(not_resident)?;
+        let brick = resident.and_then(|s| s.get(brick)).ok_or(not_resident)?;
         let by_sampler = brick.kind.by_sampler;
         let params = JobParams::new(
-            &job.owned,
+            owned,
             &brick.stored,
             scene.clip_bounds,
             scene.dims,
@@ -313,7 +337,7 @@ impl VulkanDevice {
             &brick.kind,
             &scene.classifier.table,
         );
-        let leaps = match &begun.visibility {
+        let leaps = match visibility {
             Visibility::Some(view) => view.clone(),
             _ => self.no_leaps.clone(),
         };
@@ -321,32 +345,31 @@ impl VulkanDevice {
         let surfaces = scene.has_isosurfaces || tree.is_some();
         let tree = tree.unwrap_or(&self.no_tree).clone();
         let sampler = |linear| if linear { &self.linear } else { &self.nearest };
-        let writes = [
+        let shared = [
             WriteDescriptorSet::image_view(0, brick.view.clone()),
             WriteDescriptorSet::sampler(1, sampler(by_sampler).clone()),
             WriteDescriptorSet::image_view(2, scene.table_view.clone()),
-            WriteDescriptorSet::buffer(
-                3,
-                pixels
-                    .clone()
-                    .slice(band.first..band.first + rect.pixel_count() as u64),
-            ),
             WriteDescriptorSet::buffer(4, scene.params.clone()),
             WriteDescriptorSet::sampler(5, sampler(self.table_by_sampler).clone()),
             WriteDescriptorSet::image_view(6, leaps),
             WriteDescriptorSet::image_view(7, tree),
         ];
         let variant = RaycastVariant {
+            purpose,
             mode: scene.mode,
             voxels_by_sampler: by_sampler,
             table_by_sampler: self.table_by_sampler,
             shaded: scene.is_shaded,
-            leaps: matches!(begun.visibility, Visibility::Some(_)),
+            leaps: matches!(visibility, Visibility::Some(_)),
             segments: scene.has_segments,
-            extras: scene.has_extras,
+            extras: match purpose {
+                Purpose::GoThrough => scene.has_extras_of_opacity,
+                Purpose::Pixels | Purpose::LitLater => scene.has_extras,
+            },
             surfaces,
         };
-        let pipeline = self.pipeline(variant)?;
+        let pipeline = self.pipeline(variant.compiled())?;
+        let writes = shared.into_iter().chain(writes);
         Ok(BandDispatch {
             set: self.gpu.descriptor_set(&pipeline, writes)?,
             pipeline,
@@ -355,7 +378,13 @@ impl VulkanDevice {
         })
     }
 
-    /// Renders bands side by side, and adds them to their jobs.
+    /// Goes on with smaller submissions, as memory was short; false where they are as small as can be.
+    fn go_on_with_less(&mut self) -> bool {
+        let keeps_points = self.scene.as_ref().is_some_and(|s| s.rays.is_some());
+        self.pictures.halve_bands() | (keeps_points && self.points.halve())
+    }
+
+    /// Renders bands side by side, and adds them to their jobs; not where points of surfaces found no room: there is more now.
     fn render_bands(
         &mut self,
         jobs: &mut [Result<BandedJob, DeviceError>],
@@ -363,42 +392,94 @@ impl VulkanDevice {
         count: u64,
     ) -> Result<(), DeviceError> {
         let buffers = self.pictures.buffers(&self.gpu, count)?;
+        let is_lit_later = self.scene.as_ref().is_some_and(|s| s.rays.is_some());
+        let points = is_lit_later.then(|| self.points.of(&self.gpu, bands));
+        let points = points.transpose()?;
         let mut dispatches = Vec::with_capacity(bands.len());
-        for band in bands {
-            let job = jobs[band.of].as_ref().map_err(Clone::clone)?;
-            dispatches.push(self.dispatch_of(job, band, &buffers.written)?);
+        for (at, band) in bands.iter().enumerate() {
+            let begun = jobs[band.of].as_ref().map_err(Clone::clone)?;
+            let (job, rect) = (&begun.job, &band.rect);
+            let last = band.first + rect.pixel_count() as u64;
+            let pixels = buffers.written.clone().slice(band.first..last);
+            let points = points.as_ref().map(|points| points.binding(at));
+            let points_max = points.as_ref().map_or(0, |(_, most)| *most);
+            let purpose = match points {
+                Some(_) => Purpose::LitLater,
+                None => Purpose::Pixels,
+            };
+            let writes = [WriteDescriptorSet::buffer(3, pixels)].into_iter();
+            let writes = writes.chain(points.map(|(points, _)| points));
+            let seen = (job.brick, &job.owned, &begun.visibility);
+            let mut dispatch = self.dispatch_of(seen, rect, purpose, writes)?;
+            dispatch.params.points_max = points_max;
+            dispatches.push(dispatch);
         }
         // Kernels are compiled by now, which is no job's time.
         let begun = Instant::now();
         let copy_back = |commands: &mut Commands| {
-            if let Some(read) = &buffers.read {
-                let from = buffers.written.clone().slice(0..count);
-                let to = read.clone().slice(0..count);
-                commands
-                    .copy_buffer(CopyBufferInfo::buffers(from, to))
-                    .explain("copying a picture")?;
-            }
-            Ok(())
+            buffers.copy_back(commands, count)?;
+            points.as_ref().map_or(Ok(()), |p| p.copy_back(commands))
         };
         let groups = timed_groups(bands, self.timed_pixels);
         let timed: Vec<_> = groups.iter().map(|g| &dispatches[g.clone()]).collect();
-        let fill = |commands: &mut Commands| self.uploads.record(commands);
+        let fill = |commands: &mut Commands| {
+            self.uploads.record(commands)?;
+            points.as_ref().map_or(Ok(()), |p| p.clear(commands))
+        };
         let ticks = (self.gpu).submit_timed(fill, &timed, BandDispatch::record, copy_back)?;
         self.uploads.were_carried_out();
-        let read = buffers.read.as_ref().unwrap_or(&buffers.written);
-        let pixels = read.read().explain("reading a picture back")?;
+        let mut points = match points.map(|points| self.points.take(&points)).transpose()? {
+            Some(None) => return Ok(()),
+            points => points.flatten().into_iter().flatten(),
+        };
+        let pixels = buffers.read()?;
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         for (band, micros) in bands.iter().zip(shares(bands, &groups, ticks, micros)) {
+            let points = points.next();
             if let Ok(job) = &mut jobs[band.of] {
                 let first = usize::try_from(band.first).unwrap_or(usize::MAX);
                 job.add(&pixels[first..][..band.rect.pixel_count()], micros);
+                job.points.extend(points.into_iter().flatten());
             }
         }
         Ok(())
     }
+
+    /// The rendered jobs, with the light on their surfaces.
+    fn lit(
+        &mut self,
+        jobs: Vec<Result<BandedJob, DeviceError>>,
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let rays = self.scene.as_ref().and_then(|s| s.rays.clone());
+        let (mut points, mut whole) = (Vec::new(), Vec::new());
+        let mut done = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let of_job =
+                job.and_then(|mut job| Ok((std::mem::take(&mut job.points), job.whole()?)));
+            done.push(of_job.map(|(of_job, job)| {
+                points.push(of_job);
+                whole.push(job);
+            }));
+        }
+        if let Some(rays) = &rays {
+            let parts = points.iter().enumerate();
+            let parts = parts.flat_map(|(job, of)| parts_of(of, rays).map(move |p| (job, p)));
+            if let Err(error) = self.light(&mut whole, parts, rays, is_wanted) {
+                return done
+                    .into_iter()
+                    .map(|d| d.and(Err(error.clone())))
+                    .collect();
+            }
+        }
+        let mut whole = whole.into_iter();
+        let next =
+            |d: Result<(), DeviceError>| d.and_then(|()| whole.next().ok_or(DeviceError::NoScene));
+        done.into_iter().map(next).collect()
+    }
 }
 
-/// A dispatch that renders a band.
+/// A dispatch that renders a band, or sends rays through a brick.
 struct BandDispatch {
     pipeline: Arc<ComputePipeline>,
     set: Arc<DescriptorSet>,
@@ -478,11 +559,6 @@ impl RenderDevice for VulkanDevice {
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
-        if scene.settings.has_secondary_rays() {
-            return Err(DeviceError::Failed {
-                what: NO_SECONDARY_RAYS.to_owned(),
-            });
-        }
         let scene = &scene.scaled();
         let before = self.scene.as_ref();
         let classifier = Classifier::of(scene, before.map(|b| &b.classifier));
@@ -501,6 +577,7 @@ impl RenderDevice for VulkanDevice {
         let values = SceneParams::new(scene, &classifier.table);
         params.write().explain("writing a scene's parameters")?[0] = values;
         let shown = Arc::clone(&classifier.values);
+        self.points.begin();
         self.scene = Some(CurrentScene {
             data_set: scene.data_set,
             dims: scene.volume.dims,
@@ -508,6 +585,8 @@ impl RenderDevice for VulkanDevice {
             is_shaded: scene.settings.needs_gradients(),
             has_segments: scene.settings.is_preintegrated(),
             has_extras: values.has_extras(),
+            has_extras_of_opacity: values.has_extras_of_opacity(),
+            rays: SecondaryRays::of(scene).map(Arc::new),
             has_isosurfaces: !scene.settings.surfaces().is_empty(),
             shows_triangles: !scene.materials.is_empty(),
             clip_bounds: scene.settings.clip.bounds,
@@ -536,7 +615,10 @@ impl RenderDevice for VulkanDevice {
         while is_wanted() {
             let begun = jobs.iter().enumerate();
             let begun = begun.filter_map(|(at, job)| Some((at, job.as_ref().ok()?)));
-            let (pixels_max, rows_max) = self.pictures.band_bounds(&self.gpu);
+            let (mut pixels_max, rows_max) = self.pictures.band_bounds(&self.gpu);
+            if self.scene.as_ref().is_some_and(|s| s.rays.is_some()) {
+                pixels_max = pixels_max.min(self.points.pixels_max());
+            }
             let bands = next_bands(begun, pixels_max, rows_max);
             let Some(last) = bands.last() else {
                 break;
@@ -545,7 +627,7 @@ impl RenderDevice for VulkanDevice {
             let start = Instant::now();
             match self.render_bands(&mut jobs, &bands, count) {
                 Ok(()) => self.pictures.took(count, start.elapsed()),
-                Err(DeviceError::OutOfMemory { .. }) if self.pictures.halve_bands() => {}
+                Err(DeviceError::OutOfMemory { .. }) if self.go_on_with_less() => {}
                 Err(error) => {
                     for band in bands {
                         jobs[band.of] = Err(error.clone());
@@ -553,7 +635,26 @@ impl RenderDevice for VulkanDevice {
                 }
             }
         }
-        jobs.into_iter().map(|job| job?.whole()).collect()
+        self.lit(jobs, is_wanted)
+    }
+
+    fn go_on(
+        &mut self,
+        mut jobs: Vec<RenderedJob>,
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let rays = self.scene.as_ref().and_then(|s| s.rays.clone());
+        let mut parts = Vec::new();
+        for (at, job) in jobs.iter_mut().enumerate() {
+            let unlit = job.unlit.take().filter(|_| rays.is_some());
+            let of_job = unlit.into_iter().flat_map(|unlit| unlit.parts);
+            parts.extend(of_job.map(|part| (at, part)));
+        }
+        let lit = rays.map_or(Ok(()), |rays| {
+            self.light(&mut jobs, parts.into_iter(), &rays, is_wanted)
+        });
+        let tell = |job| lit.clone().map(|()| job);
+        jobs.into_iter().map(tell).collect()
     }
 }
 

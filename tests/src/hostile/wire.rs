@@ -99,7 +99,6 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 shelf_bytes: 1 << 40,
                 version: "0.1.0".to_owned(),
                 is_viewer: false,
-                sends_rays: true,
             }),
             vitals: Arc::new(Vitals {
                 rendering: true,

@@ -358,7 +358,7 @@ impl PlanInputs<'_> {
         };
         let mut all = self.first_roster().entries().iter();
         let is_divided = if self.settings.has_secondary_rays() {
-            all.any(RosterEntry::has_all_for_rays)
+            all.any(RosterEntry::has_all)
         } else {
             all.all(RosterEntry::has_all)
         };
@@ -390,8 +390,7 @@ impl PlanInputs<'_> {
     /// Indices of the peers that can render any tile; ascending. In a further attempt there may be none.
     fn able(&self) -> Vec<usize> {
         let entries = self.roster.entries().iter().enumerate();
-        let has_rays = self.settings.has_secondary_rays();
-        let able = entries.filter(|(_, e)| e.has_all() && (e.sends_rays || !has_rays));
+        let able = entries.filter(|(_, e)| e.has_all());
         able.map(|(d, _)| d).collect()
     }
 

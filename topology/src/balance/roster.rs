@@ -37,9 +37,6 @@ pub struct RosterEntry {
     /// It keeps room for bricks that it fetches for frames.
     #[serde(default)]
     pub fetches: bool,
-    /// Its device sends rays from surfaces.
-    #[serde(default)]
-    pub sends_rays: bool,
 }
 
 impl RosterEntry {
@@ -52,7 +49,6 @@ impl RosterEntry {
             wait_thousandths: 0,
             bricks,
             fetches: false,
-            sends_rays: true,
         }
     }
 
@@ -60,12 +56,6 @@ impl RosterEntry {
     #[must_use]
     pub fn has_all(&self) -> bool {
         self.fetches || !self.bricks.is_empty() && self.bricks.len() == self.bricks.brick_count()
-    }
-
-    /// The same of pictures whose rays go on from surfaces, which not every device sends.
-    #[must_use]
-    pub fn has_all_for_rays(&self) -> bool {
-        self.sends_rays && self.has_all()
     }
 
     /// Its speed where the time that it waits counts as time that its jobs take, millionths.
@@ -202,7 +192,6 @@ impl Roster {
             bytes.extend(e.speed_millionths.to_le_bytes());
             bytes.extend(e.wait_thousandths.to_le_bytes());
             bytes.push(e.fetches.into());
-            bytes.push(e.sends_rays.into());
             e.bricks
                 .words()
                 .iter()

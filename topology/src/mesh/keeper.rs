@@ -230,10 +230,9 @@ impl Keeper {
             KeeperInput::DeviceLost { why, copies } => self.device_lost(why, &copies, out),
             KeeperInput::DeviceOpened {
                 device,
-                sends_rays,
                 memory_bytes,
                 brick_bytes,
-            } => self.device_opened((device, sends_rays), memory_bytes, brick_bytes, out),
+            } => self.device_opened(device, memory_bytes, brick_bytes, out),
             KeeperInput::GaveUp(data_set, brick) => self.gave_up(data_set, brick, out),
             KeeperInput::Leave => self.leave(out),
         }

@@ -8,13 +8,11 @@ use super::{
     voxel::with_voxel,
 };
 use crate::{
+    constants::MIDDLE,
     scene::Scene,
     secondary::{SecondaryRay, SecondaryRays},
 };
 use brickmesh_topology::VoxelType;
-
-/// Where the samples of a secondary ray are, in steps: in the middle of each.
-const MIDDLE: f32 = 0.5;
 
 /// What surfaces are lit by.
 #[derive(Clone, Debug)]

@@ -11,8 +11,9 @@ use super::{
     voxel::StoredVoxel,
 };
 use crate::{
+    constants::DARK,
     modes::ModeStages,
-    secondary::{DARK, LitPoint},
+    secondary::LitPoint,
     triangle_tree::{TriangleHit, TriangleRay},
 };
 use glam::DVec3;

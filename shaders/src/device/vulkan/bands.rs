@@ -7,6 +7,7 @@
 use super::{gpu::TIMED_MAX, pictures::GROUP_EDGE, resident::Visibility};
 use crate::{
     device::{DeviceError, Job, RenderedJob},
+    secondary::LitPoint,
     sub_image::SubImage,
 };
 use brickmesh_topology::PixelRect;
@@ -16,7 +17,7 @@ use std::ops::Range;
 const BANDS_MAX: usize = 256;
 /// The first pixel of a band in the buffer is a multiple of this: a device wants no more than 256 bytes of
 /// alignment (the bound of Vulkan's `minStorageBufferOffsetAlignment`).
-const ALIGNED_PIXELS: u64 = 256 / 16;
+pub(super) const ALIGNED_PIXELS: usize = 256 / 16;
 
 /// A job that is rendered in bands, and what there is of it.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct BandedJob {
     pub(super) visibility: Visibility,
     /// From above.
     pixels: Vec<[f32; 4]>,
+    /// Of surfaces that are to be lit.
+    pub(super) points: Vec<LitPoint>,
     micros: u64,
 }
 
@@ -51,6 +54,7 @@ impl BandedJob {
             job,
             visibility,
             pixels,
+            points: Vec::new(),
             micros: 0,
         }
     }
@@ -79,11 +83,8 @@ impl BandedJob {
     /// The job, if it is whole.
     pub(super) fn whole(self) -> Result<RenderedJob, DeviceError> {
         let image = SubImage::new(self.job.rect, self.pixels);
-        Ok(RenderedJob {
-            image: image.ok_or(DeviceError::CalledOff)?,
-            elapsed_micros: self.micros,
-            unlit: None,
-        })
+        let image = image.ok_or(DeviceError::CalledOff)?;
+        Ok(RenderedJob::new(image, self.micros))
     }
 }
 
@@ -117,7 +118,7 @@ pub(super) fn next_bands<'a>(
             break;
         }
         bands.push(Band { of, rect, first });
-        first += (rect.pixel_count() as u64).next_multiple_of(ALIGNED_PIXELS);
+        first += (rect.pixel_count() as u64).next_multiple_of(ALIGNED_PIXELS as u64);
         if rect.height < rest.height {
             break;
         }

@@ -432,7 +432,8 @@ pub(super) fn dispatch(
         )
         .explain("recording a dispatch")?;
     // SAFETY: the kernels write only below the length that their buffer was bound with (pixels by
-    // the band's width and height, probes by their count) and read images clamped to their size;
+    // the band's width and height, points by how many have room, opacities of rays and probes by their count), read as many rays as
+    // they write opacities, and images clamped to their size;
     // vulkano checks bindings and group counts (VUID-vkCmdDispatch-groupCountX-00386 ff.).
     unsafe { commands.dispatch(groups) }.explain("recording a dispatch")?;
     Ok(())

@@ -17,9 +17,22 @@ pub(super) const PROBE_VOXELS: Kernel = (spirv!("probe_voxels"), "probe_voxels")
 /// Filter probe of a 2D image.
 pub(super) const PROBE_TABLE: Kernel = (spirv!("probe_table"), "probe_table");
 
+/// What rays are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Purpose {
+    /// The pixels of a picture.
+    Pixels,
+    /// The same, and surfaces are lit later.
+    LitLater,
+    /// What a brick lets through of rays from surfaces.
+    GoThrough,
+}
+
 /// Which of the raycast kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RaycastVariant {
+    /// What its rays are for. There are fewer kernels for the rarer purposes: see [`Self::compiled`].
+    pub(super) purpose: Purpose,
     /// How samples become a pixel.
     pub(super) mode: Mode,
     /// The linear sampler filters voxels, else the kernel does.
@@ -38,30 +51,68 @@ pub(super) struct RaycastVariant {
     pub(super) surfaces: bool,
 }
 
+impl RaycastVariant {
+    /// The variant that there is a kernel of: where surfaces are lit, kernels do without some of the choices.
+    pub(super) fn compiled(self) -> Self {
+        match self.purpose {
+            Purpose::Pixels => self,
+            Purpose::LitLater => Self {
+                table_by_sampler: false,
+                extras: true,
+                surfaces: true,
+                ..self
+            },
+            Purpose::GoThrough => Self {
+                table_by_sampler: false,
+                shaded: self.extras,
+                ..self
+            },
+        }
+    }
+}
+
 include!(concat!(env!("OUT_DIR"), "/raycast.rs"));
 
 /// The raycast kernel of a variant.
 pub(super) fn raycast(variant: RaycastVariant) -> Result<Kernel, DeviceError> {
-    let bits = [
-        variant.voxels_by_sampler,
-        variant.table_by_sampler,
-        variant.shaded,
-        variant.leaps,
-        variant.segments,
-        variant.extras,
-        variant.surfaces,
-    ];
-    let number: usize = bits
-        .iter()
-        .rev()
-        .fold(0, |n, &bit| 2 * n + usize::from(bit));
+    let RaycastVariant {
+        voxels_by_sampler: voxels,
+        table_by_sampler: table,
+        shaded,
+        leaps,
+        segments,
+        extras,
+        surfaces,
+        ..
+    } = variant;
+    // As `build.rs` numbers them.
+    let number = |bits: &[bool]| {
+        let bits = bits.iter().rev();
+        bits.fold(0, |n: usize, &bit| 2 * n + usize::from(bit))
+    };
     let name = variant.mode.name();
-    let found = RAYCAST.iter().find(|(mode, _)| *mode == name);
-    let kernel = found.and_then(|(_, kernels)| kernels.get(number));
+    let (kernel, entry) = match variant.purpose {
+        Purpose::Pixels => {
+            let number = number(&[voxels, table, shaded, leaps, segments, extras, surfaces]);
+            let found = RAYCAST.iter().find(|(mode, _)| *mode == name);
+            (
+                found.and_then(|(_, kernels)| kernels.get(number)),
+                "raycast",
+            )
+        }
+        Purpose::LitLater => {
+            let number = number(&[voxels, shaded, leaps, segments]);
+            (LIT_LATER.get(number), "raycast")
+        }
+        Purpose::GoThrough => {
+            let number = number(&[voxels, leaps, segments, extras, surfaces]);
+            (GO_THROUGH.get(number), "go_through")
+        }
+    };
     let kernel = kernel.ok_or_else(|| DeviceError::Unavailable {
         what: format!("there is no kernel for the mode {name} on this device"),
     })?;
-    Ok((kernel, "raycast"))
+    Ok((kernel, entry))
 }
 
 #[cfg(test)]
@@ -73,5 +124,11 @@ mod tests {
         for mode in Mode::ALL.map(Mode::combination) {
             assert!(RAYCAST.iter().any(|(name, _)| *name == mode.name()));
         }
+        assert_eq!((LIT_LATER.len(), GO_THROUGH.len()), (1 << 4, 1 << 5));
+        assert!(
+            Mode::ALL
+                .iter()
+                .all(|m| !m.hides() || m.combination() == Mode::Dvr)
+        );
     }
 }

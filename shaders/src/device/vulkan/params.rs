@@ -102,8 +102,7 @@ const _: () = assert!(
         && offset_of!(SurfaceParams, has_samples) == 188
 );
 
-/// Mirror of `JobParams` in `wgsl/raycast.wgsl` (push constants, at most 128 bytes;
-/// the tail that WGSL pads with is not passed).
+/// Mirror of `JobParams` in `wgsl/raycast.wgsl` (push constants, at most 128 bytes).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub(super) struct JobParams {
@@ -124,16 +123,18 @@ pub(super) struct JobParams {
     cells_low: [f32; 3],
     numbers_are_whole: f32,
     cells_high: [f32; 3],
+    pub(super) points_max: u32,
 }
 
 const _: () = assert!(
-    size_of::<JobParams>() == 124
+    size_of::<JobParams>() == 128
         && offset_of!(JobParams, owned_high) == 16
         && offset_of!(JobParams, height) == 60
         && offset_of!(JobParams, sample_scale) == 76
         && offset_of!(JobParams, table_offset) == 84
         && offset_of!(JobParams, cells_low) == 96
         && offset_of!(JobParams, cells_high) == 112
+        && offset_of!(JobParams, points_max) == 124
 );
 
 impl SceneParams {
@@ -243,13 +244,16 @@ impl SceneParams {
     /// Whether kernels need what they leave out where nothing of it is there: planes that cut, a slab, a light that is not at
     /// the eye, another exponent of a highlight, opacity by gradient, a 2D function.
     pub(super) fn has_extras(&self) -> bool {
-        let fades = self.fade_per_floor.abs() > 0.0 || self.fade_at_none < 1.0;
-        self.plane_count > 0
-            || self.slice_half >= 0.0
+        self.slice_half >= 0.0
             || self.aside > 0.0
             || (self.light[2] > 0.0 && self.exponent != PLAIN_EXPONENT)
-            || fades
-            || self.rows_per_floor > 0.0
+            || self.has_extras_of_opacity()
+    }
+
+    /// The same of kernels that are asked how opaque something is.
+    pub(super) fn has_extras_of_opacity(&self) -> bool {
+        let fades = self.fade_per_floor.abs() > 0.0 || self.fade_at_none < 1.0;
+        self.plane_count > 0 || fades || self.rows_per_floor > 0.0
     }
 }
 
@@ -299,6 +303,7 @@ impl JobParams {
             cells_low,
             numbers_are_whole: f32::from(u8::from(kind.is_whole())),
             cells_high,
+            points_max: 0,
         }
     }
 }

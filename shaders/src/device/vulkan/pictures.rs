@@ -1,11 +1,17 @@
-//! The buffers that pictures are rendered into, bands of whole rows at a time.
+//! The buffers that pictures are rendered into, bands of whole rows at a time, and others that the host reads.
 //!
 //! Invariant: where memory is short, bands get smaller, as long as a row of the widest picture fits.
 
-use super::gpu::{Gpu, Home};
+use super::{
+    explain::Explain,
+    gpu::{Commands, Gpu, Home},
+};
 use crate::device::DeviceError;
 use std::{ops::RangeInclusive, time::Duration};
-use vulkano::buffer::{BufferUsage, Subbuffer};
+use vulkano::{
+    buffer::{BufferReadGuard, BufferUsage, Subbuffer},
+    command_buffer::CopyBufferInfo,
+};
 
 /// Pixels of the bands of a submission, at most, whatever the device's buffers could take.
 const BAND_PIXELS_MAX: u64 = 1 << 21;
@@ -23,61 +29,106 @@ pub(super) const PICTURE_BYTES_MAX: u64 = 2 * BAND_PIXELS_MAX * PIXEL_BYTES;
 /// Edge of a workgroup in pixels; as in `wgsl/raycast.wgsl`.
 pub(super) const GROUP_EDGE: u32 = 8;
 
-/// What a band is written to, and what it is read from where that is another.
+/// What the device writes, and what it is read from where that is another.
 #[derive(Clone, Debug)]
-pub(super) struct PixelBuffers {
+pub(super) struct ReadBuffers {
     /// The device writes here.
     pub(super) written: Subbuffer<[[f32; 4]]>,
     /// The host reads here, or else from where it was written.
-    pub(super) read: Option<Subbuffer<[[f32; 4]]>>,
+    read: Option<Subbuffer<[[f32; 4]]>>,
+}
+
+impl ReadBuffers {
+    /// Copies what was written to where it is read from.
+    pub(super) fn copy_back(&self, commands: &mut Commands, count: u64) -> Result<(), DeviceError> {
+        if let Some(read) = &self.read {
+            let from = self.written.clone().slice(0..count);
+            let to = read.clone().slice(0..count);
+            commands
+                .copy_buffer(CopyBufferInfo::buffers(from, to))
+                .explain("copying what was rendered")?;
+        }
+        Ok(())
+    }
+
+    /// What was written, once it was copied.
+    pub(super) fn read(&self) -> Result<BufferReadGuard<'_, [[f32; 4]]>, DeviceError> {
+        let read = self.read.as_ref().unwrap_or(&self.written);
+        read.read().explain("reading back what was rendered")
+    }
+}
+
+/// Buffers that are kept for what follows.
+#[derive(Debug)]
+pub(super) struct KeptBuffers {
+    /// Whether what is written goes through device memory before it is read back.
+    copies_back: bool,
+    buffers: Option<ReadBuffers>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pictures {
-    /// Whether pixels go through device memory before they are read back.
-    copies_back: bool,
     /// Of the next submission.
     band_pixels: u64,
     /// As memory allows.
     band_pixels_max: u64,
-    buffers: Option<PixelBuffers>,
+    kept: KeptBuffers,
+}
+
+impl KeptBuffers {
+    /// Nothing is allocated yet.
+    pub(super) fn new(copies_back: bool) -> Self {
+        Self {
+            copies_back,
+            buffers: None,
+        }
+    }
+
+    /// Frees them.
+    pub(super) fn free(&mut self) {
+        self.buffers = None;
+    }
+
+    /// Buffers for at least so many vectors, kept for what follows.
+    pub(super) fn of(&mut self, gpu: &Gpu, count: u64) -> Result<ReadBuffers, DeviceError> {
+        let large_enough = |b: &&ReadBuffers| b.written.len() >= count;
+        if let Some(buffers) = self.buffers.as_ref().filter(large_enough) {
+            return Ok(buffers.clone());
+        }
+        // First, so that never both are there.
+        self.buffers = None;
+        let length = count.next_power_of_two();
+        let storage = BufferUsage::STORAGE_BUFFER | BufferUsage::TRANSFER_DST;
+        let buffers = if self.copies_back {
+            let out = storage | BufferUsage::TRANSFER_SRC;
+            ReadBuffers {
+                written: gpu.buffer(out, Home::Device, length)?,
+                read: Some(gpu.buffer(BufferUsage::TRANSFER_DST, Home::ReadBack, length)?),
+            }
+        } else {
+            ReadBuffers {
+                written: gpu.buffer(storage, Home::ReadBack, length)?,
+                read: None,
+            }
+        };
+        Ok(self.buffers.insert(buffers).clone())
+    }
 }
 
 impl Pictures {
     /// Nothing is allocated yet.
     pub(super) fn new(copies_back: bool) -> Self {
         Self {
-            copies_back,
             band_pixels: BAND_PIXELS_FIRST,
             band_pixels_max: BAND_PIXELS_MAX,
-            buffers: None,
+            kept: KeptBuffers::new(copies_back),
         }
     }
 
     /// Buffers for at least `pixels` pixels, kept for the jobs that follow.
-    pub(super) fn buffers(&mut self, gpu: &Gpu, pixels: u64) -> Result<PixelBuffers, DeviceError> {
-        let large_enough = |b: &&PixelBuffers| b.written.len() >= pixels;
-        if let Some(buffers) = self.buffers.as_ref().filter(large_enough) {
-            return Ok(buffers.clone());
-        }
-        // First, so that never both are there.
-        self.buffers = None;
-        let length = pixels.next_power_of_two();
-        let storage = BufferUsage::STORAGE_BUFFER;
-        let buffers = if self.copies_back {
-            let out = storage | BufferUsage::TRANSFER_SRC;
-            PixelBuffers {
-                written: gpu.buffer(out, Home::Device, length)?,
-                read: Some(gpu.buffer(BufferUsage::TRANSFER_DST, Home::ReadBack, length)?),
-            }
-        } else {
-            PixelBuffers {
-                written: gpu.buffer(storage, Home::ReadBack, length)?,
-                read: None,
-            }
-        };
-        Ok(self.buffers.insert(buffers).clone())
+    pub(super) fn buffers(&mut self, gpu: &Gpu, pixels: u64) -> Result<ReadBuffers, DeviceError> {
+        self.kept.of(gpu, pixels)
     }
 
     /// Pixels of the bands of a submission, and rows of a band, at most. A row of the widest picture is in
@@ -95,7 +146,7 @@ impl Pictures {
     pub(super) fn halve_bands(&mut self) -> bool {
         let smaller = self.band_pixels > BAND_PIXELS_MIN;
         if smaller {
-            self.buffers = None;
+            self.kept.free();
             self.band_pixels /= 2;
             self.band_pixels_max = self.band_pixels;
         }

@@ -68,7 +68,6 @@ impl Machine {
             name: String::new(),
             device: String::new(),
             is_device_lost: false,
-            sends_rays: true,
             memory_bytes: u64::from(recipe.room) * manifest.largest_brick_bytes(),
             shelf_bytes: u64::from(recipe.shelf) * manifest.largest_brick_bytes(),
             version: String::new(),

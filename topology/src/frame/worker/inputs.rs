@@ -216,8 +216,8 @@ impl FoundInputs<'_> {
             return Err("shadows and ambient occlusion are for pictures that are divided: ask by strategy image".to_owned());
         }
         let mut entries = self.roster.entries().iter();
-        if request.settings.has_secondary_rays() && !entries.any(RosterEntry::has_all_for_rays) {
-            return Err("no peer can send the rays of shadows: that takes a processor (--device cpu), and memory for two bricks beside those held".to_owned());
+        if request.settings.has_secondary_rays() && !entries.any(RosterEntry::has_all) {
+            return Err("no peer can send the rays of shadows: that takes memory for two bricks beside those held".to_owned());
         }
         let bricks = self.manifest.grid().brick_count();
         self.roster.validate(bricks).map_err(|e| text(&e))?;

@@ -36,14 +36,14 @@ impl Keeper {
     /// There is a device again, maybe another one.
     pub(super) fn device_opened(
         &mut self,
-        (device, sends_rays): (String, bool),
+        device: String,
         memory_bytes: u64,
         brick_bytes: BrickBytes,
         out: &mut Vec<KeeperOutput>,
     ) {
         let hello = Arc::make_mut(&mut self.hello);
         (hello.device, hello.is_device_lost) = (device, false);
-        (hello.memory_bytes, hello.sends_rays) = (memory_bytes, sends_rays);
+        hello.memory_bytes = memory_bytes;
         self.brick_bytes = brick_bytes;
         self.transfers.downloads.device_is_back();
         for set in self.sets.values_mut() {

@@ -37,9 +37,6 @@ pub struct Hello {
     /// Whether it is a viewer, whose camera others may follow.
     #[serde(default)]
     pub is_viewer: bool,
-    /// Whether its device sends rays from surfaces.
-    #[serde(default)]
-    pub sends_rays: bool,
 }
 
 /// How a peer is doing, said with each heartbeat.
@@ -201,8 +198,6 @@ pub enum KeeperInput {
     DeviceOpened {
         /// What it is, for people.
         device: String,
-        /// Whether it sends rays from surfaces.
-        sends_rays: bool,
         /// Memory that it gives to bricks, in bytes.
         memory_bytes: u64,
         /// Memory that bricks take there.

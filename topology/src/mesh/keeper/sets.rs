@@ -501,9 +501,7 @@ impl Keeper {
     pub fn candidates(&self, data_set: Digest) -> Option<(&Arc<Manifest>, Vec<Candidate>)> {
         let set = self.sets.get(&data_set)?;
         let is_known = |p: &PeerId| self.members.health(p).is_some();
-        let candidate = |(mut entry, readable): (RosterEntry, BrickSet)| {
-            let hello = self.hello_of(&entry.peer).unwrap_or(&self.hello);
-            entry.sends_rays = hello.sends_rays;
+        let candidate = |(entry, readable): (RosterEntry, BrickSet)| {
             // This peer is none of the members.
             let standing = self.members.standing(&entry.peer);
             let suspects = standing.map(|(m, ..)| Arc::clone(&m.vitals.suspects));

@@ -138,7 +138,6 @@ impl Mesh {
             name: format!("host {new}"),
             device: "cpu".to_owned(),
             is_device_lost: false,
-            sends_rays: true,
             memory_bytes: capacity * manifest(1).largest_brick_bytes(),
             shelf_bytes: shelf * manifest(1).largest_brick_bytes(),
             version: String::new(),
@@ -673,7 +672,6 @@ fn a_lost_device_is_announced_at_once_and_what_it_held_comes_back() {
     assert_eq!(device(&mesh), "lost");
     let opened = KeeperInput::DeviceOpened {
         device: "another".to_owned(),
-        sends_rays: true,
         memory_bytes: mesh.keeper(2).hello().memory_bytes,
         brick_bytes: BrickBytes::default(),
     };
@@ -696,7 +694,6 @@ fn a_device_with_less_memory_in_place_of_a_lost_one_holds_less() {
     mesh.input(2, KeeperInput::DeviceLost { why, copies });
     let opened = KeeperInput::DeviceOpened {
         device: "a small one".to_owned(),
-        sends_rays: true,
         memory_bytes: 4 * brick,
         brick_bytes: BrickBytes::default(),
     };

@@ -1,0 +1,440 @@
+//! Secondary rays on this device: it keeps the points at which rays from the eye meet surfaces, and says what bricks let
+//! through of the rays that the host sends from there. Mirrors: `wgsl/secondary.wgsl`.
+//!
+//! Threads of the whole process work out which ray goes through which brick, as only they know how many there are of them.
+//! Invariant: points are in an order of their own, not in that in which the device met them: equal scenes give equal pictures.
+
+use super::{
+    BandDispatch, VulkanDevice,
+    bands::{ALIGNED_PIXELS, Band},
+    explain::Explain,
+    gpu::{Commands, Gpu, Home},
+    kernels::Purpose,
+    pictures::{KeptBuffers, ReadBuffers},
+    resident::Visibility,
+};
+use crate::{
+    device::{DeviceError, IsWanted, RenderedJob},
+    secondary::{LitPoint, LitPoints, SecondaryRay, SecondaryRays, UnlitJob},
+};
+use brickmesh_topology::{BrickIndex, PixelRect, VoxelBox};
+use glam::DVec3;
+use rayon::prelude::*;
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Instant};
+use vulkano::{
+    buffer::{BufferUsage, Subbuffer},
+    descriptor_set::WriteDescriptorSet,
+};
+
+/// Vectors of a point, and before the points of a band.
+const POINT_VECTORS: u64 = 4;
+const HEADER_VECTORS: u64 = 1;
+/// Before the points of a band where there are none.
+const NO_POINTS: [[f32; 4]; 1] = [[0.0; 4]];
+/// Points of a submission, as far as they are not those of a single row of pixels.
+pub(super) const POINTS_MAX: u64 = 1 << 18;
+/// What these take where the device writes them, and where the host reads them, with headers and what is between bands: a row's may take more.
+pub(super) const POINTS_BYTES_MAX: u64 = 4 * VECTOR_BYTES * POINT_VECTORS * POINTS_MAX;
+/// Points that there is room for in the pixels of a band, on average, at first and at last: each hides more than
+/// [`DARK`](crate::constants::DARK) of its pixel, and all of them no more than that.
+const PER_PIXEL: [u64; 2] = [2, 1024];
+/// Rays that are sent together, each through several bricks.
+const RAYS_TOGETHER: usize = 1 << 14;
+/// The same of points that a thread works at.
+const RAYS_OF_PART: usize = 1 << 10;
+/// Rays of a submission, counted once for each brick; those of one brick are fewer.
+const RAYS_SUBMITTED: usize = 1 << 17;
+/// What these take.
+pub(super) const RAYS_BYTES_MAX: u64 =
+    (RAYS_SUBMITTED * RAY_VECTORS * size_of::<[f32; 4]>()) as u64;
+/// Vectors of a ray, and of which multiples those of a brick begin.
+const RAY_VECTORS: usize = 2;
+const RAYS_ALIGNED: usize = RAY_VECTORS * ALIGNED_PIXELS;
+/// Rays of a workgroup; as in `wgsl/secondary.wgsl`.
+const GROUP_RAYS: u32 = 64;
+
+/// Farther than any ray goes, world units.
+const REACH_MAX: f64 = 1e30;
+/// Bytes of a vector.
+const VECTOR_BYTES: u64 = 16;
+
+/// Rays of a part, by the numbers of both.
+type RaysOfPart = (usize, Vec<(usize, SecondaryRay)>);
+
+/// Rays that are sent through a brick.
+struct SentRays {
+    /// The brick's number among those that rays go through together.
+    number: usize,
+    rays: Range<usize>,
+    brick: BrickIndex,
+    owned: VoxelBox,
+    visibility: Visibility,
+}
+
+/// Where the points of bands go.
+#[derive(Debug)]
+pub(super) struct PointBuffers {
+    kept: KeptBuffers,
+    per_pixel: u64,
+    /// Of a submission, as memory allows.
+    points_max: u64,
+}
+
+/// The points of one band in their buffers.
+#[derive(Clone, Copy, Debug)]
+struct PointsOf {
+    first: u64,
+    most: u64,
+}
+
+impl PointsOf {
+    fn end(&self) -> u64 {
+        self.first + HEADER_VECTORS + POINT_VECTORS * self.most
+    }
+}
+
+/// Buffers with room for the points of some bands.
+pub(super) struct BandPoints {
+    buffers: ReadBuffers,
+    of: Vec<PointsOf>,
+}
+
+impl PointBuffers {
+    /// Nothing is allocated yet.
+    pub(super) fn new(copies_back: bool) -> Self {
+        Self {
+            kept: KeptBuffers::new(copies_back),
+            per_pixel: PER_PIXEL[0],
+            points_max: POINTS_MAX,
+        }
+    }
+
+    /// Another picture follows: it may have fewer surfaces.
+    pub(super) fn begin(&mut self) {
+        self.per_pixel = PER_PIXEL[0];
+    }
+
+    /// Pixels of a submission whose points have room.
+    pub(super) fn pixels_max(&self) -> u64 {
+        self.points_max / self.per_pixel
+    }
+
+    /// Goes on with less, as memory was short; false where it is as little as can be.
+    pub(super) fn halve(&mut self) -> bool {
+        self.kept.free();
+        let smaller = self.points_max > PER_PIXEL[1];
+        self.points_max /= if smaller { 2 } else { 1 };
+        smaller
+    }
+
+    /// Room for the points of bands.
+    pub(super) fn of(&mut self, gpu: &Gpu, bands: &[Band]) -> Result<BandPoints, DeviceError> {
+        let mut first = 0;
+        let of = bands.iter().map(|band| {
+            let most = band.rect.pixel_count() as u64 * self.per_pixel;
+            let of = PointsOf { first, most };
+            first = of.end().next_multiple_of(ALIGNED_PIXELS as u64);
+            of
+        });
+        let of: Vec<PointsOf> = of.collect();
+        let range = u64::from(gpu.physical().properties().max_storage_buffer_range);
+        if of
+            .iter()
+            .any(|of| (of.end() - of.first) * VECTOR_BYTES > range)
+        {
+            return Err(DeviceError::Failed {
+                what: format!(
+                    "a row of pixels shows {} surfaces each that are to be lit, more than a buffer of this device holds; \
+                     take a smaller --tile",
+                    self.per_pixel
+                ),
+            });
+        }
+        let buffers = self.kept.of(gpu, first)?;
+        Ok(BandPoints { buffers, of })
+    }
+
+    /// Takes the points of each band; `None`: there were more than there was room for, and there is more now.
+    pub(super) fn take(
+        &mut self,
+        points: &BandPoints,
+    ) -> Result<Option<Vec<Vec<LitPoint>>>, DeviceError> {
+        let vectors = points.buffers.read()?;
+        let at = |n: u64| vectors[usize::try_from(n).unwrap_or(usize::MAX)];
+        let count = |of: &PointsOf| u64::from(at(of.first)[0].to_bits());
+        let fullness = |of| (count(of) * self.per_pixel).div_ceil(of.most.max(1));
+        let fullest = points.of.iter().map(fullness).max().unwrap_or(0);
+        if fullest <= self.per_pixel {
+            let of_band = |of: &PointsOf| {
+                let first = of.first + HEADER_VECTORS;
+                let vectors = |n| [0, 1, 2, 3].map(|v| at(first + POINT_VECTORS * n + v));
+                let mut all: Vec<_> = (0..count(of)).map(vectors).collect();
+                // By pixels, as neighbours meet the same bricks; else in any order that is the same again.
+                all.sort_unstable_by_key(|p| {
+                    let bits = p.map(|v| v.map(f32::to_bits));
+                    (bits[0][3], bits)
+                });
+                all.into_iter().map(point).collect()
+            };
+            return Ok(Some(points.of.iter().map(of_band).collect()));
+        }
+        if self.per_pixel >= PER_PIXEL[1] {
+            return Err(DeviceError::Failed {
+                what: format!("pixels show {fullest} surfaces each that are to be lit"),
+            });
+        }
+        self.per_pixel = fullest.next_power_of_two().min(PER_PIXEL[1]);
+        Ok(None)
+    }
+}
+
+impl BandPoints {
+    /// Where the points of a band go, and how many have room.
+    pub(super) fn binding(&self, band: usize) -> (WriteDescriptorSet, u32) {
+        let of = self.of[band];
+        let buffer = self.buffers.written.clone().slice(of.first..of.end());
+        let most = u32::try_from(of.most).unwrap_or(u32::MAX);
+        (WriteDescriptorSet::buffer(8, buffer), most)
+    }
+
+    /// There are no points yet.
+    pub(super) fn clear(&self, commands: &mut Commands) -> Result<(), DeviceError> {
+        for of in &self.of {
+            let header = self.buffers.written.clone();
+            let header = header.slice(of.first..of.first + HEADER_VECTORS);
+            commands
+                .update_buffer(header, &NO_POINTS[..])
+                .explain("clearing points")?;
+        }
+        Ok(())
+    }
+
+    /// Copies them to where they are read from.
+    pub(super) fn copy_back(&self, commands: &mut Commands) -> Result<(), DeviceError> {
+        let count = self.of.last().map_or(0, PointsOf::end);
+        self.buffers.copy_back(commands, count)
+    }
+}
+
+/// A point as the kernel keeps it.
+fn point([place, normal, ambient, direct]: [[f32; 4]; 4]) -> LitPoint {
+    let vector = |[x, y, z, _]: [f32; 4]| DVec3::new(x.into(), y.into(), z.into());
+    let color = |[r, g, b, _]: [f32; 4]| [r, g, b];
+    let pixel = place[3].to_bits();
+    LitPoint {
+        pixel: [pixel, pixel >> 14].map(|n| n & 0x3fff),
+        at: vector(place),
+        normal: vector(normal),
+        ambient: color(ambient),
+        direct: color(direct),
+        through: normal[3],
+    }
+}
+
+/// Some points of a job, by its number.
+type PartOfJob = (usize, LitPoints);
+
+/// Points in parts, each with rays for a thread.
+pub(super) fn parts<'a>(
+    points: &'a [LitPoint],
+    rays: &'a SecondaryRays,
+) -> impl Iterator<Item = LitPoints> + 'a {
+    let count = (RAYS_OF_PART / rays.per_point().max(1)).max(1);
+    let parts = points.chunks(count);
+    parts.map(move |part| LitPoints::new(part.to_vec(), rays))
+}
+
+impl VulkanDevice {
+    /// Sends the rays of points through those of the bricks on their way that are there. What is lit is added to its job, what lacks
+    /// bricks is noted there.
+    pub(super) fn light(
+        &mut self,
+        jobs: &mut [RenderedJob],
+        parts: impl Iterator<Item = PartOfJob>,
+        rays: &Arc<SecondaryRays>,
+        is_wanted: IsWanted<'_>,
+    ) -> Result<(), DeviceError> {
+        let mut parts = parts.peekable();
+        while parts.peek().is_some() {
+            if !is_wanted() {
+                return Err(DeviceError::CalledOff);
+            }
+            let (begun, compiled) = (Instant::now(), self.compiled);
+            let mut together: Vec<PartOfJob> = Vec::new();
+            let mut count = 0;
+            while count < RAYS_TOGETHER
+                && let Some(part) = parts.next()
+            {
+                count += part.1.ray_count();
+                together.push(part);
+            }
+            self.send(&mut together, rays, is_wanted)?;
+            // To compile kernels is no job's time.
+            let took = begun.elapsed().saturating_sub(self.compiled - compiled);
+            let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            for (job, part) in together {
+                let job = &mut jobs[job];
+                job.elapsed_micros += micros * part.ray_count() as u64 / count.max(1) as u64;
+                if part.is_lit() {
+                    part.light_up(rays, |pixel, color| job.image.add(pixel, color));
+                } else {
+                    let unlit = job.unlit.get_or_insert_with(UnlitJob::none);
+                    unlit.parts.push(part);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends rays: first through the bricks that they begin in, as most that meet something do so there.
+    fn send(
+        &mut self,
+        parts: &mut [PartOfJob],
+        rays: &Arc<SecondaryRays>,
+        is_wanted: IsWanted<'_>,
+    ) -> Result<(), DeviceError> {
+        let data_set = self.scene.as_ref().ok_or(DeviceError::NoScene)?.data_set;
+        for is_first in [true, false] {
+            let there = self.sets.get(&data_set);
+            let is_there = |brick| there.is_some_and(|set| set.get(brick).is_some());
+            let due = |(_, part): &mut PartOfJob| {
+                let begin = is_first.then(|| part.begin_in(rays));
+                let is_due = |b| begin.as_ref().is_none_or(|begin| begin.contains(&b));
+                part.due(rays, is_there, is_due)
+            };
+            let due: Vec<_> = parts.par_iter_mut().map(due).collect();
+            // Of each brick the rays of all parts.
+            let mut by_brick: BTreeMap<BrickIndex, Vec<RaysOfPart>> = BTreeMap::new();
+            for (part, due) in due.into_iter().enumerate() {
+                for (brick, rays) in due {
+                    by_brick.entry(brick).or_default().push((part, rays));
+                }
+            }
+            let through = self.go_through(&by_brick, is_wanted)?;
+            for ((brick, of_parts), through) in by_brick.into_iter().zip(through) {
+                let mut through = through.into_iter();
+                for (part, rays) in of_parts {
+                    let numbers = rays.into_iter().map(|(number, _)| number);
+                    let through = numbers.zip(&mut through);
+                    parts[part].1.went(brick, through.collect::<Vec<_>>());
+                }
+            }
+        }
+        // Rays that have become dark lack nothing any more.
+        let there = self.sets.get(&data_set);
+        let is_there = |brick| there.is_some_and(|set| set.get(brick).is_some());
+        let unlit = parts.par_iter_mut().filter(|(_, part)| !part.is_lit());
+        unlit.for_each(|(_, part)| drop(part.due(rays, is_there, |_| false)));
+        Ok(())
+    }
+
+    /// What bricks let through of rays, 0 to 1, in their order.
+    fn go_through(
+        &mut self,
+        by_brick: &BTreeMap<BrickIndex, Vec<RaysOfPart>>,
+        is_wanted: IsWanted<'_>,
+    ) -> Result<Vec<Vec<f32>>, DeviceError> {
+        let mut through = Vec::with_capacity(by_brick.len());
+        let (mut sent, mut vectors) = (Vec::new(), Vec::new());
+        for (&brick, of) in by_brick {
+            let count = of.iter().map(|(_, rays)| rays.len()).sum::<usize>();
+            through.push(vec![1.0; count]);
+            let (owned, visibility) = self.visibility_of(brick)?;
+            if matches!(visibility, Visibility::Nothing) {
+                continue;
+            }
+            let length = vectors.len() / RAY_VECTORS + count.next_multiple_of(ALIGNED_PIXELS);
+            if length > RAYS_SUBMITTED {
+                self.submit_rays(std::mem::take(&mut sent), &vectors, &mut through)?;
+                vectors.clear();
+                if !is_wanted() {
+                    return Err(DeviceError::CalledOff);
+                }
+            }
+            let rays = of.iter().flat_map(|(_, rays)| rays);
+            let first = vectors.len() / RAY_VECTORS;
+            vectors.extend(rays.flat_map(|(_, ray)| ray_vectors(ray)));
+            // Those of each begin where devices let buffers begin.
+            let length = vectors.len().next_multiple_of(RAYS_ALIGNED);
+            vectors.resize(length, [0.0; 4]);
+            sent.push(SentRays {
+                number: through.len() - 1,
+                rays: first..first + count,
+                brick,
+                owned,
+                visibility,
+            });
+        }
+        self.submit_rays(sent, &vectors, &mut through)?;
+        Ok(through)
+    }
+
+    /// Sends rays through bricks, and takes what comes through of those of each.
+    fn submit_rays(
+        &mut self,
+        sent: Vec<SentRays>,
+        vectors: &[[f32; 4]],
+        through: &mut [Vec<f32>],
+    ) -> Result<(), DeviceError> {
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let all = (vectors.len() / RAY_VECTORS) as u64;
+        let buffers = self.pictures.buffers(&self.gpu, all)?;
+        let rays = self.ray_buffer(vectors)?;
+        let mut dispatches = Vec::with_capacity(sent.len());
+        for of in &sent {
+            let [first, end] = [of.rays.start as u64, of.rays.end as u64];
+            let vectors = RAY_VECTORS as u64;
+            let writes = [
+                WriteDescriptorSet::buffer(3, buffers.written.clone().slice(first..end)),
+                WriteDescriptorSet::buffer(9, rays.clone().slice(first * vectors..end * vectors)),
+            ];
+            let row = PixelRect {
+                x: 0,
+                y: 0,
+                width: u32::try_from(end - first).unwrap_or(u32::MAX),
+                height: 1,
+            };
+            let seen = (of.brick, &of.owned, &of.visibility);
+            let mut dispatch = self.dispatch_of(seen, &row, Purpose::GoThrough, writes)?;
+            dispatch.groups = [row.width.div_ceil(GROUP_RAYS), 1];
+            dispatches.push(dispatch);
+        }
+        self.gpu.submit(|commands| {
+            self.uploads.record(commands)?;
+            let mut dispatches = dispatches.iter();
+            dispatches.try_for_each(|d| BandDispatch::record(commands, d))?;
+            buffers.copy_back(commands, all)
+        })?;
+        self.uploads.were_carried_out();
+        let opacities = buffers.read()?;
+        for of in sent {
+            through[of.number] = opacities[of.rays].iter().map(|p| 1.0 - p[3]).collect();
+        }
+        Ok(())
+    }
+
+    /// The buffer that rays are sent in, with these; it is kept.
+    fn ray_buffer(&mut self, vectors: &[[f32; 4]]) -> Result<Subbuffer<[[f32; 4]]>, DeviceError> {
+        let length = vectors.len().next_power_of_two() as u64;
+        let kept = self.rays.take().filter(|rays| rays.len() >= length);
+        let rays = match kept {
+            Some(rays) => rays,
+            None => (self.gpu).buffer(BufferUsage::STORAGE_BUFFER, Home::Upload, length)?,
+        };
+        let mut written = rays.write().explain("writing rays")?;
+        written[..vectors.len()].copy_from_slice(vectors);
+        drop(written);
+        Ok(self.rays.insert(rays).clone())
+    }
+}
+
+/// A ray as the kernel reads it.
+#[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
+fn ray_vectors(ray: &SecondaryRay) -> [[f32; 4]; RAY_VECTORS] {
+    let [x, y, z] = ray.start.as_vec3().to_array();
+    let [dx, dy, dz] = ray.direction.as_vec3().to_array();
+    let reach = ray.reach.min(REACH_MAX) as f32;
+    [[x, y, z, reach], [dx, dy, dz, 0.0]]
+}
