@@ -352,6 +352,7 @@ impl BrickOwner {
                 redundancy: replicas.redundancy(),
                 safety: replicas.safety(),
                 brick_bytes: self.keeper.brick_bytes(manifest.digest()),
+                copy_bytes: self.keeper.copy_bytes(manifest.digest()),
             }
         };
         let mut status = MeshStatus {

@@ -73,4 +73,6 @@ pub struct DataSetStatus {
     pub unreadable: BTreeMap<BrickIndex, String>,
     /// Memory that its largest brick takes on this peer's device.
     pub brick_bytes: u64,
+    /// The same of one copy of all bricks.
+    pub copy_bytes: u64,
 }

@@ -46,7 +46,8 @@ struct Planned {
     /// In device memory.
     voxel: VoxelType,
     /// What the triangles of a brick take in a device, at most.
-    triangle_bytes: u64,
+    /// Memory that the triangles of a brick take, the mean and the most, bytes.
+    triangle_bytes: [u64; 2],
     /// With so much memory one peer has larger bricks, all of them.
     memory_for_large: Option<u64>,
     /// The folder; a file is cut into the memory of the machine, beside devices that are not the processor.
@@ -351,7 +352,14 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
             volumes,
             brick_edge,
             voxel: manifest.device_voxel(),
-            triangle_bytes: manifest.triangle_memory_max(),
+            triangle_bytes: {
+                let typical = BrickBytes::default();
+                let voxels = typical.largest(manifest) - manifest.triangle_memory_max();
+                [
+                    typical.typical(manifest) - voxels,
+                    manifest.triangle_memory_max(),
+                ]
+            },
             memory_for_large: None,
             folder: Some(Arc::new(store)),
         });
@@ -369,7 +377,7 @@ fn planned(args: &PlanArgs) -> Result<Planned, Box<dyn Error>> {
         memory_for_large: for_large.map(|peer| peer.memory_for_large(&volume)),
         brick_edge: edge.of(&volume),
         voxel: volume.device_voxel(),
-        triangle_bytes: 0,
+        triangle_bytes: [0; 2],
         volumes: vec![volume],
         folder: None,
     })
@@ -457,14 +465,15 @@ impl Peer {
     }
 
     /// With what its device needs for a brick of so many voxels on each axis, and for so many bytes of triangles.
-    fn fit(&self, size: [u32; 3], voxel: VoxelType, triangle_bytes: u64) -> FitPeer {
+    fn fit(&self, size: [u32; 3], voxel: VoxelType, triangle_bytes: [u64; 2]) -> FitPeer {
         let voxels = match &self.device {
             Some(device) => device.device.info().brick_bytes.of(size, voxel),
             None => BrickBytes::default().of(size, voxel),
         };
         FitPeer {
             memory_bytes: self.memory_bytes,
-            brick_bytes: voxels + triangle_bytes,
+            brick_bytes: voxels + triangle_bytes[0],
+            largest_bytes: voxels + triangle_bytes[1],
             reads: self.reads,
         }
     }

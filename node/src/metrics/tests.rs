@@ -35,6 +35,7 @@ pub(crate) fn data_set(source: &str, content: u8) -> DataSetStatus {
         redundancy: 2,
         unreadable: [].into(),
         brick_bytes: 9 * 8 * 8,
+        copy_bytes: 2 * 9 * 8 * 8,
     }
 }
 

@@ -26,13 +26,16 @@ const NAMED_MAX: usize = 3;
 pub struct Shortage {
     missing: u32,
     bricks: u32,
-    brick_bytes: u64,
+    /// Memory that one copy of all bricks takes.
+    copy_bytes: u64,
     /// Bricks that there is room for; `None`: there is room.
     room: Option<u64>,
     /// Memory by peer, for people.
     rooms: Vec<String>,
     /// Whether there is memory, but not for one brick.
     is_brick_too_large: bool,
+    /// Nobody says how these are cut.
+    has_triangles: bool,
     /// What is wrong with the bricks that cannot be read.
     unreadable: Vec<String>,
 }
@@ -47,9 +50,10 @@ impl Shortage {
         let most = status.peers.values().map(|h| h.memory_bytes).max();
         Self {
             is_brick_too_large: (1..data_set.brick_bytes).contains(&most.unwrap_or(0)),
+            has_triangles: !data_set.manifest.materials().is_empty(),
             missing: data_set.safety.missing,
             bricks,
-            brick_bytes: data_set.brick_bytes,
+            copy_bytes: data_set.copy_bytes,
             room: (data_set.safety.read == 0 && room < bricks.into()).then_some(room),
             rooms: rooms.collect(),
             unreadable: unreadable.cloned().collect(),
@@ -68,7 +72,7 @@ impl fmt::Display for Shortage {
         let (missing, bricks) = (self.missing, self.bricks);
         write!(f, "{missing} of {} missing", counted(bricks, "brick"))?;
         if let Some(room) = self.room {
-            let wanted = bytes_in_words(self.brick_bytes.saturating_mul(bricks.into()));
+            let wanted = bytes_in_words(self.copy_bytes);
             let rooms = match self.rooms.join(", ") {
                 none if none.is_empty() => "no memory for bricks".to_owned(),
                 rooms => rooms,
@@ -77,7 +81,7 @@ impl fmt::Display for Shortage {
                 f,
                 ": one copy of each takes {wanted}, and the peers have room for {room} ({rooms}); start more peers, or give more with --memory"
             )?;
-            if self.is_brick_too_large {
+            if self.is_brick_too_large && !self.has_triangles {
                 f.write_str(", or cut a file into smaller bricks with --brick")?;
             }
         }
@@ -97,13 +101,12 @@ impl fmt::Display for Shortage {
 /// What is said of a data set that the peers have too little memory for, where what they do not hold is read.
 pub(super) fn read_for_frames(data_set: &DataSetStatus) -> Option<String> {
     let (read, bricks) = (data_set.safety.read, data_set.manifest.grid().brick_count());
-    let wanted = data_set.brick_bytes.saturating_mul(bricks.into());
     (read > 0).then(|| {
         format!(
             "{} take {} in device memory, more than the peers have: up to {read} of them are read for \
              each frame. More peers or more --memory make frames faster",
             counted(bricks, "brick"),
-            bytes_in_words(wanted)
+            bytes_in_words(data_set.copy_bytes)
         )
     })
 }

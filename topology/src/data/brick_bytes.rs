@@ -32,8 +32,23 @@ impl BrickBytes {
     /// Bytes of the largest brick of a data set.
     #[must_use]
     pub fn largest(&self, manifest: &Manifest) -> u64 {
+        self.of_voxels(manifest) + manifest.triangle_memory_max()
+    }
+
+    /// The mean of all bricks of a data set: of their triangles some may have very many.
+    #[must_use]
+    pub fn typical(&self, manifest: &Manifest) -> u64 {
+        let bricks = manifest.grid().bricks();
+        let of_triangles: u64 = match manifest.triangle_memory_max() {
+            0 => 0,
+            _ => bricks.map(|brick| manifest.triangle_memory(brick)).sum(),
+        };
+        self.of_voxels(manifest) + of_triangles.div_ceil(manifest.grid().brick_count().into())
+    }
+
+    fn of_voxels(&self, manifest: &Manifest) -> u64 {
         let size = manifest.grid().largest_stored_size();
-        self.of(size, manifest.device_voxel()) + manifest.triangle_memory_max()
+        self.of(size, manifest.device_voxel())
     }
 }
 

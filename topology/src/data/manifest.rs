@@ -760,6 +760,13 @@ impl Manifest {
         self.triangle_bytes_max() * TRIANGLE_MEMORY
     }
 
+    /// The same of one brick.
+    #[must_use]
+    pub fn triangle_memory(&self, brick: BrickIndex) -> u64 {
+        let triangles = self.brick_triangles(brick);
+        triangles.map_or(0, |t| t.bytes()) * TRIANGLE_MEMORY
+    }
+
     /// Type of a voxel in the memory of whatever device: those among which no data is told apart may be floats there.
     #[must_use]
     pub fn device_voxel(&self) -> VoxelType {

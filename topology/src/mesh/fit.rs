@@ -1,19 +1,21 @@
 //! What peers hold of a data set, before it is opened: whole copies, or a part, and the rest is read for each frame.
 //!
-//! Whole numbers, by the same rules as [`Replicas::set_room`](crate::mesh::replicas::Replicas::set_room): a peer has room for as many of the largest
-//! brick as go into its memory; who reads keeps half of that free, or less where a picture
+//! Whole numbers, by the same rules as [`Replicas::set_room`](crate::mesh::replicas::Replicas::set_room): a peer has room for as many usual
+//! bricks as go into its memory; who reads keeps half of that free, or less where a picture
 //! needs less than there is room for. Of one data set alone: others, and levels of the same volume, take
 //! from the same memory.
 
-use crate::mesh::replicas::{reserve_of, with_reserve};
+use crate::mesh::replicas::{STAGED_MIN, reserve_of, with_reserve};
 
 /// A peer that may hold bricks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FitPeer {
     /// Memory that it gives to bricks, bytes.
     pub memory_bytes: u64,
-    /// Memory that the largest brick takes there ([`BrickBytes`](crate::BrickBytes)).
+    /// Memory that a brick takes there ([`BrickBytes::typical`](crate::BrickBytes::typical)), and the largest one.
     pub brick_bytes: u64,
+    /// See [`Self::brick_bytes`].
+    pub largest_bytes: u64,
     /// It has the source, and reads what nobody holds.
     pub reads: bool,
 }
@@ -37,14 +39,24 @@ pub struct Fit {
 }
 
 fn room(p: &FitPeer) -> u32 {
+    if p.memory_bytes < p.largest_bytes {
+        return 0;
+    }
     let room = p.memory_bytes / p.brick_bytes.max(1);
     u32::try_from(room).unwrap_or(u32::MAX)
+}
+
+/// Bricks that are read take the room of so many, at least.
+fn staged_min(p: &FitPeer) -> u32 {
+    let bytes = p.largest_bytes.saturating_mul(STAGED_MIN.into());
+    let staged = bytes.div_ceil(p.brick_bytes.max(1));
+    u32::try_from(staged).unwrap_or(u32::MAX)
 }
 
 /// Room of a peer that is kept free for what is read.
 fn reserve(p: &FitPeer, does_not_fit: bool) -> u32 {
     if p.reads {
-        reserve_of(room(p), does_not_fit)
+        reserve_of(room(p), does_not_fit, staged_min(p))
     } else {
         0
     }
@@ -59,7 +71,8 @@ pub fn needed_fit(needed: u32, bricks: u32, peers: &[FitPeer]) -> (u64, u64) {
     if total >= u64::from(bricks) {
         return (all, 0);
     }
-    let does_not_fit = u64::from(with_reserve(needed)) > total;
+    let staged_min = peers.iter().map(staged_min).max().unwrap_or(STAGED_MIN);
+    let does_not_fit = u64::from(with_reserve(needed, staged_min)) > total;
     let rooms = peers.iter();
     let rooms = rooms.map(|p| u64::from(room(p) - reserve(p, does_not_fit)));
     let held = rooms.sum::<u64>().min(all);
@@ -110,6 +123,7 @@ mod tests {
             let peer = |&room: &u64| FitPeer {
                 memory_bytes: room * 10 + 3,
                 brick_bytes: 10,
+                largest_bytes: 10,
                 reads,
             };
             rooms.iter().map(peer).collect()
@@ -136,7 +150,7 @@ mod tests {
         assert_eq!(needed_fit(70, 100, &peers(&[40], false)), (40, 0));
         // On one of two devices a brick takes twice as much.
         let mut unlike = peers(&[40, 40], true);
-        unlike[0].brick_bytes = 20;
+        (unlike[0].brick_bytes, unlike[0].largest_bytes) = (20, 20);
         let part = fit(100, &unlike, 1);
         assert_eq!((part.held, part.memory_each_bytes), (10 + 20, 1000));
     }

@@ -117,6 +117,11 @@ struct DataSet {
     manifest: Arc<Manifest>,
     /// Memory that its largest brick takes on this peer's device; at least 1.
     brick_bytes: u64,
+    /// What a brick is reckoned with where room is counted in bricks: the mean of all, or of those that are assigned here where that
+    /// is more.
+    typical_bytes: u64,
+    /// What the voxels of a brick are reckoned with: those of the largest.
+    voxel_bytes: u64,
     replicas: Replicas,
     /// What was announced of it; `None`: nothing yet.
     said: Option<Said>,
@@ -243,6 +248,12 @@ impl Keeper {
     #[must_use]
     pub fn brick_bytes(&self, data_set: Digest) -> u64 {
         self.sets.get(&data_set).map_or(0, |set| set.brick_bytes)
+    }
+
+    /// Memory that one copy of all bricks of a data set takes on this peer's device; 0 where it is not open.
+    #[must_use]
+    pub fn copy_bytes(&self, data_set: Digest) -> u64 {
+        (self.sets.get(&data_set)).map_or(0, DataSet::one_copy_bytes)
     }
 
     fn is_recent(&self, at: Option<u64>) -> bool {

@@ -65,7 +65,9 @@ pub struct Replicas {
     pressed: bool,
     /// Something that decides about the assignment has changed since it was worked out.
     outdated: bool,
-    /// When it was worked out last, memory was too short for bricks that no frame needs.
+    /// Room for bricks that are read for frames, at least.
+    staged_min: u32,
+    /// Whether [`Self::needed`] decided when [`Self::keep_up`] was called last.
     was_short: bool,
     /// This peer came into a mesh that had the data set: when it learned last of another one that has
     /// room.
@@ -130,6 +132,7 @@ impl Replicas {
             pressed: false,
             outdated: true,
             was_short: false,
+            staged_min: STAGED_MIN,
             met_at: None,
             wanting_since: None,
             asked: BTreeMap::new(),

@@ -47,7 +47,7 @@ impl Keeper {
         self.brick_bytes = brick_bytes;
         self.transfers.downloads.device_is_back();
         for set in self.sets.values_mut() {
-            set.brick_bytes = self.brick_bytes.largest(&set.manifest).max(1);
+            set.measure_by(&self.brick_bytes);
             set.replicas.memory_was_freed();
             set.replicas.can_read();
         }

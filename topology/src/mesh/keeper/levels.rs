@@ -194,15 +194,17 @@ fn parts(memory: u64, sets: &[&DataSet], of_mesh: u64) -> Vec<u64> {
 }
 
 impl DataSet {
-    fn one_copy_bytes(&self) -> u64 {
+    /// What one copy of all bricks takes.
+    pub(super) fn one_copy_bytes(&self) -> u64 {
         let bricks = u64::from(self.manifest.grid().brick_count());
-        bricks.saturating_mul(self.brick_bytes)
+        bricks.saturating_mul(self.typical_bytes)
     }
 
     /// What one copy of the bricks that frames need takes, with what is kept free beside them.
     fn needed_bytes(&self) -> u64 {
-        let bricks = with_reserve(self.replicas.needed_count());
+        let bricks = self.replicas.needed_count();
+        let bricks = with_reserve(bricks, self.replicas.staged_min());
         let bricks = bricks.min(self.manifest.grid().brick_count());
-        u64::from(bricks).saturating_mul(self.brick_bytes)
+        u64::from(bricks).saturating_mul(self.typical_bytes)
     }
 }

@@ -8,12 +8,14 @@ use super::{
 use crate::{
     balance::roster::{Candidate, RosterEntry},
     base::{digest::Digest, peer::PeerId},
-    data::{brick_grid::BrickIndex, brick_set::BrickSet, manifest::Manifest},
+    data::{
+        brick_bytes::BrickBytes, brick_grid::BrickIndex, brick_set::BrickSet, manifest::Manifest,
+    },
     mesh::{
         announcement::Announcement,
         assignment::Parting,
         membership::Health,
-        replicas::{Origin, Replicas},
+        replicas::{Origin, Replicas, STAGED_MIN},
         shelf::Shelf,
         transfers::Transfers,
     },
@@ -21,20 +23,65 @@ use crate::{
 use std::{collections::BTreeSet, sync::Arc};
 
 impl DataSet {
-    fn new(local: &PeerId, manifest: Arc<Manifest>, brick_bytes: u64, redundancy: u32) -> Self {
+    fn new(local: &PeerId, manifest: Arc<Manifest>, measure: &BrickBytes, redundancy: u32) -> Self {
         let (grid, name) = (*manifest.grid(), manifest.digest());
         let parting = manifest.placement().map(|method| Parting {
             method,
             weights: manifest.occupied_voxels(),
         });
-        Self {
+        let mut set = Self {
             replicas: Replicas::new(local.clone(), grid, redundancy, 0, name, parting),
-            brick_bytes,
+            brick_bytes: 1,
+            typical_bytes: 1,
+            voxel_bytes: 1,
             manifest,
             said: None,
             shelf: Shelf::default(),
             new_until: 0,
+        };
+        set.measure_by(measure);
+        set
+    }
+
+    /// From now on bricks take what this says.
+    pub(super) fn measure_by(&mut self, measure: &BrickBytes) {
+        self.brick_bytes = measure.largest(&self.manifest).max(1);
+        let triangles = self.manifest.triangle_memory_max();
+        self.voxel_bytes = self.brick_bytes.saturating_sub(triangles);
+        self.reckon_with(measure.typical(&self.manifest).max(1));
+    }
+
+    fn reckon_with(&mut self, typical_bytes: u64) {
+        self.typical_bytes = typical_bytes;
+        let staged = u64::from(STAGED_MIN) * self.brick_bytes;
+        let staged = staged.div_ceil(typical_bytes);
+        let staged = u32::try_from(staged).unwrap_or(u32::MAX);
+        self.replicas.stage_at_least(staged);
+    }
+
+    /// Reckons with larger bricks where those that are assigned here take more than was reckoned with.
+    pub(super) fn reckon_with_assigned(&mut self) {
+        let own = self.replicas.announcement();
+        let count = u64::from(own.assigned.len());
+        let bytes = self.bytes_of(&own.assigned);
+        let is_more = bytes > u64::from(own.capacity).saturating_mul(self.typical_bytes);
+        let mean = bytes.div_ceil(count.max(1));
+        if is_more && mean > self.typical_bytes {
+            self.reckon_with(mean);
         }
+    }
+
+    /// Bytes that these bricks take.
+    fn bytes_of(&self, bricks: &BrickSet) -> u64 {
+        if self.typical_bytes == self.brick_bytes {
+            return u64::from(bricks.len()) * self.brick_bytes;
+        }
+        bricks.iter().map(|brick| self.brick_bytes_of(brick)).sum()
+    }
+
+    /// Bytes that a brick takes.
+    pub(super) fn brick_bytes_of(&self, brick: BrickIndex) -> u64 {
+        self.voxel_bytes + self.manifest.triangle_memory(brick)
     }
 
     /// What tells another peer of it.
@@ -54,22 +101,25 @@ impl DataSet {
         self.replicas.expect(peer, capacity, now);
     }
 
-    /// How many of its bricks fit into so many bytes of this peer's device.
+    /// How many of its bricks fit into so many bytes of this peer's device, about; none where the largest one does not.
     pub(super) fn capacity_in(&self, bytes: u64) -> u32 {
-        u32::try_from(bytes / self.brick_bytes).unwrap_or(u32::MAX)
+        if bytes < self.brick_bytes {
+            return 0;
+        }
+        u32::try_from(bytes / self.typical_bytes).unwrap_or(u32::MAX)
     }
 
     /// Bytes that its bricks take here, or will; those that are on their way may not be assigned any more.
     pub(super) fn bytes(&self, transfers: &Transfers) -> u64 {
-        let assigned = u64::from(self.replicas.announcement().assigned.len());
-        (assigned * self.brick_bytes).max(self.bytes_there(transfers))
+        let assigned = self.bytes_of(&self.replicas.announcement().assigned);
+        assigned.max(self.bytes_there(transfers))
     }
 
     /// Bytes that those of its bricks take that are held here or on their way.
     pub(super) fn bytes_there(&self, transfers: &Transfers) -> u64 {
-        let held = u64::from(self.replicas.announcement().held.len());
+        let held = self.bytes_of(&self.replicas.announcement().held);
         let coming = transfers.downloads.count_of(self.manifest.digest()) as u64;
-        (held + coming) * self.brick_bytes
+        held + coming * self.typical_bytes
     }
 }
 
@@ -120,10 +170,9 @@ impl Keeper {
             known.replicas.raise_redundancy(redundancy);
             return false;
         }
-        let brick_bytes = self.brick_bytes.largest(&manifest).max(1);
         self.close_beyond(DATA_SETS_MAX, MANIFEST_BYTES_MAX, &manifest, out);
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
-        let mut set = DataSet::new(&self.local, manifest, brick_bytes, redundancy);
+        let mut set = DataSet::new(&self.local, manifest, &self.brick_bytes, redundancy);
         set.shelf.is_listed = self.hello.shelf_bytes == 0;
         if is_new {
             set.new_until = self.now.saturating_add(NEW_MICROS);
@@ -274,6 +323,7 @@ impl Keeper {
         let unlimited: u64 = unlimited.map(|(_, s)| s.bytes(transfers)).sum();
         let limited = self.hello.memory_bytes.saturating_sub(unlimited);
         for (&data_set, set) in &mut self.sets {
+            set.reckon_with_assigned();
             // What other data sets have dropped is in memory still.
             let of_others = unfreed.iter().filter(|(d, _)| *d != data_set);
             let of_others: u64 = of_others.map(|(_, bytes)| bytes).sum();
@@ -301,7 +351,7 @@ impl Keeper {
                 };
                 set.replicas.dropped(brick);
                 dropped.push((self.now + stays, data_set, brick));
-                unfreed.push((data_set, set.brick_bytes));
+                unfreed.push((data_set, set.brick_bytes_of(brick)));
             }
             all = others.saturating_add(set.bytes(transfers));
         }
@@ -335,10 +385,10 @@ impl Keeper {
 
     /// What was dropped and is in memory still, in bytes of each brick.
     pub(super) fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
-        let bytes = |d: Digest| self.sets.get(&d).map(|s| s.brick_bytes);
+        let bytes = |d, brick| self.sets.get(&d).map(|s| s.brick_bytes_of(brick));
         let unfreed = self.dropping.iter();
         unfreed
-            .map(|&(_, d, _)| (d, bytes(d).unwrap_or(0)))
+            .map(|&(_, d, brick)| (d, bytes(d, brick).unwrap_or(0)))
             .collect()
     }
 

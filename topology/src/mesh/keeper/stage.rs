@@ -175,7 +175,8 @@ impl Keeper {
             self.hello.memory_bytes.saturating_sub(taken)
         };
         let sum = |of: &dyn Fn(&DataSet) -> u64| self.sets.values().map(of).sum::<u64>();
-        let reserved = sum(&|set| set.brick_bytes * u64::from(set.replicas.announcement().reserve));
+        let reserve = |set: &DataSet| u64::from(set.replicas.announcement().reserve);
+        let reserved = sum(&|set| set.typical_bytes * reserve(set));
         let there = free(sum(&|set| set.bytes_there(&self.transfers)));
         free(sum(&|set| set.bytes(&self.transfers))).max(reserved.min(there))
     }

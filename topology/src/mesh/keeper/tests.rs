@@ -6,6 +6,7 @@ mod levels;
 mod restarts;
 mod shelf;
 mod stage;
+mod unlike;
 
 use super::*;
 use crate::mesh::{announcement::AnnouncementChange, replicas::Origin, transfers::DOWNLOADS_MAX};
@@ -90,6 +91,12 @@ fn manifest(voxel: u8) -> Arc<Manifest> {
         vec![voxel; usize::try_from(stored.voxel_count()).unwrap()]
     });
     Arc::new(Manifest::try_from(parts.unwrap()).unwrap())
+}
+
+/// Memory that a brick takes where its voxels take that of the largest one's.
+fn bytes_of(manifest: &Manifest, brick: BrickIndex) -> u64 {
+    let voxels = manifest.largest_brick_bytes() - manifest.triangle_memory_max();
+    voxels + manifest.triangle_memory(brick)
 }
 
 impl Mesh {
@@ -192,7 +199,7 @@ impl Mesh {
                 let of_shelf = self.shelves[n].get(&(data_set, brick));
                 let result = if origin == Origin::Source && of_shelf == Some(&false) {
                     LoadResult::Unreadable
-                } else if self.has_memory(n, data_set) {
+                } else if self.has_memory(n, (data_set, brick)) {
                     self.in_memory[n].insert((data_set, brick));
                     LoadResult::Done
                 } else {
@@ -276,11 +283,14 @@ impl Mesh {
     }
 
     /// Whether the device of a peer has room for a brick more.
-    fn has_memory(&self, n: usize, data_set: Digest) -> bool {
+    fn has_memory(&self, n: usize, brick: (Digest, BrickIndex)) -> bool {
         let keeper = self.keeper(n);
-        let taken = self.in_memory[n].iter().map(|(d, _)| d);
-        let bricks = taken.chain([&data_set]).filter_map(|d| keeper.sets.get(d));
-        let bytes: u64 = bricks.map(|s| s.manifest.largest_brick_bytes()).sum();
+        let bytes = |(d, brick): &(Digest, BrickIndex)| {
+            let set = keeper.sets.get(d)?;
+            Some(bytes_of(&set.manifest, *brick))
+        };
+        let bricks = self.in_memory[n].iter().chain([&brick]);
+        let bytes: u64 = bricks.filter_map(bytes).sum();
         bytes * self.brick_takes <= keeper.hello().memory_bytes
     }
 

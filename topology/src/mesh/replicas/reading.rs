@@ -18,14 +18,15 @@ const READABLE_MICROS: u64 = 2_000_000;
 
 /// Room that who reads bricks for frames keeps free for these, of room for so many: half of it where frames need more
 /// than all peers have room for, else an eighth, for what they need next.
-pub(in crate::mesh) fn reserve_of(room: u32, does_not_fit: bool) -> u32 {
+/// `least`: [`STAGED_MIN`], or more where bricks are unlike.
+pub(in crate::mesh) fn reserve_of(room: u32, does_not_fit: bool, least: u32) -> u32 {
     let part = if does_not_fit { 2 } else { 8 };
-    (room / part).max(room.min(STAGED_MIN))
+    (room / part).max(room.min(least))
 }
 
-/// Room for so many bricks that are held, and an eighth of all of it that is kept free.
-pub(in crate::mesh) fn with_reserve(bricks: u32) -> u32 {
-    bricks.saturating_add((bricks / 7).max(STAGED_MIN))
+/// Room for so many bricks that are held, and an eighth of all of it that is kept free, `least` at least.
+pub(in crate::mesh) fn with_reserve(bricks: u32, least: u32) -> u32 {
+    bricks.saturating_add((bricks / 7).max(least))
 }
 
 /// See the module.
@@ -79,12 +80,15 @@ impl Replicas {
         // There is room to read one brick, until it turns out that not even that fits.
         let room_max = self.capacity_max.max(reads.min(1));
         let room = room.min(room_max);
-        let least = room.max(later.min(room_max)).min(STAGED_MIN).min(reads);
+        let least = room.max(later.min(room_max));
+        let least = least.min(self.staged_min).min(reads);
         let brick_count = self.grid.brick_count();
         let reserve = if self.is_too_much(brick_count, room) {
             let needed = self.needed_count();
-            let does_not_fit = self.is_too_much(with_reserve(needed), room);
-            reserve_of(room, does_not_fit).min(reads).max(least)
+            let does_not_fit = self.is_too_much(with_reserve(needed, self.staged_min), room);
+            reserve_of(room, does_not_fit, self.staged_min)
+                .min(reads)
+                .max(least)
         } else if self.own.reserve > 0
             && (self.unheld() > self.reserves(least) || room < least && self.unheld() > 0)
         {
@@ -114,24 +118,35 @@ impl Replicas {
         before != (self.own.reserve > 0, self.own.fetches)
     }
 
+    /// Room for bricks that are read for frames is at least for so many: the largest may take that of several.
+    pub(in crate::mesh) fn stage_at_least(&mut self, bricks: u32) {
+        self.staged_min = bricks.max(STAGED_MIN);
+    }
+
+    /// See [`Self::stage_at_least`].
+    pub(in crate::mesh) fn staged_min(&self) -> u32 {
+        self.staged_min
+    }
+
     /// Room that is kept free for bricks that are fetched, of room for so many: what is left of all peers' room by as many whole copies as
     /// are wanted and fit is shared out alike.
     fn cache_of(&self, room: u32) -> u32 {
-        let least = room.min(STAGED_MIN);
+        let staged_min = u64::from(self.staged_min);
+        let least = room.min(self.staged_min);
         let bricks = u64::from(self.grid.brick_count());
-        if u64::from(room) >= bricks + u64::from(STAGED_MIN) {
+        if u64::from(room) >= bricks + staged_min {
             // Nothing need be fetched twice.
             return least;
         }
         // More than all of it nobody holds.
-        let usable = |room: u64| room.min(bricks + u64::from(STAGED_MIN));
+        let usable = |room: u64| room.min(bricks + staged_min);
         let rooms = self.rooms_of_others().map(usable).filter(|room| *room > 0);
         let (peers, all) = rooms.fold((1, u64::from(room)), |(n, sum), room| (n + 1, sum + room));
-        let most = all.saturating_sub(peers * u64::from(STAGED_MIN));
+        let most = all.saturating_sub(peers * staged_min);
         let copies = (most / bricks.max(1)).clamp(1, self.redundancy.into());
         // Full peers are long in finding out who holds the last ones.
         let held = (copies * bricks + bricks / 8).min(most.max(bricks));
-        // What each keeps free in any case is not shared out: whole copies would miss a brick.
+        // Of the room beside what each keeps free in any case: so all together hold so many, however shares are rounded.
         let own = (u64::from(room - least) * held).div_ceil(most.max(1));
         room.saturating_sub(u32::try_from(own).unwrap_or(room))
             .max(least)

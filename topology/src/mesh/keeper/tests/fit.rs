@@ -36,6 +36,7 @@ fn what_is_foretold_is_what_peers_hold() {
         let peer = |(n, room): (usize, &u64)| FitPeer {
             memory_bytes: room * brick_bytes,
             brick_bytes,
+            largest_bytes: brick_bytes,
             reads: n < sources,
         };
         let peers: Vec<FitPeer> = rooms.iter().enumerate().map(peer).collect();
