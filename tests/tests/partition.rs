@@ -450,6 +450,7 @@ fn decided(
     };
     let members: Vec<Member<'_>> = peers.iter().zip(held).map(member).collect();
     let demand = Demand {
+        alone: false,
         redundancy: 1,
         pressed: false,
         work: Some(work),

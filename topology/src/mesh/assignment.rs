@@ -132,6 +132,8 @@ pub struct Demand<'a> {
     /// Bricks that frames need: they come before others, also before the only copy of one, as somebody has all on a disk;
     /// `None`: all are alike.
     pub seen: Option<&'a BrickSet>,
+    /// Others were waited for in vain: this peer takes what nobody has.
+    pub alone: bool,
 }
 
 /// What `members[me]` should hold. `taken`: what it has taken for its work and does not hold yet, from one answer to
@@ -174,6 +176,9 @@ pub fn next_assignment(
         assignments.take_share(me);
     } else {
         assignments.shed(me, taken);
+    }
+    if demand.alone {
+        assignments.mend_alone(me);
     }
     assignments.mend();
     if demand.redundancy == 1
@@ -239,6 +244,8 @@ struct Assignments<'a> {
     seen: Option<&'a BrickSet>,
     /// Bricks of each that frames do not need, the one that goes first at the end.
     unseen: Vec<Vec<BrickIndex>>,
+    /// Who takes bricks without the others, for the moment.
+    alone: Option<usize>,
     seed: u64,
 }
 
@@ -265,6 +272,7 @@ impl<'a> Assignments<'a> {
             redundancy: demand.redundancy,
             seen: demand.seen,
             unseen: vec![Vec::new(); members.len()],
+            alone: None,
             seed,
         };
         for &copies in &assignments.copies {
@@ -390,6 +398,15 @@ impl<'a> Assignments<'a> {
         spare.into_iter().for_each(|b| self.drop_one(b, me));
     }
 
+    /// Whether a brick belongs more to another peer to whom it is assigned, too: of those who each give up what they have beyond what is
+    /// wanted, and do not know it of each other, one keeps it.
+    fn belongs_more_to_another(&self, brick: BrickIndex, member: usize) -> bool {
+        let own = (self.score(brick, member), Reverse(member));
+        let is_assigned = |m: &usize| self.staying[*m] && self.held[*m].contains(brick);
+        let mut others = (0..self.held.len()).filter(is_assigned);
+        others.any(|m| (self.score(brick, m), Reverse(m)) > own)
+    }
+
     /// A peer's share of all copies, in bricks.
     fn share(&self, member: usize) -> u32 {
         let brick_count = u32::try_from(self.copies.len()).unwrap_or(u32::MAX);
@@ -401,6 +418,17 @@ impl<'a> Assignments<'a> {
         let lacks = |held: &BrickSet| (held.len() as usize) < self.copies.len();
         let mut pairs = self.free.iter().zip(&self.held);
         pairs.any(|(&free, held)| free > 0 && lacks(held))
+    }
+
+    /// Takes bricks that nobody has in the place of others that another peer keeps, and waits for nobody.
+    fn mend_alone(&mut self, me: usize) {
+        self.alone = Some(me);
+        let is_lost = |b: &BrickIndex| self.copies(*b) == 0 && self.is_seen(*b);
+        let lost: Vec<BrickIndex> = self.bricks().filter(is_lost).collect();
+        for brick in lost {
+            self.displace(brick);
+        }
+        self.alone = None;
     }
 
     /// Gives every brick below the target to peers that lack it, those that frames need first, the scarcest first.
@@ -468,8 +496,9 @@ impl<'a> Assignments<'a> {
         brick: BrickIndex,
         can: impl Fn(&Self, usize) -> bool,
     ) -> impl Iterator<Item = usize> {
+        let takes = |m: usize| self.staying[m] && self.alone.is_none_or(|alone| alone == m);
         (0..self.held.len())
-            .filter(move |&m| self.staying[m] && !self.held[m].contains(brick) && can(self, m))
+            .filter(move |&m| takes(m) && !self.held[m].contains(brick) && can(self, m))
     }
 
     /// How well a brick would be placed with a peer; the best takes it.
@@ -512,8 +541,11 @@ impl<'a> Assignments<'a> {
         if !self.any_has_copies(enough) {
             return false;
         }
+        let may_go = |s: &Self, m: usize, b: BrickIndex| {
+            s.copies(b) >= enough && (s.alone.is_none() || s.belongs_more_to_another(b, m))
+        };
         let spare_of = |s: &Self, m: usize| {
-            let spare = s.held[m].iter().filter(|&b| s.copies(b) >= enough);
+            let spare = s.held[m].iter().filter(|&b| may_go(s, m, b));
             spare.max_by_key(|&b| (!s.has(m, b), s.copies(b), Reverse(b)))
         };
         let full = |s: &Self, m: usize| s.capacities[m] > 0;

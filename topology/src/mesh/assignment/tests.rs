@@ -27,6 +27,7 @@ struct Mesh {
 
 fn copies(redundancy: u32) -> Demand<'static> {
     Demand {
+        alone: false,
         redundancy,
         pressed: false,
         work: None,
@@ -82,6 +83,7 @@ impl Mesh {
             (members.iter_mut().zip(held)).for_each(|(member, held)| member.held = held);
         }
         let demand = Demand {
+            alone: false,
             redundancy: self.redundancy,
             pressed: self.pressed,
             work: self.work.as_ref(),

@@ -407,9 +407,11 @@ impl Keeper {
             .map(|(&d, set)| (d, &set.replicas, self.besides(d), levels.contains(&d)))
             .collect();
         let begun = self.transfers.begin(self.now, is_rendering, &sets);
-        // What is being read for a frame is not read twice.
-        let is_read =
-            |name, origin: &Origin| *origin == Origin::Source && self.staging.is_reading(name);
+        // What is being read for a frame is not read twice; what is fetched for one may not come.
+        let is_read = |name, origin: &Origin| {
+            let is_staged = self.staging.is_reading(name) && !self.staging.is_fetched(name);
+            *origin == Origin::Source && is_staged
+        };
         let begun = begun
             .into_iter()
             .filter(|(name, origin)| !is_read(*name, origin));

@@ -87,6 +87,7 @@ impl Replicas {
             pressed: self.pressed,
             work: work.as_ref(),
             seen: needed.as_ref(),
+            alone: !is_patient,
         };
         let next = next_assignment(&mut self.first, &members, me, demand, &mut self.taken);
         let changed = next != self.own.assigned;
@@ -196,12 +197,31 @@ impl Replicas {
         WANTING_MICROS + self.local_hash % WANTING_MICROS
     }
 
-    /// Whether there is a brick that is assigned to fewer peers than wanted, and somebody claims to have room.
+    /// Whether there is a brick that is assigned to fewer peers than wanted, and somebody claims to have room, or it could take
+    /// the place of another one here.
     fn is_wanting(&self) -> bool {
         let has_room = |a: &Announcement| a.assigned.len() < a.capacity;
-        if !self.of_others().any(|a| !a.leaving && has_room(a)) || !has_room(&self.own) {
+        if !has_room(&self.own) {
+            return self.could_give_way();
+        }
+        let others_have = self.of_others().any(|a| !a.leaving && has_room(a));
+        others_have && self.is_short_of_copies()
+    }
+
+    /// Whether a brick is assigned to nobody, and one that is assigned here to another peer, too.
+    fn could_give_way(&self) -> bool {
+        if self.own.leaving {
             return false;
         }
-        self.is_short_of_copies()
+        let mut copies = vec![0_u32; self.grid.brick_count() as usize];
+        let staying = self.of_others().chain([&self.own]).filter(|a| !a.leaving);
+        for brick in staying.flat_map(|a| a.assigned.iter()) {
+            copies[brick.0 as usize] += 1;
+        }
+        let needed = self.needed();
+        let is_open = |b: &BrickIndex| needed.is_none_or(|needed| needed.contains(*b));
+        let of = |b: BrickIndex| copies[b.0 as usize];
+        let is_lost = self.grid.bricks().filter(is_open).any(|b| of(b) == 0);
+        is_lost && self.own.assigned.iter().any(|b| of(b) >= 2)
     }
 }

@@ -591,6 +591,42 @@ fn who_claims_room_and_takes_nothing_is_not_waited_for() {
 }
 
 #[test]
+fn who_is_full_and_gives_nothing_up_for_what_nobody_has_is_not_waited_for() {
+    let set = |bricks: std::ops::Range<u32>| {
+        let mut set = BrickSet::new(64);
+        bricks.for_each(|b| assert!(set.insert(BrickIndex(b))));
+        set
+    };
+    let mut one = holding(0, 40);
+    one.redundancy = 1;
+    one.has_source();
+    one.set_in_use(true);
+    one.own.assigned = set(0..40);
+    one.own.held = set(0..40);
+    // Twenty bricks are held twice, and six by nobody.
+    let stubborn = Announcement {
+        assigned: set(20..58),
+        held: set(20..58),
+        ..Announcement::expected(64, 38)
+    };
+    assert!(one.heard(&peer(9), stubborn, 0));
+    one.keep_up(1);
+    let taken = |p: &Peer| {
+        (58..64)
+            .filter(|&b| p.own.assigned.contains(BrickIndex(b)))
+            .count()
+    };
+    assert!(taken(&one) < 6, "the other one is relied on");
+    one.keep_up(3 * WANTING_MICROS);
+    assert_eq!(taken(&one), 6);
+    assert_eq!(one.own.assigned.len(), 40);
+    assert!(
+        (0..20).all(|b| one.own.assigned.contains(BrickIndex(b))),
+        "the only copies"
+    );
+}
+
+#[test]
 fn copies_of_what_nobody_needs_now_are_made_again_by_those_who_hold_some() {
     let mut mesh = Mesh::new(&[64; 4]);
     mesh.settle();
