@@ -21,7 +21,7 @@ use brickmesh_topology::{
     Digest, Manifest, PeerId, RenderSettings, View,
     balance::{
         frame_plan::{Earlier, FramePlan, PlanInputs},
-        plan_rules::PlanRules,
+        plan_rules::{Division, PlanRules},
     },
     frame::{
         frame_requests::{
@@ -96,7 +96,13 @@ impl Requester {
             finish(answer, Err(FrameError::TooMany));
             return number;
         }
-        let (data_set, rules) = (ask.data_set, ask.rules);
+        let is_open = matches!(ask.rules.division, Division::Auto { .. });
+        let rules = if is_open && ask.settings.has_secondary_rays() {
+            ask.rules.for_rays()
+        } else {
+            ask.rules
+        };
+        let data_set = ask.data_set;
         self.tell_of_fetches(&ask);
         self.pending.insert(number, Pending::new(ask, answer));
         let wanted = FramesInput::Ask {
@@ -137,6 +143,11 @@ impl Requester {
         for output in out {
             match output {
                 FramesOutput::Plan(frame, inputs) => self.plan(frame, &inputs, ctx),
+                FramesOutput::Begin(frame, plan) => {
+                    if let Some(p) = self.pending.get_mut(&frame.number) {
+                        p.begins(plan);
+                    }
+                }
                 FramesOutput::Send(peer, order) => self.send(&peer, order),
                 FramesOutput::Take(frame) => {
                     let pending = self.pending.get_mut(&frame.number);
@@ -172,8 +183,8 @@ impl Requester {
         }
     }
 
-    /// Derives the plan of an attempt.
-    fn plan(&mut self, frame: FrameId, inputs: &AttemptInputs, ctx: &mut Context<Self>) {
+    /// Derives the plans of an attempt.
+    fn plan(&mut self, frame: FrameId, inputs: &[AttemptInputs], ctx: &mut Context<Self>) {
         let Some(p) = self.pending.get_mut(&frame.number) else {
             return;
         };
@@ -183,25 +194,28 @@ impl Requester {
         };
         let start = Instant::now();
         let visible = self.visible_cells.cells(manifest, &p.ask.settings);
-        let earlier = inputs.earlier.as_ref();
-        let plan = FramePlan::derive(&PlanInputs {
-            manifest,
-            view: &p.ask.view,
-            settings: &p.ask.settings,
-            visible: &visible,
-            roster: &inputs.roster.value,
-            costs: &inputs.costs.value,
-            rules: &p.ask.rules,
-            earlier: earlier.map(|e| Earlier {
-                roster: &e.roster.value,
-                rendered: &e.rendered,
-            }),
-        });
-        match plan {
-            Ok(plan) => {
-                let plan = Arc::new(plan);
-                p.begins(Arc::clone(&plan), micros(start.elapsed()));
-                self.step(FramesInput::Planned(frame, plan), ctx);
+        let plan = |inputs: &AttemptInputs| {
+            let earlier = inputs.earlier.as_ref();
+            let plan = FramePlan::derive(&PlanInputs {
+                manifest,
+                view: &p.ask.view,
+                settings: &p.ask.settings,
+                visible: &visible,
+                roster: &inputs.roster.value,
+                costs: &inputs.costs.value,
+                rules: &inputs.rules,
+                earlier: earlier.map(|e| Earlier {
+                    roster: &e.roster.value,
+                    rendered: &e.rendered,
+                }),
+            });
+            plan.map(Arc::new)
+        };
+        let plans: Result<_, _> = inputs.iter().map(plan).collect();
+        match plans {
+            Ok(plans) => {
+                p.schedule_micros += micros(start.elapsed());
+                self.step(FramesInput::Planned(frame, plans), ctx);
             }
             Err(error) => {
                 let why = error.to_string();

@@ -108,7 +108,7 @@ impl Scheduler {
             casters.bricks = Arc::clone(&plan.casters);
         }
         let frame = Arc::new(RenderedFrame::new(scene, plan));
-        let (now, steal) = (self.now(), request.rules.steal);
+        let (now, steal) = (self.now(), request.attempt.rules.steal);
         self.step(|worker, out| worker.begin(now, name, frame, steal, out));
     }
 

@@ -373,6 +373,8 @@ pub enum StrategyArg {
     FreyErtl2011,
     /// The picture: each peer renders its tiles of it, and fetches the bricks that it lacks
     Image,
+    /// Frame by frame whichever of sort-last and image is expected to take less, by what rays, bricks that are fetched, and pixels took
+    Auto,
 }
 
 /// How frames are planned.
@@ -419,16 +421,16 @@ impl RulesArgs {
         let strategy = match self.strategy {
             Some(StrategyArg::SortLast | StrategyArg::FreyErtl2011) if sends_rays => {
                 return Err(
-                    "--shadows and --ao divide the picture: leave --strategy out, or take image"
+                    "--shadows and --ao divide the picture: leave --strategy out, or take image or auto"
                         .to_owned(),
                 );
             }
-            None if sends_rays => StrategyArg::Image,
+            None | Some(StrategyArg::Auto) if sends_rays => StrategyArg::Image,
             given => given.unwrap_or(StrategyArg::SortLast),
         };
         let all = PlanRules::all(match strategy {
             StrategyArg::FreyErtl2011 => Strategy::FreyErtl2011,
-            StrategyArg::SortLast | StrategyArg::Image => Strategy::Refined,
+            StrategyArg::SortLast | StrategyArg::Image | StrategyArg::Auto => Strategy::Refined,
         });
         let gives_jobs = self.assign.is_some() || self.composite.is_some();
         if strategy == StrategyArg::Image && gives_jobs {
@@ -436,9 +438,12 @@ impl RulesArgs {
         }
         let division = match (strategy, self.tile) {
             (StrategyArg::Image, tile) => Division::Image { tile },
+            (StrategyArg::Auto, tile) => Division::Auto { tile },
             (_, None) => Division::SortLast,
             (_, Some(_)) => {
-                return Err("--tile cuts pictures: give --strategy image with it".to_owned());
+                return Err(
+                    "--tile cuts pictures: give --strategy image or auto with it".to_owned(),
+                );
             }
         };
         Ok(PlanRules {
@@ -826,7 +831,7 @@ pub struct StatusArgs {
 pub struct SimArgs {
     /// partition, placement, schedule, jobs, mesh or paper
     pub what: String,
-    /// JSON input; - for standard input; for paper its name, frey-ertl-2011, silva-1995 or frank-kaufman-2009
+    /// JSON input; - for standard input; for paper its name, frey-ertl-2011, silva-1995, frank-kaufman-2009 or demarle-2005
     pub file: Option<PathBuf>,
     /// Print an input that works
     #[arg(long)]

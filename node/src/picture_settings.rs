@@ -11,7 +11,7 @@ use crate::{
 use brickmesh_actors::plain_text::plain_text;
 use brickmesh_topology::{
     Manifest, RenderSettings, VolumeDescription, VoxelType,
-    balance::plan_rules::{Division, PlanRules},
+    balance::plan_rules::PlanRules,
     picture::{
         ambient_occlusion::AmbientOcclusion,
         clip::Clip,
@@ -147,14 +147,12 @@ fn occlusion(args: &PictureArgs, volume: &VolumeDescription) -> Option<AmbientOc
     Some(AmbientOcclusion { rays, reach })
 }
 
-/// The rules by which such pictures can be planned: where rays go on from surfaces, pictures are divided.
+/// The rules by which such pictures can be planned.
 fn rules_for(settings: &RenderSettings, rules: PlanRules) -> PlanRules {
-    if !settings.has_secondary_rays() || rules.fetches() {
-        return rules;
-    }
-    PlanRules {
-        division: Division::Image { tile: None },
-        ..rules
+    if settings.has_secondary_rays() {
+        rules.for_rays()
+    } else {
+        rules
     }
 }
 

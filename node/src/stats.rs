@@ -93,6 +93,8 @@ struct WrittenFrame<'a> {
     times: &'a FrameTimes,
     strategy: &'static str,
     tile: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forecast_us: Option<Forecasts>,
     memory: Vec<WrittenAccesses<'a>>,
     missing: &'a [VoxelBox],
     jobs: Vec<WrittenJob<'a>>,
@@ -127,10 +129,20 @@ struct FrameEntry {
     times: FrameTimes,
     /// Edge of the tiles that it was divided into, pixels, the largest of its bands; `None`: the volume was.
     image_tile: Option<u32>,
+    /// `None`: there was nothing to choose, or nothing was known.
+    forecasts: Option<Forecasts>,
     /// Bricks that each peer needed, of bands one after the other.
     accesses: BTreeMap<PeerId, BrickAccesses>,
     missing: Vec<VoxelBox>,
     jobs: Vec<JobStats>,
+}
+
+/// How long a picture was expected to take by each strategy of `auto`, microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Forecasts {
+    sort_last: u64,
+    image: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -230,6 +242,7 @@ impl Stats {
                 failed_attempts: bands.iter().map(|b| b.failed_attempts).sum(),
             },
             image_tile: bands.iter().filter_map(|b| b.image_tile).max(),
+            forecasts: forecasts_of(bands),
             accesses: accesses_of(bands),
             missing,
             jobs,
@@ -284,6 +297,7 @@ impl Stats {
                     None => "sort-last",
                 },
                 tile: entry.image_tile,
+                forecast_us: entry.forecasts,
                 memory: entry.accesses.iter().map(of_peer).collect(),
                 missing: &entry.missing,
                 jobs: entry.jobs.iter().map(|j| written_job(j, &names)).collect(),
@@ -342,6 +356,19 @@ fn divided_in_words(frame: &FrameEntry) -> String {
     frame.image_tile.map_or_else(String::new, |edge| {
         let bricks = counted(missed, "brick");
         format!(" in tiles of {edge} pixels, {bricks} fetched")
+    })
+}
+
+/// What was expected of all bands, where it is known of each.
+fn forecasts_of(bands: &[FrameStats]) -> Option<Forecasts> {
+    let of_each = bands
+        .iter()
+        .map(|b| <[u64; 2]>::try_from(b.forecasts.as_slice()).ok());
+    let of_each: Vec<[u64; 2]> = of_each.collect::<Option<_>>()?;
+    let sum = |of: usize| of_each.iter().map(|f| f[of]).fold(0, u64::saturating_add);
+    (!bands.is_empty()).then(|| Forecasts {
+        sort_last: sum(0),
+        image: sum(1),
     })
 }
 
@@ -465,6 +492,7 @@ mod tests {
             bytes_sent: 1024,
             image_tile: None,
             predicted_micros: 3,
+            forecasts: Vec::new(),
             accesses: BTreeMap::new(),
             missing: missing.to_vec(),
             jobs: peers.iter().map(job).collect(),

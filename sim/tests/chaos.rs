@@ -3,7 +3,7 @@
 //! of one to eight machines, as most labs are, and of fifty.
 //!
 //! What is broken is an error of the simulation, with the command that shows it again.
-//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|shadows]]]` runs others instead: seeds, peers and
+//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|auto|shadows]]]` runs others instead: seeds, peers and
 //! redundancy are a number or a range `A-B` (seeds: a number N is 1 to N), the field is what the volume
 //! shows, `filled` or `shells`, in a small picture; `default` leaves out volume and picture. `,image` after the field: the picture
 //! is divided, and peers fetch bricks for frames; `,shadows`: and rays go on from what jobs show, through further bricks.
@@ -25,16 +25,18 @@ struct Runs {
     peers: RangeInclusive<u64>,
     redundancies: RangeInclusive<u64>,
     field: String,
-    /// The picture is divided, and peers fetch bricks for frames.
-    is_image: bool,
+    /// What of frames is divided; of pictures, peers fetch bricks for them.
+    division: &'static str,
     /// And rays go on from what jobs show.
     has_shadows: bool,
 }
 
 /// What came of them: faults that began, frames that were asked for again, jobs that nobody would have seen, the
-/// longest frame, and what was broken.
+/// longest frame, what was broken, and how many frames there were, and were divided as pictures.
 #[derive(Debug, Default)]
 struct Sums {
+    frames: u64,
+    divided: u64,
     faults: u64,
     again: u64,
     hidden: u64,
@@ -87,14 +89,19 @@ fn asked_for() -> Option<Runs> {
             peers: range(parts.next()?)?,
             redundancies: parts.next().map_or(Some(3..=3), range)?,
             field: parts.next().unwrap_or("filled").to_owned(),
-            is_image: how.is_some_and(|how| ["image", "shadows"].contains(&how)),
+            division: match how {
+                None => "sort-last",
+                Some("image" | "shadows") => "image",
+                Some("auto") => "auto",
+                Some(_) => return None,
+            },
             has_shadows: how == Some("shadows"),
         };
         (given.split(',').count() <= 6).then_some(runs)
     };
     Some(parsed().unwrap_or_else(|| {
         panic!(
-            "BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|shadows]]]"
+            "BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|auto|shadows]]]"
         )
     }))
 }
@@ -119,8 +126,8 @@ fn run_all(runs: &Runs) -> Sums {
     let work = || {
         while let Some(&(seed, peers, redundancy)) = all.get(next.fetch_add(1, Relaxed)) {
             let mut input = scenario_of(seed, runs.frames, peers, redundancy, &runs.field);
-            if runs.is_image {
-                input["rules"] = json!({"division": {"image": {"tile": null}}});
+            if runs.division != "sort-last" {
+                input["rules"] = json!({"division": {(runs.division): {"tile": null}}});
                 input["shadows"] = json!(runs.has_shadows);
             }
             let answer = try_run(&input);
@@ -159,6 +166,8 @@ impl Sums {
         println!("{of}: {chaos}; {more} frames asked for again; {totals}");
         self.faults += chaos["faults"].as_u64().expect("a number");
         self.again += more;
+        self.frames += frames;
+        self.divided += all.iter().filter(|f| f["image"] == true).count() as u64;
         let hidden = all.iter().map(|f| f["hidden"].as_u64().expect("a number"));
         self.hidden += hidden.sum::<u64>();
         let worst = totals["worst_us"].as_u64().expect("a number");
@@ -173,12 +182,19 @@ fn check(runs: &Runs) {
         hidden,
         worst_micros,
         broken,
+        frames,
+        divided,
     } = run_all(runs);
     assert!(
         broken.is_empty(),
         "{} are broken:\n{}",
         broken.len(),
         broken.join("\n")
+    );
+    let parts = frames / 20..frames - frames / 20;
+    assert!(
+        runs.division != "auto" || parts.contains(&divided),
+        "{divided} pictures of {frames} are divided"
     );
     let count = runs.seeds.clone().count() as u64;
     assert!(
@@ -202,7 +218,7 @@ fn no_seed_breaks_a_mesh() {
         peers: 1..=8,
         redundancies: 1..=3,
         field: "default".to_owned(),
-        is_image: false,
+        division: "sort-last",
         has_shadows: false,
     };
     // Full peers waited for each other's place here, until takers were chosen by what they have in memory.
@@ -212,7 +228,7 @@ fn no_seed_breaks_a_mesh() {
         peers: 7..=7,
         redundancies: 2..=2,
         field: "default".to_owned(),
-        is_image: false,
+        division: "sort-last",
         has_shadows: false,
     };
     let large = Runs {
@@ -221,7 +237,7 @@ fn no_seed_breaks_a_mesh() {
         peers: 50..=50,
         redundancies: 3..=3,
         field: "filled".to_owned(),
-        is_image: false,
+        division: "sort-last",
         has_shadows: false,
     };
     let divided = Runs {
@@ -230,7 +246,7 @@ fn no_seed_breaks_a_mesh() {
         peers: 1..=6,
         redundancies: 1..=3,
         field: "default".to_owned(),
-        is_image: true,
+        division: "image",
         has_shadows: false,
     };
     let with_rays = Runs {
@@ -238,7 +254,28 @@ fn no_seed_breaks_a_mesh() {
         has_shadows: true,
         ..divided.clone()
     };
-    let usual = || vec![stuck, small, divided, with_rays, large];
+    let chosen = Runs {
+        seeds: 1..=4,
+        division: "auto",
+        ..divided.clone()
+    };
+    // A brick that was to be held, and was fetched for a frame in vain, was not read here.
+    let read_in_vain = Runs {
+        seeds: 24..=24,
+        peers: 3..=3,
+        ..chosen.clone()
+    };
+    let usual = || {
+        vec![
+            stuck,
+            small,
+            divided,
+            chosen,
+            read_in_vain,
+            with_rays,
+            large,
+        ]
+    };
     let runs = asked_for().map_or_else(usual, |asked| vec![asked]);
     runs.iter().for_each(check);
 }

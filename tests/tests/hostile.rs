@@ -560,7 +560,7 @@ fn plan(
         visible,
         roster,
         costs,
-        rules: &request.rules,
+        rules: &request.attempt.rules,
         earlier: None,
     };
     let plan = FramePlan::derive(&inputs).unwrap();
@@ -704,10 +704,11 @@ fn hear(scene: &Scene, reply: FrameMessage) {
     match reply {
         FrameMessage::JobsDone { jobs, .. } => {
             let times = jobs.iter().map(|&(job, micros)| (job, (0, micros)));
-            let costs =
-                scene
-                    .plan
-                    .learned(&scene.costs, &times.collect(), request.rules.prediction);
+            let costs = scene.plan.learned(
+                &scene.costs,
+                &times.collect(),
+                request.attempt.rules.prediction,
+            );
             costs.1.validate(manifest.grid()).unwrap();
         }
         FrameMessage::Given { jobs, by, .. } => {

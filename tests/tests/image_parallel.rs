@@ -165,6 +165,28 @@ fn peers_fetch_what_they_lack_and_find_it_again() {
     });
 }
 
+#[test]
+fn where_the_requester_chooses_both_divisions_give_the_same_picture() {
+    let (_, field) = mode_fields().swap_remove(0);
+    let settings = settings(&field, true);
+    let (_, view) = views(&field).swap_remove(0);
+    let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
+    actix::System::new().block_on(async {
+        let (mut mesh, _) = short_of_memory(&field, &|bus| bus).await;
+        mesh.rules.division = Division::Auto { tile: Some(32) };
+        let mut divided = Vec::new();
+        for _ in 0..30 {
+            let frame = frame(&mesh, view, &settings).await;
+            assert!(compare(&one, &rgba(&frame, &settings)).max <= 1);
+            divided.push(frame.stats.image_tile.is_some());
+            if frame.stats.image_tile.is_some() {
+                assert_eq!(frame.stats.forecasts.len(), 2);
+            }
+        }
+        assert!(!divided[0] && divided.contains(&true), "{divided:?}");
+    });
+}
+
 /// A bus that changes a byte of each brick that one peer gives.
 #[derive(Debug)]
 struct Forging {

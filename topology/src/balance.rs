@@ -4,6 +4,7 @@
 
 pub mod cost_table;
 pub mod decompose;
+pub mod division_choice;
 pub mod frame_plan;
 pub mod image_division;
 pub mod job_tree;

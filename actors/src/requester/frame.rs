@@ -38,6 +38,8 @@ pub struct FrameStats {
     pub image_tile: Option<u32>,
     /// Longest time that a peer was expected to take, microseconds.
     pub predicted_micros: u64,
+    /// How long it was expected to take with the volume divided and with the picture divided, microseconds, where the requester was to choose.
+    pub forecasts: Vec<u64>,
     /// Bricks that each peer needed.
     pub accesses: BTreeMap<PeerId, BrickAccesses>,
     /// Its jobs, front to back.

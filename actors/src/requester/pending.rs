@@ -25,7 +25,8 @@ pub(super) struct Pending {
     answer: Answer,
     /// Looks at it again.
     pub(super) timer: Option<SpawnHandle>,
-    schedule_micros: u64,
+    /// Deriving plans, microseconds.
+    pub(super) schedule_micros: u64,
     bytes: u64,
     /// When it was asked for.
     began: u64,
@@ -79,9 +80,8 @@ impl Pending {
         }
     }
 
-    /// An attempt begins by this plan, which took so long to derive.
-    pub(super) fn begins(&mut self, plan: Arc<FramePlan>, schedule_micros: u64) {
-        self.schedule_micros += schedule_micros;
+    /// An attempt begins by this plan.
+    pub(super) fn begins(&mut self, plan: Arc<FramePlan>) {
         self.picture = Some(Picture {
             plan,
             image: SubImage::transparent(self.ask.view.rect()),
@@ -120,7 +120,6 @@ impl Pending {
             data_set: self.ask.data_set,
             view: self.ask.view,
             settings: self.ask.settings.clone(),
-            rules: self.ask.rules,
             is_traced: self.ask.is_traced,
         }
     }
@@ -147,6 +146,7 @@ impl Pending {
                     missing: picture.plan.missing().map(|j| j.owned).collect(),
                     image_tile: picture.plan.image_tile,
                     predicted_micros: picture.plan.schedule.makespan_micros,
+                    forecasts: ended.forecasts,
                     accesses: accesses(&picture.plan, ended.accesses),
                     jobs: job_stats(&picture.plan, &ended.measured, self.ask.view.first),
                     trace: self.ask.is_traced.then(|| FrameTrace {

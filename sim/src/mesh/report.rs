@@ -24,5 +24,7 @@ pub(crate) struct FrameReport {
     /// Messages of the frame; under chaos all since the frame before.
     pub(super) messages: usize,
     pub(super) planned_us: u64,
+    /// The picture was divided, not the volume.
+    pub(super) image: bool,
     pub(super) max_over_mean: f64,
 }

@@ -259,6 +259,7 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
             frame: frame(),
             roster: roster(manifest).digest(),
             costs: costs(manifest).digest(),
+            rules: PlanRules::default(),
             earlier: Some(EarlierWork {
                 roster: roster(manifest).digest(),
                 rendered: BTreeMap::from([(0, PeerId::new("a")), (3, PeerId::new("nobody"))]),
@@ -267,20 +268,15 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
         data_set: manifest.digest(),
         view: view.expect("a view of the volume"),
         settings: RenderSettings::new(TransferFunction::ramp(0.0, 255.0), 0.5),
-        rules: PlanRules::default(),
         is_traced: true,
     }
 }
 
 /// The same, of which each peer renders tiles.
 fn divided(manifest: &Manifest) -> FrameRequest {
-    FrameRequest {
-        rules: PlanRules {
-            division: Division::Image { tile: Some(16) },
-            ..PlanRules::default()
-        },
-        ..request(manifest)
-    }
+    let mut request = request(manifest);
+    request.attempt.rules.division = Division::Image { tile: Some(16) };
+    request
 }
 
 /// Two peers that hold all, and one that holds nothing.

@@ -30,6 +30,23 @@ pub enum Division {
         /// Edge of a tile, pixels; `None`: by the number of peers.
         tile: Option<u32>,
     },
+    /// Whichever of the two is expected to take less, frame by frame: the requester chooses ([`crate::balance::division_choice`]), and
+    /// asks by that. No frame is planned by this.
+    Auto {
+        /// As of [`Division::Image`].
+        tile: Option<u32>,
+    },
+}
+
+impl Division {
+    /// What a frame may be planned by, of which the first one can always be.
+    #[must_use]
+    pub fn candidates(self) -> Vec<Self> {
+        match self {
+            Self::Auto { tile } => vec![Self::SortLast, Self::Image { tile }],
+            one => vec![one],
+        }
+    }
 }
 
 /// The rules of a frame's plan.
@@ -58,10 +75,23 @@ pub struct PlanRules {
 }
 
 impl PlanRules {
-    /// Whether peers fetch what they lack for their part of a frame.
+    /// Whether peers fetch what they lack for their part of a frame, or may.
     #[must_use]
     pub fn fetches(&self) -> bool {
-        matches!(self.division, Division::Image { .. })
+        self.division != Division::SortLast
+    }
+
+    /// The rules where rays go on from surfaces: then the picture is divided.
+    #[must_use]
+    pub fn for_rays(self) -> Self {
+        let tile = match self.division {
+            Division::Image { tile } | Division::Auto { tile } => tile,
+            Division::SortLast => None,
+        };
+        Self {
+            division: Division::Image { tile },
+            ..self
+        }
     }
 
     /// All stages by one strategy.

@@ -25,7 +25,9 @@ pub use messages::{
 use crate::{
     balance::{
         cost_table::CostTable,
+        division_choice::{DivisionChoice, Forecast, Worked},
         frame_plan::FramePlan,
+        plan_rules::PlanRules,
         prediction::{Prediction, next_wait},
         roster::{Candidate, Roster, RosterEntry},
         schedule::SPEED_ONE,
@@ -67,6 +69,10 @@ struct DataSet {
     waits: BTreeMap<PeerId, u64>,
     /// When the first and the last of those frames were asked for of which peers fetch what they lack, the last ones without a rest.
     fetches: Option<(u64, u64)>,
+    /// What is divided, where the requester is to choose.
+    choice: DivisionChoice,
+    /// When the last frame ended.
+    last_end: u64,
 }
 
 /// Who does not ask for such frames for so long may find that peers have given the room to something else.
@@ -108,7 +114,7 @@ impl FrameRequests {
                     call_off(&asked, number, out);
                 }
             }
-            FramesInput::Planned(frame, plan) => self.planned(frame, plan, out),
+            FramesInput::Planned(frame, plans) => self.planned(frame, &plans, out),
             FramesInput::Candidates(data_set, candidates) => {
                 self.data_sets.entry(data_set).or_default().candidates = candidates;
                 let waits = |a: &Asked| a.data_set == data_set && matches!(a.state, State::Waiting);
@@ -133,7 +139,17 @@ impl FrameRequests {
             asked.wake(number, asked.rests_until, out);
             return;
         }
-        let fetched = asked.rules.fetches();
+        let mut divisions = asked.rules.division.candidates().into_iter();
+        let Some(division) = divisions.next() else {
+            return;
+        };
+        let with = |division| PlanRules {
+            division,
+            ..asked.rules
+        };
+        let rules = with(division);
+        let others: Vec<PlanRules> = divisions.map(with).collect();
+        let fetched = rules.fetches();
         let mut data_set = self.data_sets.get_mut(&asked.data_set);
         let since = data_set.as_mut().filter(|_| fetched);
         let since = since.map(|d| {
@@ -151,7 +167,8 @@ impl FrameRequests {
             return;
         }
         let waits_until = since.map_or(0, |since| since + FETCHES_WAIT_MICROS);
-        if self.now < waits_until && !part.iter().all(RosterEntry::has_all) {
+        let is_first = asked.attempt == 0;
+        if is_first && self.now < waits_until && !part.iter().all(RosterEntry::has_all) {
             asked.wake(number, waits_until, out);
             return;
         }
@@ -161,43 +178,27 @@ impl FrameRequests {
             let end = failure.map_or(FrameEnd::NobodyHolds, gave_up);
             return self.end(number, end, out);
         }
-        let are_read = are_read(candidates, &part);
-        let waits = data_set.map(|d| &d.waits);
-        let waits = waits.filter(|_| are_read || fetched);
-        let wait = |peer: &PeerId| waits.and_then(|w| w.get(peer)).copied();
-        let with_speed = |e: RosterEntry| RosterEntry {
-            speed_millionths: self.speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
-            wait_thousandths: wait(&e.peer).unwrap_or(0),
-            ..e
-        };
-        let roster = Roster::new(part.into_iter().map(with_speed));
-        let first = asked.first.as_ref();
-        let inputs = AttemptInputs {
-            are_read,
-            are_fetched: fetched,
-            roster: Named {
-                digest: roster.digest(),
-                value: Arc::new(roster),
-            },
-            costs: first.map_or_else(
-                || {
-                    let value = data_set.map(|d| Arc::clone(&d.costs)).unwrap_or_default();
-                    let digest = value.digest();
-                    Named { digest, value }
-                },
-                |(_, costs)| costs.clone(),
-            ),
-            earlier: first.map(|(roster, _)| EarlierInputs {
-                roster: roster.clone(),
-                rendered: Arc::clone(&asked.rendered),
-            }),
-        };
-        asked.state = State::Planning(inputs.clone());
-        out.push(FramesOutput::Plan(asked.frame(number), inputs));
+        let costs = asked.first.as_ref().map(|(_, costs)| costs.clone());
+        let costs = costs.unwrap_or_else(|| {
+            let value = data_set.map(|d| Arc::clone(&d.costs)).unwrap_or_default();
+            let digest = value.digest();
+            Named { digest, value }
+        });
+        let inputs_of = |rules, part| inputs(asked, data_set, &self.speeds, (rules, part), &costs);
+        let mut all = vec![inputs_of(rules, part)];
+        for rules in others {
+            let part = taking_part(candidates, &asked.without.peers, rules.fetches());
+            // Nobody waits for room that is not there yet.
+            if !part.is_empty() && part.iter().all(RosterEntry::has_all) {
+                all.push(inputs_of(rules, part));
+            }
+        }
+        asked.state = State::Planning(all.clone());
+        out.push(FramesOutput::Plan(asked.frame(number), all));
     }
 
-    /// Sends an attempt whose plan is there to all who take part.
-    fn planned(&mut self, frame: FrameId, plan: Arc<FramePlan>, out: &mut Vec<FramesOutput>) {
+    /// Takes one of an attempt's plans, and sends it to all who take part.
+    fn planned(&mut self, frame: FrameId, plans: &[Arc<FramePlan>], out: &mut Vec<FramesOutput>) {
         let Some(asked) = self.frames.get_mut(&frame.number) else {
             return;
         };
@@ -207,13 +208,26 @@ impl FrameRequests {
         if asked.attempt != frame.attempt {
             return;
         }
-        let inputs = inputs.clone();
+        let data_set = self.data_sets.get_mut(&asked.data_set);
+        let (chosen, forecast) = match data_set {
+            Some(data_set) if plans.len() > 1 => data_set.choose(plans, inputs),
+            _ => (0, None),
+        };
+        let Some((inputs, plan)) = inputs.get(chosen).zip(plans.get(chosen)) else {
+            return;
+        };
+        let (inputs, plan) = (inputs.clone(), Arc::clone(plan));
+        // Further attempts have the same jobs.
+        asked.rules = inputs.rules;
+        out.push(FramesOutput::Begin(frame, Arc::clone(&plan)));
         let request = FrameOrder::Begin(Arc::new(inputs.request(frame)));
         let orders = inputs.orders();
         let peers = plan.peers.clone();
         let attempt = Attempt::new(plan, asked.failed, asked.prolonged);
         let attempt = attempt.with_reads(inputs.are_read || inputs.are_fetched);
-        asked.state = State::Running(Box::new(Run::new(inputs, attempt)));
+        let mut run = Run::new(inputs, attempt, self.now);
+        run.forecast = forecast;
+        asked.state = State::Running(Box::new(run));
         // Where nothing can be seen nobody is told, neither of the beginning nor of the end.
         if self.end_if_whole(frame, out) {
             return;
@@ -402,16 +416,22 @@ impl FrameRequests {
             return;
         };
         call_off(&asked, number, out);
-        let (plan, measured, accesses) = match asked.state {
+        let (plan, measured, accesses, forecast) = match asked.state {
             State::Running(run) => {
                 if end == FrameEnd::Whole {
                     self.learn(asked.data_set, asked.rules.prediction, &run);
                 }
+                if end == FrameEnd::Whole && asked.attempt == 0 {
+                    self.learn_division(asked.data_set, &run);
+                }
                 let plan = Some(Arc::clone(run.attempt.plan()));
-                (plan, run.measured, run.accesses)
+                (plan, run.measured, run.accesses, run.forecast)
             }
-            _ => (None, BTreeMap::new(), BTreeMap::new()),
+            _ => (None, BTreeMap::new(), BTreeMap::new(), None),
         };
+        if let Some(data_set) = self.data_sets.get_mut(&asked.data_set) {
+            data_set.last_end = self.now;
+        }
         out.push(FramesOutput::Ended(Box::new(EndedFrame {
             number,
             end,
@@ -421,7 +441,32 @@ impl FrameRequests {
             plan,
             measured,
             accesses,
+            forecasts: forecast.map(|f| f.1).unwrap_or_default(),
         })));
+    }
+
+    /// What divisions take, for the choice of the next frames.
+    fn learn_division(&mut self, data_set: Digest, run: &Run) {
+        let data_set = self.data_sets.get_mut(&data_set);
+        let Some((data_set, (forecast, _))) = data_set.zip(run.forecast.as_ref()) else {
+            return;
+        };
+        if run.attempt.prolonged() > 0 {
+            return;
+        }
+        // Of frames that overlap, each takes the time that it adds.
+        let took = self.now - run.began.max(data_set.last_end);
+        let worked = |(&by, &(rendered_micros, waited_micros)): (&usize, &(u64, u64))| {
+            let missed = run.accesses.get(&by).map_or(0, |a| a.missed);
+            let worked = Worked {
+                rendered_micros,
+                waited_micros,
+                missed,
+            };
+            (by, worked)
+        };
+        let work = run.took.iter().map(worked).collect();
+        data_set.choice.learn(forecast, took, &work);
     }
 
     /// Speeds, waits and costs for the next frames.
@@ -442,6 +487,65 @@ impl FrameRequests {
             }
         }
         self.speeds.extend(plan.peers.iter().cloned().zip(speeds));
+    }
+}
+
+impl DataSet {
+    /// Which of an attempt's plans is taken, and what was expected of it and of all of them; these have inputs in the same order.
+    /// Nothing is expected before anything was measured.
+    fn choose(
+        &mut self,
+        plans: &[Arc<FramePlan>],
+        inputs: &[AttemptInputs],
+    ) -> (usize, Option<(Forecast, Vec<u64>)>) {
+        if self.costs.trees.is_empty() {
+            return (0, None);
+        }
+        let forecast = |(plan, inputs): (&Arc<FramePlan>, &AttemptInputs)| {
+            self.choice.forecast(plan, &inputs.roster.value)
+        };
+        let mut forecasts: Vec<Forecast> = plans.iter().zip(inputs).map(forecast).collect();
+        if forecasts.iter().filter(|f| f.is_image()).count() != 1 {
+            return (0, None);
+        }
+        let micros = forecasts.iter().map(|f| self.choice.micros(f)).collect();
+        let chosen = self.choice.choose(&forecasts);
+        (chosen, Some((forecasts.swap_remove(chosen), micros)))
+    }
+}
+
+/// What an attempt is planned from by these rules, with these peers taking part.
+fn inputs(
+    asked: &Asked,
+    data_set: Option<&DataSet>,
+    speeds: &BTreeMap<PeerId, u64>,
+    (rules, part): (PlanRules, Vec<RosterEntry>),
+    costs: &Named<CostTable>,
+) -> AttemptInputs {
+    let candidates = data_set.map_or(&[][..], |d| &d.candidates);
+    let (are_read, are_fetched) = (are_read(candidates, &part), rules.fetches());
+    let waits = data_set.map(|d| &d.waits);
+    let waits = waits.filter(|_| are_read || are_fetched);
+    let wait = |peer: &PeerId| waits.and_then(|w| w.get(peer)).copied();
+    let with_speed = |e: RosterEntry| RosterEntry {
+        speed_millionths: speeds.get(&e.peer).copied().unwrap_or(SPEED_ONE),
+        wait_thousandths: wait(&e.peer).unwrap_or(0),
+        ..e
+    };
+    let roster = Roster::new(part.into_iter().map(with_speed));
+    AttemptInputs {
+        rules,
+        are_read,
+        are_fetched,
+        roster: Named {
+            digest: roster.digest(),
+            value: Arc::new(roster),
+        },
+        costs: costs.clone(),
+        earlier: asked.first.as_ref().map(|(roster, _)| EarlierInputs {
+            roster: roster.clone(),
+            rendered: Arc::clone(&asked.rendered),
+        }),
     }
 }
 

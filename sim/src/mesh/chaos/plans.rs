@@ -11,7 +11,7 @@ use brickmesh_topology::{
     balance::{
         cost_table::CostTable,
         frame_plan::{Earlier, FramePlan, PlanInputs, PlannedJob},
-        plan_rules::{PlanRules, Strategy},
+        plan_rules::{Division, PlanRules, Strategy},
         roster::Roster,
     },
     base::seeded::{Seeded, mixed},
@@ -35,14 +35,15 @@ const SAMPLE_COST: u64 = 6 * 1_024;
 /// Real load of a machine in the first frame where everything goes wrong, microseconds, about.
 const LOAD_MICROS: u64 = 12_000;
 
-/// What decides about a plan: view, roster, costs, and in a further attempt the first one's roster and
+/// What decides about a plan: view, what is divided, roster, costs, and in a further attempt the first one's roster and
 /// what was rendered.
-type Key = (usize, Digest, Digest, Option<(Digest, Digest)>);
+type Key = (usize, Division, Digest, Digest, Option<(Digest, Digest)>);
 
 /// What a machine is asked for, each part with its digest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) view: usize,
+    pub(super) rules: PlanRules,
     pub(super) roster: (Digest, &'a Roster),
     pub(super) costs: (Digest, &'a CostTable),
     /// The roster of the first attempt, if this is not it, and who has rendered which job.
@@ -60,7 +61,8 @@ impl Asked<'_> {
             }
             (roster, Digest::of(&bytes))
         });
-        (self.view, self.roster.0, self.costs.0, earlier)
+        let division = self.rules.division;
+        (self.view, division, self.roster.0, self.costs.0, earlier)
     }
 }
 
@@ -173,7 +175,7 @@ impl Plans {
             visible: &self.visible,
             roster: asked.roster.1,
             costs: asked.costs.1,
-            rules: &self.rules,
+            rules: &asked.rules,
             earlier: asked.earlier.map(|(_, earlier)| earlier),
         };
         FramePlan::derive(&inputs).ok()

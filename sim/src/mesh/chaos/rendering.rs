@@ -150,6 +150,7 @@ impl Rendering {
         }
         let asked = Asked {
             view: request.view,
+            rules: attempt.rules,
             roster: (attempt.roster, found.roster),
             costs: (attempt.costs, found.costs),
             earlier: attempt.earlier.as_ref().map(|e| {
@@ -166,7 +167,7 @@ impl Rendering {
             );
         };
         compositing.expect(env, me, (requester, frame), &planned);
-        let (now, steal) = (env.now(), env.rules().steal);
+        let (now, steal) = (env.now(), attempt.rules.steal);
         self.step(env, |worker, out| {
             worker.begin(now, (key, data_set), planned, steal, out)
         });

@@ -9,7 +9,10 @@ use super::{
 use crate::mesh::report::FrameReport;
 use brickmesh_topology::{
     Digest, PeerId,
-    balance::{frame_plan::Earlier, roster::Candidate},
+    balance::{
+        frame_plan::{Earlier, FramePlan},
+        roster::Candidate,
+    },
     frame::frame_requests::{
         AttemptInputs, Complaint, EndedFrame, FrameEnd, FrameId, FrameMessage, FrameOrder,
         FrameRequests, FramesInput, FramesOutput,
@@ -52,6 +55,8 @@ pub(super) struct Viewer {
 struct Pending {
     since: u64,
     view: usize,
+    /// Of the attempt that is to begin.
+    planned: Vec<Arc<Planned>>,
     /// The one under way.
     attempt: Option<Attempt>,
 }
@@ -108,6 +113,7 @@ impl Viewer {
         let pending = Pending {
             since: env.now(),
             view: usize::try_from(number % views.max(1)).unwrap_or(0),
+            planned: Vec::new(),
             attempt: None,
         };
         self.pending.insert(number, pending);
@@ -180,6 +186,7 @@ impl Viewer {
         for output in out {
             match output {
                 FramesOutput::Plan(frame, inputs) => self.plan(env, frame, &inputs),
+                FramesOutput::Begin(frame, plan) => self.begin(env, frame, &plan),
                 FramesOutput::Send(to, order) => self.send(env, &to, order),
                 FramesOutput::Take(frame) => {
                     if let Some((tile, pieces)) = &tile {
@@ -208,32 +215,47 @@ impl Viewer {
         }
     }
 
-    fn plan(&mut self, env: &mut Environment, frame: FrameId, inputs: &AttemptInputs) {
+    fn plan(&mut self, env: &mut Environment, frame: FrameId, inputs: &[AttemptInputs]) {
         let Some(p) = self.pending.get_mut(&frame.number) else {
             return;
         };
-        let asked = Asked {
-            view: p.view,
-            roster: (inputs.roster.digest, &inputs.roster.value),
-            costs: (inputs.costs.digest, &inputs.costs.value),
-            earlier: inputs.earlier.as_ref().map(|e| {
-                let earlier = Earlier {
-                    roster: &e.roster.value,
-                    rendered: &e.rendered,
-                };
-                (e.roster.digest, earlier)
-            }),
+        let mut planned = |inputs: &AttemptInputs| {
+            env.derive(&Asked {
+                view: p.view,
+                rules: inputs.rules,
+                roster: (inputs.roster.digest, &inputs.roster.value),
+                costs: (inputs.costs.digest, &inputs.costs.value),
+                earlier: inputs.earlier.as_ref().map(|e| {
+                    let earlier = Earlier {
+                        roster: &e.roster.value,
+                        rendered: &e.rendered,
+                    };
+                    (e.roster.digest, earlier)
+                }),
+            })
         };
-        let Some(planned) = env.derive(&asked) else {
+        let Some(planned) = inputs.iter().map(&mut planned).collect::<Option<Vec<_>>>() else {
             return env.oracle.broken("no plan could be derived");
         };
-        let plan = Arc::clone(&planned.plan);
+        let plans = planned.iter().map(|p| Arc::clone(&p.plan)).collect();
+        p.planned = planned;
+        self.step(env, FramesInput::Planned(frame, plans), None);
+    }
+
+    /// One of the plans of an attempt is taken.
+    fn begin(&mut self, env: &mut Environment, frame: FrameId, plan: &Arc<FramePlan>) {
+        let Some(p) = self.pending.get_mut(&frame.number) else {
+            return;
+        };
+        let mut planned = std::mem::take(&mut p.planned).into_iter();
+        let Some(planned) = planned.find(|p| Arc::ptr_eq(&p.plan, plan)) else {
+            return env.oracle.broken("a frame begins by a plan of another one");
+        };
         p.attempt = Some(Attempt {
             began: env.now(),
             planned,
             tiles: BTreeSet::new(),
         });
-        self.step(env, FramesInput::Planned(frame, plan), None);
     }
 
     fn send(&self, env: &mut Environment, to: &PeerId, order: FrameOrder) {
@@ -299,6 +321,7 @@ fn report(ended: &EndedFrame) -> FrameReport {
     report.jobs = plan.jobs.len();
     report.missing = plan.missing().count();
     report.planned_us = plan.schedule.makespan_micros;
+    report.image = plan.image_tile.is_some();
     let renderer = |job: u32| plan.jobs.get(job as usize).and_then(|j| j.renderer);
     let times = ended.measured.iter();
     let stolen = times.filter(|(j, m)| renderer(**j) != Some(m.0));

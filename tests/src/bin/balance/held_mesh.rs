@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-/// Memory that each peer gives to bricks: more than any share of the volumes here.
-const PEER_MEMORY: &str = "1G";
 /// Memory of the viewer: too little for a brick, so that it renders nothing.
 const VIEWER_MEMORY: &str = "1";
 
@@ -47,7 +45,7 @@ impl HeldMesh {
         for host in 0..hosts {
             let mut command = mesh.lab.command(host, &mesh.program);
             command
-                .args(["peer", "--device", "cpu", "--memory", PEER_MEMORY])
+                .args(["peer", "--device", "cpu", "--memory", &setting.peer_memory])
                 .args(["--name", &peer_name(host)])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null());

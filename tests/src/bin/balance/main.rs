@@ -13,6 +13,7 @@ mod leap;
 mod run;
 mod slow_host;
 mod speed_up;
+mod strategies;
 
 use brickmesh_tests::program::brickmesh;
 use clap::{Parser, ValueEnum};
@@ -61,6 +62,9 @@ struct Args {
     /// Rate that each host's link is held to, in megabits a second [default: not held]
     #[arg(long)]
     link_megabits: Option<u32>,
+    /// Memory that each host gives to bricks
+    #[arg(long, default_value = "1G")]
+    peer_memory: String,
     /// Another build of the program, measured in turn with this one (speed-up, edits)
     #[arg(long, value_name = "PROGRAM")]
     with: Option<PathBuf>,
@@ -84,6 +88,8 @@ enum What {
     Leap,
     /// One copy of each brick, and edits that show others: the first frames of each, and the last, when peers with less work have copies
     Edits,
+    /// What is divided, volume or picture, on a path of views that favour each: give --peer-memory, and links held to a rate
+    Strategies,
     /// All of these
     All,
 }
@@ -103,6 +109,7 @@ struct Setting {
     share: f64,
     viewer_share: f64,
     link_megabits: Option<u32>,
+    peer_memory: String,
     rounds: u32,
     render: Vec<String>,
     /// Set by Ctrl-C: everything that waits gives up, and takes down what it made.
@@ -136,6 +143,7 @@ impl Setting {
             share: args.share,
             viewer_share: args.viewer_share,
             link_megabits: args.link_megabits,
+            peer_memory: args.peer_memory,
             rounds: args.rounds,
             render: args.render,
             stop,
@@ -201,6 +209,9 @@ fn measure(args: Args) -> Result<(), String> {
     }
     if wanted(What::Edits) {
         edits::measure(&setting)?;
+    }
+    if wanted(What::Strategies) {
+        strategies::measure(&setting)?;
     }
     Ok(())
 }

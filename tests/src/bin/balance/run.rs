@@ -42,6 +42,13 @@ pub(crate) struct FrameFigures {
     pub(crate) stolen: usize,
     /// Attempts that failed before.
     pub(crate) failed: u32,
+    /// The picture was divided.
+    pub(crate) is_image: bool,
+    /// Bricks that all peers needed, and those of them that were fetched.
+    pub(crate) needed: f64,
+    pub(crate) missed: f64,
+    /// Parts that nobody could render.
+    pub(crate) holes: usize,
     /// What each peer's jobs were measured to take.
     pub(crate) measured_ms: BTreeMap<String, f64>,
     /// Sum over jobs of how far the estimate was off, by the sum of what was measured.
@@ -148,7 +155,17 @@ struct StatsFrame {
     composite_us: f64,
     bytes_sent: f64,
     failed_attempts: u32,
+    strategy: String,
+    memory: Vec<StatsAccesses>,
+    missing: Vec<serde::de::IgnoredAny>,
     jobs: Vec<StatsJob>,
+}
+
+#[derive(Deserialize)]
+struct StatsAccesses {
+    held: f64,
+    cached: f64,
+    missed: f64,
 }
 
 #[derive(Deserialize)]
@@ -359,6 +376,10 @@ fn figures(frame: &StatsFrame, done: SystemTime, interval: Option<Duration>) -> 
             .filter(|j| j.stolen_from.is_some())
             .count(),
         failed: frame.failed_attempts,
+        is_image: frame.strategy == "image",
+        needed: (frame.memory.iter().map(|m| m.held + m.cached + m.missed)).sum(),
+        missed: frame.memory.iter().map(|m| m.missed).sum(),
+        holes: frame.missing.len(),
         measured_ms,
         estimate_error: off / sum,
     }

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     balance::{
-        cost_table::CostTable, frame_plan::FramePlan, plan_rules::PlanRules, roster::Roster,
+        cost_table::CostTable, division_choice::Forecast, frame_plan::FramePlan,
+        plan_rules::PlanRules, roster::Roster,
     },
     base::{digest::Digest, peer::PeerId},
 };
@@ -48,8 +49,8 @@ pub(super) struct Asked {
 pub(super) enum State {
     /// For somebody who could take part, or for a rest to end.
     Waiting,
-    /// The plan is being derived.
-    Planning(AttemptInputs),
+    /// Plans are being derived, from each of these.
+    Planning(Vec<AttemptInputs>),
     Running(Box<Run>),
 }
 
@@ -58,12 +59,16 @@ pub(super) enum State {
 pub(super) struct Run {
     pub(super) inputs: AttemptInputs,
     pub(super) attempt: Attempt,
+    /// When it was sent to all.
+    pub(super) began: u64,
     /// Who rendered each job, as index of the plan, and the time it took there.
     pub(super) measured: BTreeMap<u32, (usize, u64)>,
     /// How long peers, by index of the plan, rendered and waited for bricks, microseconds.
     pub(super) took: BTreeMap<usize, (u64, u64)>,
     /// Bricks that peers, by index of the plan, needed.
     pub(super) accesses: BTreeMap<usize, BrickAccesses>,
+    /// What was expected of it, and how long it was expected to take by each plan that there was; none where there was one.
+    pub(super) forecast: Option<(Forecast, Vec<u64>)>,
     /// The time that it has.
     pub(super) micros: u64,
     /// Who is asked why tiles do not come.
@@ -114,13 +119,15 @@ impl Asked {
 }
 
 impl Run {
-    pub(super) fn new(inputs: AttemptInputs, attempt: Attempt) -> Self {
+    pub(super) fn new(inputs: AttemptInputs, attempt: Attempt, began: u64) -> Self {
         Self {
             inputs,
             attempt,
+            began,
             measured: BTreeMap::new(),
             took: BTreeMap::new(),
             accesses: BTreeMap::new(),
+            forecast: None,
             micros: 0,
             blame: None,
         }

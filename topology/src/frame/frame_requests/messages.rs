@@ -59,6 +59,8 @@ impl<T> Clone for Named<T> {
 /// What an attempt is planned from, besides what the frame shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptInputs {
+    /// How it is planned.
+    pub rules: PlanRules,
     /// Bricks are read for it, which takes a time that nobody knows.
     pub are_read: bool,
     /// Peers fetch what they lack for it, and say so while they wait.
@@ -78,6 +80,7 @@ impl AttemptInputs {
             frame,
             roster: self.roster.digest,
             costs: self.costs.digest,
+            rules: self.rules,
             earlier: self.earlier.as_ref().map(|e| EarlierWork {
                 roster: e.roster.digest,
                 rendered: e.rendered.as_ref().clone(),
@@ -115,6 +118,8 @@ pub struct AttemptRequest {
     pub roster: Digest,
     /// Name of the cost table.
     pub costs: Digest,
+    /// How it is planned.
+    pub rules: PlanRules,
     /// In a further attempt, what was done in those before.
     pub earlier: Option<EarlierWork>,
 }
@@ -217,8 +222,8 @@ pub enum FramesInput {
     },
     /// A frame is not wanted any more, or cannot be planned.
     Forget(u64),
-    /// The plan that was asked for ([`FramesOutput::Plan`]).
-    Planned(FrameId, Arc<FramePlan>),
+    /// The plans that were asked for ([`FramesOutput::Plan`]).
+    Planned(FrameId, Vec<Arc<FramePlan>>),
     /// Who could take part in frames of a data set now.
     Candidates(Digest, Vec<Candidate>),
     /// A data set is not held any more.
@@ -263,10 +268,11 @@ pub enum FrameOrder {
 /// before all is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FramesOutput {
-    /// Derive the plan of an attempt and say [`FramesInput::Planned`], or
-    /// [`FramesInput::Forget`] where there is none. What came of earlier attempts' tiles is
-    /// void.
-    Plan(FrameId, AttemptInputs),
+    /// Derive a plan of an attempt from each of these, of which one will be taken, and say [`FramesInput::Planned`], or
+    /// [`FramesInput::Forget`] where there is none.
+    Plan(FrameId, Vec<AttemptInputs>),
+    /// An attempt begins by this one of its plans. What came of earlier attempts' tiles is void.
+    Begin(FrameId, Arc<FramePlan>),
     /// Say this to a peer.
     Send(PeerId, FrameOrder),
     /// Take the tile that was spoken of last into the picture.
@@ -373,4 +379,6 @@ pub struct EndedFrame {
     pub measured: BTreeMap<u32, (usize, u64)>,
     /// Bricks that each peer needed, by its index in that plan.
     pub accesses: BTreeMap<usize, BrickAccesses>,
+    /// How long it was expected to take by a divided volume and by a divided picture, microseconds, where one was to be chosen.
+    pub forecasts: Vec<u64>,
 }

@@ -53,7 +53,8 @@ fn candidate(name: &str, bricks: impl IntoIterator<Item = u32>) -> Candidate {
 }
 
 /// The first peer renders job 0, the second job 1; the last one blends the tile.
-fn plan_of(roster: &Roster) -> FramePlan {
+fn plan_of(inputs: &AttemptInputs) -> FramePlan {
+    let roster = &inputs.roster.value;
     let names: Vec<&str> = roster.entries().iter().map(|e| e.peer.as_str()).collect();
     let rect = PixelRect {
         x: 0,
@@ -72,13 +73,17 @@ fn plan_of(roster: &Roster) -> FramePlan {
         content: None,
     };
     let compositor = names.len() - 1;
-    scripted(
-        &names,
-        vec![SPEED_ONE; names.len()],
-        vec![job(0), job(1)],
-        vec![(0..names.len()).collect(); 2],
-        vec![Tile { rect, compositor }],
-    )
+    let is_image = matches!(inputs.rules.division, Division::Image { .. });
+    FramePlan {
+        image_tile: is_image.then_some(8),
+        ..scripted(
+            &names,
+            vec![SPEED_ONE; names.len()],
+            vec![job(0), job(1)],
+            vec![(0..names.len()).collect(); 2],
+            vec![Tile { rect, compositor }],
+        )
+    }
 }
 
 impl Asking {
@@ -100,14 +105,20 @@ impl Asking {
         let mut out = Vec::new();
         self.frames.step(self.now, input, &mut out);
         for output in out {
-            let FramesOutput::Plan(frame, inputs) = output else {
-                all.push(output);
-                continue;
+            let (frame, inputs) = match output {
+                FramesOutput::Plan(frame, inputs) => (frame, inputs),
+                FramesOutput::Begin(frame, plan) => {
+                    self.plans.insert(frame, plan);
+                    continue;
+                }
+                other => {
+                    all.push(other);
+                    continue;
+                }
             };
-            let plan = Arc::new(plan_of(&inputs.roster.value));
-            self.inputs.push((frame, inputs));
-            self.plans.insert(frame, Arc::clone(&plan));
-            all.extend(self.step(FramesInput::Planned(frame, plan)));
+            let plans = inputs.iter().map(|i| Arc::new(plan_of(i))).collect();
+            self.inputs.extend(inputs.into_iter().map(|i| (frame, i)));
+            all.extend(self.step(FramesInput::Planned(frame, plans)));
         }
         all
     }
@@ -122,6 +133,13 @@ impl Asking {
             data_set: data_set(),
             rules: PlanRules::default(),
         })
+    }
+
+    /// Costs were measured.
+    fn measured(&mut self) {
+        let trees = BTreeMap::from([(BrickIndex(0), JobTree::whole(Leaf::default()))]);
+        let data_set = self.frames.data_sets.entry(data_set()).or_default();
+        data_set.costs = Arc::new(CostTable { trees });
     }
 
     fn plan(&self, frame: FrameId) -> Digest {
@@ -474,7 +492,7 @@ fn a_frame_in_which_nothing_can_be_seen_is_whole_without_a_word() {
         vec![],
         vec![],
     ));
-    frames.step(0, FramesInput::Planned(frame(7, 0), plan), &mut out);
+    frames.step(0, FramesInput::Planned(frame(7, 0), vec![plan]), &mut out);
     assert_eq!(ended(&out).unwrap().end, FrameEnd::Whole);
     assert_eq!(said_to(&out, "a").len() + said_to(&out, "b").len(), 0);
 }
@@ -625,9 +643,7 @@ fn a_frame_whose_only_peer_fails_and_has_nothing_any_more_says_why() {
 /// A frame that one peer is asked for, where costs were measured.
 fn measured_alone() -> (Asking, Vec<FramesOutput>) {
     let mut mesh = Asking::new(&[candidate("a", [0, 1])]);
-    let trees = BTreeMap::from([(BrickIndex(0), JobTree::whole(Leaf::default()))]);
-    let data_set = mesh.frames.data_sets.entry(data_set()).or_default();
-    data_set.costs = Arc::new(CostTable { trees });
+    mesh.measured();
     let out = mesh.ask(1);
     (mesh, out)
 }
@@ -794,4 +810,61 @@ fn frames_wait_until_all_have_room_for_what_they_fetch_at_first_and_after_a_rest
     asking.candidates(&peers);
     let (_, inputs) = asking.inputs.last().unwrap();
     assert!(asking.inputs.len() == 3 && inputs.are_fetched && !inputs.are_read);
+}
+
+/// The rules that peer `a` is asked by.
+fn asked_by(out: &[FramesOutput]) -> Option<PlanRules> {
+    let orders = said_to(out, "a").into_iter();
+    let mut begun = orders.filter_map(|o| match o {
+        FrameOrder::Begin(request) => Some(request.rules),
+        _ => None,
+    });
+    begun.next()
+}
+
+#[test]
+fn where_the_requester_chooses_peers_are_asked_by_what_it_chose_and_further_attempts_by_the_same() {
+    let auto = PlanRules {
+        division: Division::Auto { tile: Some(8) },
+        ..PlanRules::default()
+    };
+    let image = Division::Image { tile: Some(8) };
+    let ask = |number| FramesInput::Ask {
+        number,
+        data_set: data_set(),
+        rules: auto,
+    };
+    let mut peers = [candidate("a", [0, 1]), candidate("b", [1])];
+    let mut mesh = Asking::new(&peers);
+    // Nobody waits for room for what is fetched.
+    let out = mesh.step(ask(0));
+    assert_eq!(mesh.inputs.len(), 1);
+    assert_eq!(asked_by(&out).unwrap().division, Division::SortLast);
+    peers[1].entry.fetches = true;
+    mesh.candidates(&peers);
+    mesh.step(FramesInput::Forget(0));
+    // Nothing is measured yet, then the volume is, then the picture is tried.
+    let mut divisions = Vec::new();
+    for number in 1..=6 {
+        let out = mesh.step(ask(number));
+        let rules = asked_by(&out).unwrap();
+        divisions.push(rules.division);
+        if rules.division == image {
+            let out = mesh.step(FramesInput::Lost(id("b")));
+            assert_eq!(asked_by(&out).unwrap().division, image);
+            break;
+        }
+        let peers = mesh.plans[&frame(number, 0)].peers.clone();
+        let compositor = peers[peers.len() - 1].as_str().to_owned();
+        for (job, name) in [(0, 0), (1, 1 % peers.len())] {
+            mesh.done(peers[name].as_str(), frame(number, 0), job);
+        }
+        mesh.now += 20 * MS;
+        let out = mesh.tile(&compositor, frame(number, 0));
+        let ended = ended(&out).unwrap();
+        assert_eq!(ended.forecasts.len(), if number == 1 { 0 } else { 2 });
+        mesh.measured();
+    }
+    assert_eq!(divisions.last(), Some(&image), "{divisions:?}");
+    assert!(divisions.len() >= 5, "{divisions:?}");
 }

@@ -8,7 +8,7 @@ use crate::{
     balance::{
         cost_table::CostTable,
         frame_plan::{Earlier, FramePlan, FrameWork, PlanInputs},
-        plan_rules::PlanRules,
+        plan_rules::Division,
         roster::{Roster, RosterEntry},
     },
     base::{digest::Digest, peer::PeerId},
@@ -39,9 +39,6 @@ pub struct FrameRequest {
     pub view: View,
     /// What is to be seen.
     pub settings: RenderSettings,
-    /// How it is planned.
-    #[serde(default)]
-    pub rules: PlanRules,
     /// The requester wants to know what each peer did when.
     #[serde(default)]
     pub is_traced: bool,
@@ -212,7 +209,11 @@ impl FoundInputs<'_> {
         request.view.validate().map_err(|e| text(&e))?;
         let is_valid = request.settings.validate(self.manifest.volume());
         is_valid.map_err(|e| text(&e))?;
-        if request.settings.has_secondary_rays() && !request.rules.fetches() {
+        let rules = &request.attempt.rules;
+        if matches!(rules.division, Division::Auto { .. }) {
+            return Err("the requester did not choose what is divided".to_owned());
+        }
+        if request.settings.has_secondary_rays() && !rules.fetches() {
             return Err("shadows and ambient occlusion are for pictures that are divided: ask by strategy image".to_owned());
         }
         let mut entries = self.roster.entries().iter();
@@ -231,7 +232,7 @@ impl FoundInputs<'_> {
             visible: &visible_cells.cells(self.manifest, &request.settings),
             roster: self.roster,
             costs: self.costs,
-            rules: &request.rules,
+            rules,
             earlier: request.attempt.earlier.as_ref().map(|e| Earlier {
                 roster: self.first,
                 rendered: &e.rendered,
