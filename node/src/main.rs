@@ -4,6 +4,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 use brickmesh_node::{
+    args::Command,
     commands,
     config_file::{self, CommandLineError, command_line},
     config_folder::config_folder,
@@ -29,7 +30,12 @@ fn main() -> ExitCode {
         }
     };
     start_log(cli.verbose);
-    end(match commands::run(cli.command, Stop::on_signals()) {
+    let stop = if matches!(cli.command, Command::Sim(_)) {
+        Stop::never()
+    } else {
+        Stop::on_signals()
+    };
+    end(match commands::run(cli.command, stop) {
         Ok(()) => 0,
         Err(error) => {
             note(format_args!("brickmesh: {error}"));

@@ -27,6 +27,12 @@ impl Stop {
         Self(receiver)
     }
 
+    /// For what only works something out: a signal ends the process as it ends any.
+    #[must_use]
+    pub fn never() -> Self {
+        Self(watch::channel(false).1)
+    }
+
     /// Whether it has been said.
     #[must_use]
     pub fn is_said(&self) -> bool {

@@ -1,4 +1,4 @@
-//! `sim paper`: the evaluations of papers, theirs beside ours. `silva-1995` and `frank-kaufman-2009` are in modules of their own; all
+//! `sim paper`: the evaluations of papers, theirs beside ours. `silva-1995`, `frank-kaufman-2009` and `demarle-2005` are in modules of their own; all
 //! others here are `frey-ertl-2011`, on a virtual cluster.
 //!
 //! Source: Frey, Ertl 2011, section 6: a volume of 1024³ voxels in 27 bricks of 352³, ten of them
@@ -9,6 +9,7 @@
 mod camera_path;
 mod cell_volume;
 mod cost_model;
+mod demarle_2005;
 mod evaluation;
 mod fit;
 mod frank_kaufman_2009;
@@ -100,13 +101,15 @@ pub fn paper_parameters(paper: &str) -> Result<String, SimError> {
         FREY_ERTL => Ok(Parameters::listed()),
         silva_1995::NAME => Ok(silva_1995::listed()),
         frank_kaufman_2009::NAME => Ok(frank_kaufman_2009::listed()),
+        demarle_2005::NAME => Ok(demarle_2005::listed()),
         _ => Err(unknown(paper)),
     }
 }
 
 fn unknown(paper: &str) -> SimError {
     let [silva, frank] = [silva_1995::NAME, frank_kaufman_2009::NAME];
-    let expected = format!("there are {FREY_ERTL:?}, {silva:?} and {frank:?}");
+    let demarle = demarle_2005::NAME;
+    let expected = format!("there are {FREY_ERTL:?}, {silva:?}, {frank:?} and {demarle:?}");
     vary::field("paper", &format!("{paper:?}"), &expected)
 }
 
@@ -122,7 +125,9 @@ pub fn paper(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
         ("fit", options.fit),
     ];
     let others = match paper {
-        silva_1995::NAME | frank_kaufman_2009::NAME => of_frey_ertl.into_iter().find(|o| o.1),
+        silva_1995::NAME | frank_kaufman_2009::NAME | demarle_2005::NAME => {
+            of_frey_ertl.into_iter().find(|o| o.1)
+        }
         FREY_ERTL => None,
         _ => return Err(unknown(paper)),
     };
@@ -137,6 +142,7 @@ pub fn paper(options: &PaperOptions) -> Result<PaperAnswer, SimError> {
     match paper {
         silva_1995::NAME => silva_1995::evaluate(options),
         frank_kaufman_2009::NAME => frank_kaufman_2009::evaluate(options),
+        demarle_2005::NAME => demarle_2005::evaluate(options),
         _ => frey_ertl_2011(options),
     }
 }
