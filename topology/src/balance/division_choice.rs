@@ -4,8 +4,8 @@
 //! takes for rays (the schedule, by measured costs) and for misses (bricks that it fetches, at their measured price), and what its pixels
 //! take: those that go from peer to peer, at a price that is measured for each division and has all else in it.
 //! Damping: prices are medians of the last few frames; a division is left for one that is expected to take 6 % less. One that was
-//! not tried, or not for long, is tried for a few frames where it is not expected to take much more; the more seldom, the more often it
-//! was tried.
+//! not tried, or not for long, is tried for a few frames where it is not expected to take much more: trials may take a part of the time,
+//! which is smaller the more of them were in vain.
 //!
 //! Source: DeMarle, Gribble, Boulos, Parker 2005, section 5 (accesses, misses and pixels decide about a frame's time); the choice is ours.
 
@@ -31,10 +31,12 @@ const TRIAL: u32 = 3;
 const TRIED_THOUSANDTHS: u64 = 1500;
 /// A division takes the place of the one in use where it is expected to take at most so much, thousandths.
 const BETTER_THOUSANDTHS: u64 = 940;
-/// Frames without a division before it is tried again, at first.
-const PATIENCE: u32 = 32;
-/// The same after many trials.
-const PATIENCE_MAX: u32 = 512;
+/// A frame of a trial counts as taking at least so much longer, thousandths: what it is expected to take is not certain.
+const TRIAL_THOUSANDTHS_MIN: u64 = 200;
+/// Frames that pass before a trial for each that it is expected to cost: trials take a sixteenth of the time, at first.
+const PATIENCE: u64 = 16;
+/// The same after many trials that were in vain.
+const PATIENCE_MAX: u64 = 256;
 
 /// What is expected of a frame by one division.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -97,10 +99,10 @@ pub struct DivisionChoice {
     is_image: bool,
     /// Frames of a trial of the other one that are left.
     trial: u32,
-    /// Frames without the other one before it is tried.
-    patience: u32,
+    /// Frames that pass before a trial of the other one for each that it is expected to cost.
+    patience: u64,
     /// Frames since the other one was taken.
-    without: u32,
+    without: u64,
     /// What a pixel takes, with all that is not foretold, microseconds; by division.
     pixel_micros: [Recent; 2],
     /// What a missed brick takes, microseconds.
@@ -117,7 +119,7 @@ impl Default for DivisionChoice {
             is_image: false,
             trial: 0,
             patience: PATIENCE,
-            without: PATIENCE,
+            without: u64::from(TRIAL) * PATIENCE,
             pixel_micros: Default::default(),
             miss_micros: Recent::default(),
             missed_parts: Default::default(),
@@ -198,16 +200,16 @@ impl DivisionChoice {
             |thousandths: u64| other_takes < takes.saturating_mul(thousandths).div_ceil(1000);
         let is_known = self.pixel_micros[other].0.len() >= MEASURED_MIN;
         let is_worth_it = is_within(TRIED_THOUSANDTHS);
+        let longer = other_takes.saturating_sub(takes).saturating_mul(1000) / takes.max(1);
+        let longer = u64::from(TRIAL) * longer.max(TRIAL_THOUSANDTHS_MIN);
+        let may_begin = longer.saturating_mul(self.patience) <= self.without.saturating_mul(1000);
         let chosen = if self.trial > 0 && is_worth_it {
             self.trial -= 1;
             other
         } else if is_known && is_within(BETTER_THOUSANDTHS) {
             (self.is_image, self.patience) = (other == 1, PATIENCE);
             other
-        } else if self.pixel_micros[used].0.len() >= MEASURED_MIN
-            && self.without >= self.patience
-            && is_worth_it
-        {
+        } else if self.pixel_micros[used].0.len() >= MEASURED_MIN && is_worth_it && may_begin {
             self.trial = TRIAL - 1;
             if is_known {
                 self.patience = (self.patience * 2).min(PATIENCE_MAX);
@@ -399,6 +401,41 @@ mod tests {
     }
 
     #[test]
+    fn the_dearer_a_trial_and_the_more_of_them_were_in_vain_the_more_seldom_it_is_made() {
+        let gaps = |more_thousandths: u64| {
+            let mut choice = DivisionChoice::default();
+            let (rays, other_rays) = (100_000, 200 * (1_000 + more_thousandths));
+            let view = [
+                forecast(false, rays, [0, 0], 0),
+                forecast(true, other_rays, [0, 0], 0),
+            ];
+            let mut trials = vec![0];
+            let mut before = 0;
+            for frame in 0..1_000 {
+                let chosen = choice.choose(&view);
+                if chosen > before {
+                    trials.push(frame);
+                }
+                before = chosen;
+                let rendered_micros = view[chosen].rays_micros[0];
+                let work = Worked {
+                    rendered_micros,
+                    ..Worked::default()
+                };
+                choice.learn(&view[chosen], rendered_micros, &BTreeMap::from([(0, work)]));
+            }
+            let gaps = trials.windows(2).map(|t| t[1] - t[0]);
+            gaps.collect::<Vec<usize>>()
+        };
+        let (cheap, dear) = (gaps(200), gaps(450));
+        assert!(cheap.is_sorted() && dear.is_sorted(), "{cheap:?} {dear:?}");
+        // So many frames as three that take a fifth longer cost, 16, 32, … times, and the trial.
+        assert_eq!(cheap[1..4], [13, 23, 42]);
+        assert_eq!(dear[1..4], [25, 47, 90]);
+        assert!(gaps(600).is_empty());
+    }
+
+    #[test]
     fn frames_of_equal_cost_do_not_change_to_and_fro() {
         let mut draws = Seeded::new(3);
         let mut choice = DivisionChoice::default();
@@ -420,7 +457,7 @@ mod tests {
             };
             choice.learn(&both[chosen], took, &BTreeMap::from([(0, work)]));
         }
-        assert!(changes <= 10, "{changes}");
+        assert!(changes <= 14, "{changes}");
     }
 
     #[test]
