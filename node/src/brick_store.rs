@@ -512,13 +512,13 @@ pub fn open_with_surfaces(
         let mut left = bytes_max;
         let read = |(surface, at): (&SurfaceArg, usize)| {
             let mesh = surface_file::read(&surface.path, left)?;
+            left -= mesh.memory_bytes().min(left);
             let mesh = mesh
                 .placed(&surface.place)
                 .map_err(|problem| SurfaceFileError {
                     path: surface.path.clone(),
                     problem,
                 })?;
-            left -= surface_file::memory_bytes(&surface.path).min(left);
             let material = surface.material(at);
             Ok(Surface { mesh, material })
         };

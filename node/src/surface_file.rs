@@ -1,4 +1,5 @@
-//! Triangle meshes as files: PLY (ASCII, and binary of either byte order) and STL (ASCII, binary) by crates that read them, and OBJ.
+//! Triangle meshes as files: PLY (ASCII, and binary of either byte order), STL (ASCII, binary) and glTF (text, GLB) by crates that read
+//! them, and OBJ.
 //!
 //! Space: world. Faces of more than three corners are cut into fans. Where a file has no normals, each corner's is the mean of
 //! the triangles around it that are bent from its own by less than 50°.
@@ -6,6 +7,7 @@
 //!
 //! Not here: what triangles look like (`topology`), textures.
 
+mod gltf;
 mod obj;
 mod ply;
 
@@ -19,7 +21,7 @@ use std::{
 };
 
 /// Endings of the files that are read here.
-const ENDINGS: [&str; 3] = ["ply", "stl", "obj"];
+const ENDINGS: [&str; 5] = ["ply", "stl", "obj", "gltf", "glb"];
 /// Cosine of the angle between triangles beyond which there is an edge to be seen: 50°.
 const CREASE: f64 = 0.643;
 /// Memory of a mesh in bytes of its file, at most: of short lines.
@@ -85,6 +87,12 @@ pub enum SurfaceProblem {
         /// Vertices that it has.
         vertices: usize,
     },
+    /// What it names does not fit into memory.
+    #[error("it and what it names do not fit into the memory that may be taken, of which {} MiB are left", bytes_left >> 20)]
+    NoRoom {
+        /// Memory that is left of what may be taken.
+        bytes_left: u64,
+    },
     /// It does not fit into memory.
     #[error(
         "it is {} MiB and may take {} MiB of memory to read, {} may be taken", bytes >> 20, (bytes * MEMORY_PER_BYTE) >> 20, bytes_max >> 20
@@ -113,13 +121,6 @@ fn ending(path: &Path) -> Option<&'static str> {
     ENDINGS.into_iter().find(|ending| *ending == found)
 }
 
-/// Memory that a file of triangles takes to read, at most.
-#[must_use]
-pub fn memory_bytes(path: &Path) -> u64 {
-    let bytes = path.metadata().map_or(0, |m| m.len());
-    bytes.saturating_mul(MEMORY_PER_BYTE)
-}
-
 /// Reads a file of triangles, which may take `bytes_max` of memory.
 ///
 /// # Errors
@@ -132,6 +133,10 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<SurfaceMesh, SurfaceFileError
 }
 
 fn read_checked(path: &Path, bytes_max: u64) -> Result<SurfaceMesh, SurfaceProblem> {
+    let ending = ending(path);
+    if matches!(ending, Some("gltf" | "glb")) {
+        return gltf::read(path, bytes_max)?.checked();
+    }
     let file = open_regular(path)?;
     if file.metadata()?.is_dir() {
         return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory).into());
@@ -141,7 +146,7 @@ fn read_checked(path: &Path, bytes_max: u64) -> Result<SurfaceMesh, SurfaceProbl
         return Err(SurfaceProblem::TooLarge { bytes, bytes_max });
     }
     let mut file = BufReader::new(file);
-    let mesh = match ending(path) {
+    let mesh = match ending {
         Some("ply") => ply::read(&mut file)?,
         Some("stl") => stl(&mut file)?,
         _ => obj::read(&mut file)?,
@@ -230,6 +235,13 @@ impl SurfaceMesh {
             *normal = normals_to_world * normal.normalize_or_zero();
         }
         self.checked()
+    }
+
+    /// Memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let points = size_of_val(&self.vertices[..]) + size_of_val(&self.normals[..]);
+        (points + size_of_val(&self.triangles[..])) as u64
     }
 
     /// Number of vertices.
@@ -395,6 +407,43 @@ mod tests {
         bytes
     }
 
+    /// A square in a node, as glTF whose buffer is there.
+    fn gltf(uri: &str, node: &str, primitive: &str) -> String {
+        format!(
+            r#"{{"asset": {{"version": "2.0"}}, "scene": 0, "scenes": [{{"nodes": [0]}}], "nodes": [{{"mesh": 0 {node}}}],
+            "meshes": [{{"primitives": [{{"attributes": {{"POSITION": 0}}, "indices": 1 {primitive}}}]}}],
+            "accessors": [{{"bufferView": 0, "componentType": 5126, "count": 4, "type": "VEC3", "min": [0, 0, 0], "max": [1.5, 1, 0]}},
+            {{"bufferView": 1, "componentType": 5123, "count": 6, "type": "SCALAR"}}],
+            "bufferViews": [{{"buffer": 0, "byteLength": 48}}, {{"buffer": 0, "byteOffset": 48, "byteLength": 12}}],
+            "buffers": [{{"byteLength": 60 {uri}}}]}}"#
+        )
+    }
+
+    fn gltf_bytes(corners: [u16; 6]) -> Vec<u8> {
+        let places = [[0.0_f32, 0.0], [1.5, 0.0], [1.5, 1.0], [0.0, 1.0]];
+        let places = places.map(|[x, y]| [x, y, 0.0]);
+        let places = places.as_flattened().iter().flat_map(|c| c.to_le_bytes());
+        let corners = corners.iter().flat_map(|c| c.to_le_bytes());
+        places.chain(corners).collect()
+    }
+
+    const SQUARE: [u16; 6] = [0, 1, 2, 0, 2, 3];
+
+    fn in_uri(corners: [u16; 6]) -> String {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let text = STANDARD.encode(gltf_bytes(corners));
+        format!(r#", "uri": "data:application/octet-stream;base64,{text}""#)
+    }
+
+    fn glb(text: &str, bytes: &[u8]) -> Vec<u8> {
+        let text = format!("{text:<width$}", width = text.len().next_multiple_of(4));
+        let word = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+        let length = word(28 + text.len() + bytes.len());
+        let head = [*b"glTF", word(2), length, word(text.len()), *b"JSON"].concat();
+        let bin = [word(bytes.len()), *b"BIN\0"].concat();
+        [&head[..], text.as_bytes(), &bin[..], bytes].concat()
+    }
+
     fn read_bytes(name: &str, bytes: &[u8]) -> Result<SurfaceMesh, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
@@ -408,13 +457,16 @@ mod tests {
 
     #[test]
     fn every_format_gives_the_same_triangles() {
-        let files: [(&str, Vec<u8>); 6] = [
+        let text = gltf(&in_uri(SQUARE), "", "");
+        let files: [(&str, Vec<u8>); 8] = [
             ("a.ply", ASCII_PLY.into()),
             ("little.PLY", binary_ply(false, 3)),
             ("big.ply", binary_ply(true, 3)),
             ("a.stl", ASCII_STL.into()),
             ("b.STL", binary_stl()),
             ("c.obj", OBJ.into()),
+            ("d.gltf", text.into()),
+            ("e.GLB", glb(&gltf("", "", ""), &gltf_bytes(SQUARE))),
         ];
         for (name, bytes) in files {
             let mesh = read_bytes(name, &bytes).unwrap();
@@ -454,6 +506,98 @@ mod tests {
         let text = b"\xef\xbb\xbf# caf\xe9\r\nv 0 0 0 1 0 0 # red\r\nv 1 0 0\nv 1 1 0\nv 0 1 0\ng a\nf 1/1/1 2/2/2 \\\n 3/3/3 4 # all\nf -4 -3 -2";
         let mesh = read_bytes("a.obj", text).unwrap();
         assert_eq!([mesh.vertex_count(), mesh.triangle_count()], [4, 3]);
+    }
+
+    #[test]
+    fn a_gltf_file_may_have_nodes_in_nodes_strips_and_other_files() {
+        let node = r#", "translation": [0, 0, 4], "scale": [2, 1, 1]"#;
+        let text = gltf(r#", "uri": "the%20bytes.bin""#, node, r#", "mode": 5"#);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.gltf");
+        fs::write(&path, text).unwrap();
+        fs::write(
+            folder.path().join("the bytes.bin"),
+            gltf_bytes([0, 1, 3, 2, 2, 2]),
+        )
+        .unwrap();
+        let mesh = read(&path, 1 << 30).unwrap();
+        assert_eq!(
+            mesh.bounds(),
+            [DVec3::new(0.0, 0.0, 4.0), DVec3::new(3.0, 1.0, 4.0)]
+        );
+        assert_eq!(
+            mesh.triangles,
+            [[0, 1, 3], [1, 2, 3]],
+            "those without an area are left out"
+        );
+        assert!(
+            mesh.triangles()
+                .all(|(_, n)| n.iter().all(|n| n.normalize() == DVec3::Z))
+        );
+        let little = read(&path, 1 << 12).unwrap_err().to_string();
+        assert!(little.contains("do not fit into the memory"), "{little}");
+    }
+
+    /// A good file in which something is something else is refused with these words.
+    fn refused_gltf(cases: &[(&str, &str, &str)]) {
+        let good = gltf(&in_uri(SQUARE), "", "");
+        for (from, to, words) in cases {
+            assert!(good.contains(from), "{from}");
+            refused("a.gltf", good.replace(from, to).as_bytes(), words);
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_gltf_file_that_name_nothing_are_named() {
+        let file = gltf(&in_uri([0, 1, 4, 0, 2, 3]), "", "");
+        let words = "vertex 4 of accessor 0, which has 4";
+        refused("a.gltf", file.as_bytes(), words);
+        let view = r#""buffer": 0, "byteLength": 48"#;
+        refused_gltf(&[
+            (r#""POSITION": 0"#, r#""POSITION": 7"#, "names accessor 7,"),
+            (r#""indices": 1"#, r#""indices": 7"#, "names accessor 7,"),
+            (r#"[{"nodes": [0]}]"#, r#"[{"nodes": [1]}]"#, "names node 1"),
+            (r#""mesh": 0"#, r#""mesh": 1"#, "names mesh 1"),
+            (r#""scene": 0"#, r#""scene": 1"#, "names scene 1"),
+            (view, &format!(r#"{view}, "byteStride": 8"#), "shorter"),
+            (view, &view.replace("48", "47"), "accessor 0: it goes"),
+            (r#""count": 6"#, r#""count": 7"#, "accessor 1: it goes"),
+            (
+                r#""count": 6"#,
+                r#""count": 18446744073709551615"#,
+                "do not fit into the memory",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_gltf_files_is_named() {
+        let folder = "expected a file in the same folder";
+        refused_gltf(&[
+            (
+                r#""mesh": 0"#,
+                r#""mesh": 0, "children": [0]"#,
+                "node 0 is there twice",
+            ),
+            ("5123", "5126", "accessor 1: expected whole numbers"),
+            (
+                r#""scene": 0"#,
+                r#""extensionsRequired": ["KHR_draco_mesh_compression"]"#,
+                "KHR_draco_mesh_compression",
+            ),
+            ("data:application", "../b", folder),
+            ("data:application", "http://x/", folder),
+            (r#""byteLength": 60"#, r#""byteLength": 61"#, "has 60 bytes"),
+            ("base64,", "base64,?", "no base64"),
+            ("2.0", "1.0", "expected 2.0"),
+        ]);
+        let glb = glb(&gltf("", "", ""), &gltf_bytes(SQUARE));
+        refused("a.glb", &glb[..glb.len() - 9], "before its buffer does");
+        refused("a.glb", &glb[..99], "before its text does");
+        refused("a.glb", b"glTF", "in its head");
+        refused("a.gltf", b"", "glTF");
+        let points = gltf(&in_uri(SQUARE), "", r#", "mode": 0"#);
+        refused("a.gltf", points.as_bytes(), "no triangles");
     }
 
     #[test]

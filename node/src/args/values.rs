@@ -415,7 +415,7 @@ impl SurfaceArg {
         };
         if !is_surface(&found.path) {
             return Err(format!(
-                "{} is named like no triangle mesh; expected .ply, .stl or .obj, then colour (3 numbers) and opacity, if any",
+                "{} is named like no triangle mesh; expected .ply, .stl, .obj, .gltf or .glb, then colour (3 numbers) and opacity, if any",
                 found.path.display()
             ));
         }
