@@ -120,7 +120,7 @@ pub struct DemoArgs {
 /// A volume; shared by all that read one.
 #[derive(Clone, Debug, Args)]
 pub struct VolumeArgs {
-    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder; or a triangle mesh, .ply .stl .obj, or a scene of meshes in their places, .json (`render`, `view`, `import`)
+    /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder; or a triangle mesh, .ply .stl .obj .gltf .glb, or a scene, .json: a volume, meshes in their places, isovalues, light (`render`, `view`, `import`)
     pub volume: PathBuf,
     /// Value that stands for no data, which is transparent; NaN and infinities always do
     #[arg(long, value_name = "V", value_parser = parse_finite, allow_hyphen_values = true)]
@@ -130,7 +130,7 @@ pub struct VolumeArgs {
 /// Triangle meshes that stand in a volume; shared by `render`, `view` and `import`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SurfaceArgs {
-    /// Triangle mesh (.ply .stl .obj) in the volume's world, and if need be colour (0 to 1 each) and opacity; may be repeated; seen in modes dvr and iso
+    /// Triangle mesh (.ply .stl .obj .gltf .glb) in the volume's world, and if need be colour (0 to 1 each) and opacity; may be repeated; seen in modes dvr and iso
     #[arg(long, value_name = "FILE[,R,G,B[,OPACITY]]", value_parser = parse_surface)]
     pub surface: Vec<SurfaceArg>,
 }
@@ -186,9 +186,9 @@ pub struct PictureArgs {
     /// Isosurface: a data value, and if need be colour (0 to 1 each) and opacity; may be repeated, up to eight times; in modes dvr and iso
     #[arg(long, value_name = "V[,R,G,B[,OPACITY]]", value_parser = parse_isosurface, allow_hyphen_values = true)]
     pub iso: Vec<Isosurface>,
-    /// Shadows on surfaces: what is between them and a light from aside (--light-from) dims it
-    #[arg(long, action = ArgAction::Set, value_parser = switch(), default_value = "off", value_name = "ON|OFF")]
-    pub shadows: bool,
+    /// Shadows on surfaces: what is between them and a light from aside (--light-from) dims it [default: off, or as a scene says]
+    #[arg(long, action = ArgAction::Set, value_parser = switch(), value_name = "ON|OFF")]
+    pub shadows: Option<bool>,
     /// Ambient occlusion of surfaces, by so many rays of each point, 1 to 256: what is near dims the ambient part of the light (--light)
     #[arg(long, value_name = "RAYS", value_parser = clap::value_parser!(u16).range(1..=i64::from(RAYS_MAX)))]
     pub ao: Option<u16>,
@@ -234,10 +234,16 @@ pub struct PictureArgs {
 }
 
 impl PictureArgs {
+    /// Whether surfaces keep the light from each other.
+    #[must_use]
+    pub fn has_shadows(&self) -> bool {
+        self.shadows == Some(true)
+    }
+
     /// Whether rays are to go on from surfaces.
     #[must_use]
     pub fn sends_rays(&self) -> bool {
-        self.shadows || self.ao.is_some()
+        self.has_shadows() || self.ao.is_some()
     }
 
     /// How samples become a pixel.

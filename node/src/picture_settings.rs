@@ -100,7 +100,7 @@ impl PictureSettings {
             transfer_2d: shapes.unwrap_or_default(),
             preintegrate: args.preintegrate,
             isosurfaces,
-            shadows: args.shadows,
+            shadows: args.has_shadows(),
             ambient_occlusion: occlusion(args, volume),
             clip: Clip {
                 bounds: args.clip,
@@ -167,10 +167,10 @@ fn rays_have_surfaces(args: &PictureArgs, shade: bool, are_there: bool) -> Resul
     if !are_there {
         return Err("--shadows and --ao are for surfaces, and there are none: give --iso VALUE or --surface FILE".to_owned());
     }
-    if args.shadows && !shade {
+    if args.has_shadows() && !shade {
         return Err("--shadows dims the light of surfaces, which are not lit: give --shade on (where an axis has one voxel it is off by itself)".to_owned());
     }
-    if args.shadows && args.light_from.is_none() {
+    if args.has_shadows() && args.light_from.is_none() {
         return Err("--shadows: a light at the eye sees none; say where it is, --light-from RIGHT,UP,NEARER".to_owned());
     }
     Ok(())

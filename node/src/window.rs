@@ -30,6 +30,7 @@ use crate::{
     demo_volume::demo_source,
     open_source::{check_network, open_source},
     overlay::Overlay,
+    scene_file,
     session::DataSource,
     stop::Stop,
     value_report::Histogram,
@@ -219,6 +220,9 @@ type Slot = Arc<Mutex<[Option<Shown>; PANES]>>;
 /// Where the volume cannot be opened, there is no display, or the mesh fails.
 pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error>> {
     let mut args = args.clone();
+    if let Some(source) = &args.source {
+        args.picture = scene_file::picture_args(&source.volume, &args.picture)?;
+    }
     args.mesh.is_viewer = true;
     args.mesh.name.clone_from(&args.name);
     if args.watch {

@@ -8,7 +8,7 @@ use crate::{
     kept_voxels::Keep,
     picture_settings::no_data,
     progress::Progress,
-    scene_file::is_scene,
+    scene_file::{self, SceneLook, is_scene},
     short_numbers::short_range,
     stats::VolumeStats,
     stop::Stop,
@@ -111,6 +111,12 @@ fn import_surfaces(args: &ImportArgs, stop: &Stop) -> CommandResult {
     if args.out.symlink_metadata().is_ok() {
         let path = args.out.clone();
         return Err(brick_store::BrickStoreError::Exists { path }.into());
+    }
+    let path = &args.source.volume;
+    if is_scene(path) && scene_file::read(path)?.look != SceneLook::default() {
+        note(
+            "the scene's mode, isovalues and light are of pictures: they do not go into the folder; say them again where it is rendered",
+        );
     }
     let mut progress = Progress::new("importing");
     let mut show = |done, total| {

@@ -10,6 +10,7 @@ use crate::{
     overlay::Overlay,
     picture::{self, numbered},
     picture_settings::PictureSettings,
+    scene_file,
     session::{DataSource, Session},
     stats::StatsFile,
     stop::Stop,
@@ -85,6 +86,15 @@ pub(super) fn demo(args: &DemoArgs, stop: Stop) -> CommandResult {
 }
 
 pub(super) fn render(args: &RenderArgs, stop: Stop) -> CommandResult {
+    let picture = scene_file::picture_args(&args.source.volume, &args.picture)?;
+    let args = RenderArgs {
+        picture,
+        ..args.clone()
+    };
+    render_pictures(&args, stop)
+}
+
+fn render_pictures(args: &RenderArgs, stop: Stop) -> CommandResult {
     let began = Instant::now();
     // Before anything is read or rendered: it would be for nothing.
     let path = args

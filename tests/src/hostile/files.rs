@@ -429,7 +429,26 @@ pub fn surfaces() -> Vec<Sample> {
             "s.obj",
             "o s\nv 0 0 0.5\nv 1.5 0 0\nv 1.5 1 0\nv 0 1 2\nvn 0 0 1\nf 1//1 2//1 3//1 4//1\nf -4 -3 -2\n",
         ),
+        glb(&places),
     ]
+}
+
+/// A square as binary glTF, in a node.
+fn glb(places: &[[f32; 3]; 4]) -> Sample {
+    let text = r#"{"asset": {"version": "2.0"}, "scene": 0, "scenes": [{"nodes": [0]}], "nodes": [{"children": [1]},
+        {"mesh": 0, "rotation": [0, 0, 1, 0], "scale": [1, 2, 1]}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
+        "accessors": [{"bufferView": 0, "componentType": 5126, "count": 4, "type": "VEC3", "min": [0, 0, 0], "max": [2, 1, 2]},
+        {"bufferView": 1, "componentType": 5121, "count": 6, "type": "SCALAR"}], "buffers": [{"byteLength": 56}],
+        "bufferViews": [{"buffer": 0, "byteLength": 48, "byteStride": 12}, {"buffer": 0, "byteOffset": 48, "byteLength": 6}]}"#;
+    let text = format!("{text:<width$}", width = text.len().next_multiple_of(4));
+    let places = places.as_flattened().iter().flat_map(|c| c.to_le_bytes());
+    let bytes: Vec<u8> = places.chain([0, 1, 2, 0, 2, 3, 0, 0]).collect();
+    let word = |n: usize| u32::try_from(n).expect("a short file").to_le_bytes();
+    let length = word(28 + text.len() + bytes.len());
+    let head = [*b"glTF", word(2), length, word(text.len()), *b"JSON"].concat();
+    let bin = [word(bytes.len()), *b"BIN\0"].concat();
+    let all = [&head[..], text.as_bytes(), &bin[..], &bytes[..]].concat();
+    Sample::new("s.glb", head.len() + text.len() + 8, all)
 }
 
 /// A square as binary STL.
@@ -494,6 +513,8 @@ pub fn cameras() -> Vec<Sample> {
 pub fn scenes() -> Vec<Sample> {
     [
         r#"{"volume": "v.nrrd", "surfaces": [{"file": "a.ply", "color": [1, 0.5, 0], "opacity": 0.25}]}"#,
+        r#"{"volume": "v.nrrd", "mode": "iso", "isovalues": [{"value": 40.5, "color": [1, 0, 0], "opacity": 0.5}], "light": {"from": [1, 2, 3],
+            "ambient": 0.1, "diffuse": 0.5, "specular": 0.2, "exponent": 9, "shadows": true}}"#,
         r#"{"surfaces": [{"file": "b.stl", "transform": [{"scale": [2, 2, 4]}, {"rotate": {"axis": [0, 0, 9], "degrees": 90}},
             {"translate": [1e3, 0, 0]}, {"matrix": [[1, 0, 0, 5], [0, 1, 0, 0], [0, 0, -1, 0]]}]}]}"#,
     ]
