@@ -511,7 +511,10 @@ pub fn open_with_surfaces(
     let read_all = |all: &[SurfaceArg]| -> Result<Vec<Surface>, BrickStoreError> {
         let mut left = bytes_max;
         let read = |(surface, at): (&SurfaceArg, usize)| {
-            let mesh = surface_file::read(&surface.path, left)?;
+            let mut mesh = surface_file::read(&surface.path, left)?;
+            if surface.color.is_some() {
+                mesh = mesh.in_one_look();
+            }
             left -= mesh.memory_bytes().min(left);
             let mesh = mesh
                 .placed(&surface.place)
@@ -519,8 +522,9 @@ pub fn open_with_surfaces(
                     path: surface.path.clone(),
                     problem,
                 })?;
-            let material = surface.material(at);
-            Ok(Surface { mesh, material })
+            let materials = mesh.looks().iter();
+            let materials = materials.map(|look| surface.material(at, *look)).collect();
+            Ok(Surface { mesh, materials })
         };
         all.iter().zip(0..).map(read).collect()
     };

@@ -260,7 +260,7 @@ pub fn read(path: &Path) -> Result<SceneFile, SceneFileError> {
                 "it is named like no triangle mesh: expected .ply, .stl, .obj, .gltf or .glb",
             );
         }
-        if !found.material(0).is_valid() {
+        if !found.material(0, None).is_valid() {
             return why("a colour must be of 0 to 1 each, an opacity above 0, up to 1");
         }
         let volume = found.place.matrix3.determinant();

@@ -29,6 +29,15 @@ const MEMORY_PER_BYTE: u64 = 16;
 /// Triangles around a corner whose normals are mixed, at most: a hub of more is a fan that is as even as can be seen.
 const AROUND_MAX: usize = 256;
 
+/// What a file says of how some of its triangles look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// Linear RGB, 0 to 1.
+    pub color: [f32; 3],
+    /// Above 0, up to 1.
+    pub opacity: f32,
+}
+
 /// A triangle mesh in memory.
 #[derive(Clone, Debug, Default)]
 pub struct SurfaceMesh {
@@ -36,6 +45,10 @@ pub struct SurfaceMesh {
     /// By vertex; empty: the file has none.
     normals: Vec<DVec3>,
     triangles: Vec<[u32; 3]>,
+    /// Without two of the same; empty: the file says of none. `None`: of whatever colour.
+    looks: Vec<Option<Look>>,
+    /// By triangle, where there are looks.
+    look_of: Vec<u32>,
 }
 
 /// A file that cannot be read as a triangle mesh.
@@ -201,8 +214,7 @@ impl SurfaceMesh {
                 });
             }
         }
-        let mut triangles = std::mem::take(&mut self.triangles);
-        triangles.retain(|t| {
+        let has_area = |t: &[u32; 3]| {
             let [a, b, c] = t.map(|c| self.vertices[c as usize]);
             // As parts of the longest side, whose squares are numbers that an f64 holds.
             let sides = [b - a, c - a];
@@ -211,7 +223,12 @@ impl SurfaceMesh {
                 .into_iter()
                 .fold(0.0, f64::max);
             longest > 0.0 && (sides[0] / longest).cross(sides[1] / longest) != DVec3::ZERO
-        });
+        };
+        let mut triangles = std::mem::take(&mut self.triangles);
+        let mut of_look = triangles.iter();
+        self.look_of
+            .retain(|_| of_look.next().is_some_and(has_area));
+        triangles.retain(has_area);
         if triangles.is_empty() {
             return Err(SurfaceProblem::Empty { vertices });
         }
@@ -237,11 +254,29 @@ impl SurfaceMesh {
         self.checked()
     }
 
+    /// The same, all of one look.
+    #[must_use]
+    pub fn in_one_look(mut self) -> Self {
+        self.looks.clear();
+        self.look_of.clear();
+        self
+    }
+
+    /// How its triangles look; `None`: the file does not say.
+    #[must_use]
+    pub fn looks(&self) -> &[Option<Look>] {
+        if self.looks.is_empty() {
+            &[None]
+        } else {
+            &self.looks
+        }
+    }
+
     /// Memory that it takes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let points = size_of_val(&self.vertices[..]) + size_of_val(&self.normals[..]);
-        (points + size_of_val(&self.triangles[..])) as u64
+        (points + size_of_val(&self.triangles[..]) + size_of_val(&self.look_of[..])) as u64
     }
 
     /// Number of vertices.
@@ -276,8 +311,8 @@ impl SurfaceMesh {
         })
     }
 
-    /// Its triangles: corners, and normals there, of whatever length.
-    pub fn triangles(&self) -> impl Iterator<Item = ([DVec3; 3], [DVec3; 3])> {
+    /// Its triangles: corners, normals there, of whatever length, and which of its looks.
+    pub fn triangles(&self) -> impl Iterator<Item = ([DVec3; 3], [DVec3; 3], usize)> {
         let around = Around::of(self);
         (0..self.triangles.len()).map(move |t| {
             let corners = self.corners(t);
@@ -286,7 +321,8 @@ impl SurfaceMesh {
                 let told = told.filter(|n| n.is_finite() && **n != DVec3::ZERO);
                 told.copied().unwrap_or_else(|| around.normal(self, t, c))
             });
-            (corners, normals)
+            let look = self.look_of.get(t).map_or(0, |look| *look as usize);
+            (corners, normals, look)
         })
     }
 
@@ -480,7 +516,7 @@ mod tests {
                 [DVec3::ZERO, DVec3::new(1.5, 1.0, 0.0)],
                 "{name}"
             );
-            let corners: Vec<[DVec3; 3]> = mesh.triangles().map(|(corners, _)| corners).collect();
+            let corners: Vec<[DVec3; 3]> = mesh.triangles().map(|(c, ..)| c).collect();
             let at = |x, y| DVec3::new(x, y, 0.0);
             let expected = [
                 [at(0.0, 0.0), at(1.5, 0.0), at(1.5, 1.0)],
@@ -495,7 +531,7 @@ mod tests {
             };
             assert!(
                 mesh.triangles()
-                    .all(|(_, n)| n.iter().all(|n| n.normalize() == normal)),
+                    .all(|(_, n, _)| n.iter().all(|n| n.normalize() == normal)),
                 "{name}"
             );
         }
@@ -532,10 +568,45 @@ mod tests {
         );
         assert!(
             mesh.triangles()
-                .all(|(_, n)| n.iter().all(|n| n.normalize() == DVec3::Z))
+                .all(|(_, n, _)| n.iter().all(|n| n.normalize() == DVec3::Z))
         );
         let little = read(&path, 1 << 12).unwrap_err().to_string();
         assert!(little.contains("do not fit into the memory"), "{little}");
+    }
+
+    #[test]
+    fn triangles_of_a_gltf_file_have_the_colours_of_its_materials() {
+        let of = |materials: &str| {
+            let square = gltf(&in_uri(SQUARE), "", "");
+            let part = r#"{"attributes": {"POSITION": 0}, "indices": 1 }"#;
+            assert!(square.contains(part), "{square}");
+            let parts = [", \"material\": 0", "", ", \"material\": 1"].map(|m| {
+                let material = format!("1 {m}}}");
+                part.replace("1 }", &material)
+            });
+            let square = square.replace(part, &parts.join(", "));
+            let all = format!("{{\"materials\": [{materials}], ");
+            read_bytes("a.gltf", square.replacen('{', &all, 1).as_bytes())
+        };
+        let red = r#"{"pbrMetallicRoughness": {"baseColorFactor": [1, 0.25, 0, 0.5]}"#;
+        let look = |opacity| {
+            let color = [1.0, 0.25, 0.0];
+            Some(Look { color, opacity })
+        };
+        let mesh = of(&format!("{red}}}, {red}, \"alphaMode\": \"BLEND\"}}")).unwrap();
+        assert_eq!(mesh.looks(), [look(1.0), None, look(0.5)]);
+        let looks: Vec<usize> = mesh.triangles().map(|(_, _, look)| look).collect();
+        assert_eq!(looks, [0, 0, 1, 1, 2, 2]);
+        assert_eq!(mesh.clone().in_one_look().looks(), [None]);
+        let cut = format!("{red}, \"alphaMode\": \"MASK\"");
+        let mesh = of(&format!("{cut}}}, {cut}, \"alphaCutoff\": 0.75}}")).unwrap();
+        assert_eq!(mesh.looks(), [look(1.0), None]);
+        assert_eq!(mesh.triangle_count(), 4, "what is cut out is not there");
+        let white = of("{}, {}").unwrap();
+        let (color, opacity) = ([1.0; 3], 1.0);
+        let looks = [Some(Look { color, opacity }), None];
+        assert_eq!(white.looks(), looks, "the same look is there once");
+        assert!(of("{}").unwrap_err().contains("names material 1"));
     }
 
     /// A good file in which something is something else is refused with these words.
@@ -625,7 +696,7 @@ mod tests {
         assert!(
             placed
                 .triangles()
-                .all(|(_, n)| n.iter().all(|n| n.normalize() == DVec3::X))
+                .all(|(_, n, _)| n.iter().all(|n| n.normalize() == DVec3::X))
         );
         let far = DAffine3::from_translation(DVec3::splat(1e40));
         assert!(matches!(

@@ -6,7 +6,7 @@ use super::{
 use crate::{
     network::address,
     overlay::{Note, Overlay},
-    surface_file::is_surface,
+    surface_file::{Look, is_surface},
 };
 use brickmesh_actors::plain_text::counted;
 use brickmesh_topology::data::{
@@ -357,9 +357,9 @@ pub(crate) fn parse_isosurface(text: &str) -> Result<Isosurface, String> {
 pub struct SurfaceArg {
     /// The file.
     pub path: PathBuf,
-    /// Linear RGB; `None`: by its number.
+    /// Linear RGB; `None`: what the file says, or by its number.
     pub color: Option<[f32; 3]>,
-    /// Above 0, up to 1.
+    /// Above 0, up to 1; of what is opaque in the file.
     pub opacity: f32,
     /// From the places in the file to the world.
     pub place: DAffine3,
@@ -419,7 +419,7 @@ impl SurfaceArg {
                 found.path.display()
             ));
         }
-        if !found.material(0).is_valid() {
+        if !found.material(0, None).is_valid() {
             return Err("a colour must be of 0 to 1 each, an opacity above 0, up to 1".to_owned());
         }
         Ok(found)
@@ -436,16 +436,16 @@ impl SurfaceArg {
         }
     }
 
-    /// What its triangles look like, where it is the n-th, from 0.
+    /// What its triangles look like of which the file says so, where it is the n-th, from 0.
     #[must_use]
-    pub fn material(&self, n: usize) -> Material {
+    pub fn material(&self, n: usize, look: Option<Look>) -> Material {
+        let look = look.filter(|_| self.color.is_none());
+        let color = self.color.or(look.map(|l| l.color));
         let name = self.path.file_name().unwrap_or_default();
         Material {
             name: name.to_string_lossy().into_owned(),
-            color: self
-                .color
-                .unwrap_or(SURFACE_COLORS[n % SURFACE_COLORS.len()]),
-            opacity: self.opacity,
+            color: color.unwrap_or(SURFACE_COLORS[n % SURFACE_COLORS.len()]),
+            opacity: (self.opacity * look.map_or(1.0, |l| l.opacity)).max(f32::MIN_POSITIVE),
         }
     }
 }

@@ -9,7 +9,7 @@ use brickmesh_topology::{
     data::{
         manifest::ManifestParts,
         subject::Subject,
-        triangles::{CORNER_MAX, Material, PackedNormal, Triangle, TriangleBins},
+        triangles::{CORNER_MAX, MATERIALS_MAX, Material, PackedNormal, Triangle, TriangleBins},
     },
 };
 use bytes::Bytes;
@@ -34,8 +34,8 @@ const VOXELS_ALONG_MIN: u32 = 64;
 pub(crate) struct Surface {
     /// Its triangles.
     pub(crate) mesh: SurfaceMesh,
-    /// What they look like.
-    pub(crate) material: Material,
+    /// What they look like: one for each of the mesh's looks.
+    pub(crate) materials: Vec<Material>,
 }
 
 /// See the module.
@@ -85,8 +85,16 @@ impl Triangulated {
         if triangles.is_empty() {
             return Err(BrickStoreError::SurfacesOutside);
         }
-        let new = surfaces.iter().map(|s| s.material.clone());
-        let materials = manifest.materials().iter().cloned().chain(new).collect();
+        let new = surfaces.iter().flat_map(|s| s.materials.iter());
+        let materials: Vec<Material> = manifest.materials().iter().chain(new).cloned().collect();
+        if materials.len() > MATERIALS_MAX {
+            return Err(BrickStoreError::Surfaces {
+                why: format!(
+                    "they are of {} colours, of {MATERIALS_MAX} at most; give a file of many one for all: FILE,R,G,B",
+                    materials.len()
+                ),
+            });
+        }
         let manifest = manifest.with_triangles(materials, &said);
         let manifest =
             Arc::new(manifest.map_err(|e| BrickStoreError::Surfaces { why: e.to_string() })?);
@@ -154,22 +162,22 @@ fn binned(
     let all: usize = surfaces.iter().map(|s| s.mesh.triangle_count()).sum();
     let (mut done, all) = (0_u64, all as u64);
     // Behind those that there are.
-    let first = u32::try_from(manifest.materials().len()).unwrap_or(u32::MAX);
-    for (surface, material) in surfaces.iter().zip(first..) {
-        for (corners, normals) in surface.mesh.triangles() {
+    let mut first = manifest.materials().len();
+    for surface in surfaces {
+        for (corners, normals, look) in surface.mesh.triangles() {
             let triangle = Triangle {
                 corners: corners.map(|p| grid_from_world.transform_point3(p).as_vec3()),
                 normals: normals.map(|n| {
                     let n = (normals_to_grid * n.normalize_or_zero()).normalize_or_zero();
                     PackedNormal::new(n.as_vec3())
                 }),
-                material,
+                material: u32::try_from(first + look).unwrap_or(u32::MAX),
             };
             if !triangle.is_in_reach() {
                 return Err(BrickStoreError::Surfaces {
                     why: format!(
                         "one of {} has a corner at {:?}, farther than {CORNER_MAX} voxels from the volume",
-                        surface.material.name, corners
+                        surface.materials[look].name, corners
                     ),
                 });
             }
@@ -187,6 +195,7 @@ fn binned(
                 });
             }
         }
+        first += surface.materials.len();
     }
     Ok(bins)
 }
@@ -324,8 +333,8 @@ mod tests {
 
     fn read(path: &Path) -> Vec<Surface> {
         let mesh = surface_file::read(path, 1 << 30).unwrap();
-        let material = SurfaceArg::new(path.to_owned()).material(0);
-        vec![Surface { mesh, material }]
+        let materials = vec![SurfaceArg::new(path.to_owned()).material(0, None)];
+        vec![Surface { mesh, materials }]
     }
 
     #[test]

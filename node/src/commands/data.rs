@@ -12,7 +12,7 @@ use crate::{
     short_numbers::short_range,
     stats::VolumeStats,
     stop::Stop,
-    surface_file::{self, is_surface},
+    surface_file::{self, Look, is_surface},
     terminal::{note, say},
     value_report::ValueReport,
     volume_file,
@@ -184,17 +184,31 @@ fn surface_info(args: &InfoArgs) -> CommandResult {
     let mesh = surface_file::read(path, free_memory_bytes() / 2)?;
     let [low, high] = mesh.bounds().map(|p| p.to_array());
     let (vertices, triangles) = (mesh.vertex_count(), mesh.triangle_count());
+    let colors = mesh.looks().iter().flatten();
+    let colors: Vec<[f32; 4]> = colors
+        .map(
+            |Look {
+                 color: [r, g, b],
+                 opacity,
+             }| [*r, *g, *b, *opacity],
+        )
+        .collect();
     if args.json {
         let found = serde_json::json!({
-            "file": path, "vertices": vertices, "triangles": triangles, "bounds": [low, high]
+            "file": path, "vertices": vertices, "triangles": triangles, "bounds": [low, high], "colors": colors
         });
         say(format_args!("{found}"))?;
         return Ok(());
     }
     say(format_args!(
-        "file        {}\nvertices    {vertices}\ntriangles   {triangles}\nbounds      {}",
+        "file        {}\nvertices    {vertices}\ntriangles   {triangles}\nbounds      {}\ncolours     {}",
         path.display(),
-        [0, 1, 2].map(|a| short_range([low[a], high[a]])).join(", ")
+        [0, 1, 2].map(|a| short_range([low[a], high[a]])).join(", "),
+        if colors.is_empty() {
+            "none in the file".to_owned()
+        } else {
+            colors.len().to_string()
+        }
     ))?;
     Ok(())
 }

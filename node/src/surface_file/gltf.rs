@@ -2,15 +2,17 @@
 //! the file, in data URIs, or in files of the same folder. The crate `gltf` was tried: it panics where one number names something that is
 //! not there.
 //!
-//! Space: that of the scene, as it is, which is metres with y up. Materials, skins and morph targets are not looked at. Where a node mirrors,
-//! its triangles are wound the other way: surfaces are lit on both sides.
+//! Space: that of the scene, as it is, which is metres with y up. Of materials the base colour is taken, and the opacity of those that
+//! are blended or cut out. Textures, skins and morph targets are not looked at. Where a node mirrors, its triangles are wound the other way:
+//! surfaces are lit on both sides.
 
-use super::{SurfaceMesh, SurfaceProblem};
+use super::{Look, SurfaceMesh, SurfaceProblem};
 use crate::bounded_file::read_regular;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use glam::{DMat4, DQuat, DVec3, DVec4};
 use serde::Deserialize;
 use std::{
+    collections::BTreeMap,
     io,
     path::{Component, Path},
 };
@@ -19,8 +21,8 @@ use std::{
 const THING_BYTES: u64 = 512;
 /// The same of a further member of a list.
 const MEMBER_BYTES: u64 = 64;
-/// Memory of a corner: its number, and a triangle that begins there, in a list that grows.
-const CORNER_BYTES: usize = size_of::<u32>() + 2 * size_of::<[u32; 3]>();
+/// Memory of a corner: its number, and a triangle that begins there with its look, in lists that grow.
+const CORNER_BYTES: usize = 3 * size_of::<u32>() + 2 * size_of::<[u32; 3]>();
 /// Memory of a vertex: its place and its normal, in lists that grow.
 const VERTEX_BYTES: usize = 4 * size_of::<DVec3>();
 /// Bytes before the chunks of a file that is not all text.
@@ -48,6 +50,8 @@ struct Document {
     nodes: Vec<Node>,
     #[serde(default)]
     meshes: Vec<Mesh>,
+    #[serde(default)]
+    materials: Vec<FileMaterial>,
     #[serde(default)]
     accessors: Vec<Accessor>,
     #[serde(default)]
@@ -91,7 +95,25 @@ struct Mesh {
 struct Primitive {
     attributes: Attributes,
     indices: Option<usize>,
+    material: Option<usize>,
     mode: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FileMaterial {
+    #[serde(default)]
+    pbr_metallic_roughness: BaseColor,
+    alpha_mode: Option<String>,
+    /// Of what is cut out: less is not there.
+    alpha_cutoff: Option<f32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BaseColor {
+    /// Linear RGB, not premultiplied, and opacity.
+    base_color_factor: Option<[f32; 4]>,
 }
 
 #[derive(Deserialize)]
@@ -149,6 +171,21 @@ impl Node {
     }
 }
 
+impl FileMaterial {
+    /// What it looks like; opacity 0: it is not seen.
+    fn look(&self) -> Look {
+        let factor = self.pbr_metallic_roughness.base_color_factor;
+        let [r, g, b, alpha] = factor.unwrap_or([1.0; 4]).map(|c| c.clamp(0.0, 1.0));
+        let opacity = match self.alpha_mode.as_deref() {
+            Some("BLEND") => alpha,
+            Some("MASK") if alpha < self.alpha_cutoff.unwrap_or(0.5) => 0.0,
+            _ => 1.0,
+        };
+        let color = [r, g, b];
+        Look { color, opacity }
+    }
+}
+
 /// Reads a file at `path`, which may take `bytes_max` of memory.
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<SurfaceMesh, SurfaceProblem> {
     let mut room = Room(bytes_max);
@@ -163,6 +200,7 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<SurfaceMesh, SurfacePr
         document: &document,
         buffers,
         mesh: SurfaceMesh::default(),
+        known: BTreeMap::new(),
         room,
         is_seen: vec![false; document.nodes.len()],
     };
@@ -357,6 +395,8 @@ struct Scene<'a> {
     document: &'a Document,
     buffers: Vec<Vec<u8>>,
     mesh: SurfaceMesh,
+    /// Which of the looks of the mesh a look is, by its bits.
+    known: BTreeMap<Option<[u32; 4]>, u32>,
     room: Room,
     /// By node: it was added.
     is_seen: Vec<bool>,
@@ -412,6 +452,10 @@ impl Scene<'_> {
         let Some(mode) = Mode::of(primitive.mode) else {
             return Ok(());
         };
+        let look = self.look(primitive)?;
+        if look.is_some_and(|look| look.opacity <= 0.0) {
+            return Ok(());
+        }
         let first = self.mesh.vertices.len();
         let count = self.accessor(position)?.count;
         self.room.take_items(count, VERTEX_BYTES)?;
@@ -443,7 +487,34 @@ impl Scene<'_> {
         let triangles = mode.triangles(&corners);
         let triangles = triangles.map(|t| t.map(|corner| first + corner));
         self.mesh.triangles.extend(triangles);
+        self.paint(look);
         Ok(())
+    }
+
+    /// What the file says of how a part of a mesh looks.
+    fn look(&self, of: &Primitive) -> Result<Option<Look>, SurfaceProblem> {
+        let Some(material) = of.material else {
+            return Ok(None);
+        };
+        let found = self.document.materials.get(material);
+        let found = found.ok_or_else(|| not_there("material", material))?;
+        Ok(Some(found.look()))
+    }
+
+    /// The triangles since the last call look so.
+    fn paint(&mut self, look: Option<Look>) {
+        let bits = look.map(
+            |Look {
+                 color: [r, g, b],
+                 opacity,
+             }| [r, g, b, opacity].map(f32::to_bits),
+        );
+        let new = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
+        let at = *self.known.entry(bits).or_insert(new);
+        if at == new {
+            self.mesh.looks.push(look);
+        }
+        self.mesh.look_of.resize(self.mesh.triangles.len(), at);
     }
 
     /// The corners of a part of a mesh of so many vertices.

@@ -436,7 +436,8 @@ pub fn surfaces() -> Vec<Sample> {
 /// A square as binary glTF, in a node.
 fn glb(places: &[[f32; 3]; 4]) -> Sample {
     let text = r#"{"asset": {"version": "2.0"}, "scene": 0, "scenes": [{"nodes": [0]}], "nodes": [{"children": [1]},
-        {"mesh": 0, "rotation": [0, 0, 1, 0], "scale": [1, 2, 1]}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
+        {"mesh": 0, "rotation": [0, 0, 1, 0], "scale": [1, 2, 1]}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1, "material": 0}]}],
+        "materials": [{"alphaMode": "MASK", "pbrMetallicRoughness": {"baseColorFactor": [1, 0.5, 0, 0.9]}}],
         "accessors": [{"bufferView": 0, "componentType": 5126, "count": 4, "type": "VEC3", "min": [0, 0, 0], "max": [2, 1, 2]},
         {"bufferView": 1, "componentType": 5121, "count": 6, "type": "SCALAR"}], "buffers": [{"byteLength": 56}],
         "bufferViews": [{"buffer": 0, "byteLength": 48, "byteStride": 12}, {"buffer": 0, "byteOffset": 48, "byteLength": 6}]}"#;
