@@ -34,7 +34,9 @@ use crate::{
         transfers::{Request, Transfers},
     },
 };
+use sets::TriangleSum;
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -128,6 +130,9 @@ struct DataSet {
     shelf: Shelf,
     /// Until then, while copies are wanting, whoever hears of it counts as there from the beginning.
     new_until: u64,
+    /// Of the bricks that are assigned here, and of those that are held.
+    assigned_sum: RefCell<TriangleSum>,
+    held_sum: RefCell<TriangleSum>,
 }
 
 /// Whether this peer is about to leave.

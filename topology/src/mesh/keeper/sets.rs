@@ -20,7 +20,39 @@ use crate::{
         transfers::Transfers,
     },
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
+
+/// Memory of the triangles of some bricks. It follows what changes in their set, as it is asked for at every step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TriangleSum {
+    bricks: Option<BrickSet>,
+    bytes: u64,
+}
+
+impl TriangleSum {
+    /// Of these bricks of a data set, which is always the same.
+    pub(super) fn of(&mut self, bricks: &BrickSet, manifest: &Manifest) -> u64 {
+        if self.bricks.as_ref() == Some(bricks) {
+            return self.bytes;
+        }
+        let known = self.bricks.take();
+        let known = known.unwrap_or_else(|| BrickSet::new(bricks.brick_count()));
+        let sum = |words: &mut dyn Iterator<Item = u64>| {
+            let bits = (0..).zip(words).flat_map(|(at, word)| {
+                let bits = (0..u64::BITS).filter(move |bit| word >> bit & 1 == 1);
+                bits.map(move |bit| BrickIndex(at * u64::BITS + bit))
+            });
+            bits.map(|brick| manifest.triangle_memory(brick))
+                .sum::<u64>()
+        };
+        let pairs = || known.words().iter().zip(bricks.words());
+        let new = sum(&mut pairs().map(|(before, now)| now & !before));
+        let gone = sum(&mut pairs().map(|(before, now)| before & !now));
+        self.bytes = (self.bytes + new).saturating_sub(gone);
+        self.bricks = Some(bricks.clone());
+        self.bytes
+    }
+}
 
 impl DataSet {
     fn new(local: &PeerId, manifest: Arc<Manifest>, measure: &BrickBytes, redundancy: u32) -> Self {
@@ -38,6 +70,8 @@ impl DataSet {
             said: None,
             shelf: Shelf::default(),
             new_until: 0,
+            assigned_sum: RefCell::default(),
+            held_sum: RefCell::default(),
         };
         set.measure_by(measure);
         set
@@ -63,7 +97,7 @@ impl DataSet {
     pub(super) fn reckon_with_assigned(&mut self) {
         let own = self.replicas.announcement();
         let count = u64::from(own.assigned.len());
-        let bytes = self.bytes_of(&own.assigned);
+        let bytes = self.assigned_bytes();
         let is_more = bytes > u64::from(own.capacity).saturating_mul(self.typical_bytes);
         let mean = bytes.div_ceil(count.max(1));
         if is_more && mean > self.typical_bytes {
@@ -71,12 +105,23 @@ impl DataSet {
         }
     }
 
-    /// Bytes that these bricks take.
-    fn bytes_of(&self, bricks: &BrickSet) -> u64 {
+    /// Bytes that bricks take of which a sum is kept.
+    fn bytes_of(&self, bricks: &BrickSet, sum: &RefCell<TriangleSum>) -> u64 {
+        let count = u64::from(bricks.len());
         if self.typical_bytes == self.brick_bytes {
-            return u64::from(bricks.len()) * self.brick_bytes;
+            return count * self.brick_bytes;
         }
-        bricks.iter().map(|brick| self.brick_bytes_of(brick)).sum()
+        count * self.voxel_bytes + sum.borrow_mut().of(bricks, &self.manifest)
+    }
+
+    /// Bytes that the bricks take that are assigned here.
+    fn assigned_bytes(&self) -> u64 {
+        self.bytes_of(&self.replicas.announcement().assigned, &self.assigned_sum)
+    }
+
+    /// The same of those that are held.
+    fn held_bytes(&self) -> u64 {
+        self.bytes_of(&self.replicas.announcement().held, &self.held_sum)
     }
 
     /// Bytes that a brick takes.
@@ -111,15 +156,13 @@ impl DataSet {
 
     /// Bytes that its bricks take here, or will; those that are on their way may not be assigned any more.
     pub(super) fn bytes(&self, transfers: &Transfers) -> u64 {
-        let assigned = self.bytes_of(&self.replicas.announcement().assigned);
-        assigned.max(self.bytes_there(transfers))
+        self.assigned_bytes().max(self.bytes_there(transfers))
     }
 
     /// Bytes that those of its bricks take that are held here or on their way.
     pub(super) fn bytes_there(&self, transfers: &Transfers) -> u64 {
-        let held = self.bytes_of(&self.replicas.announcement().held);
         let coming = transfers.downloads.count_of(self.manifest.digest()) as u64;
-        held + coming * self.typical_bytes
+        self.held_bytes() + coming * self.typical_bytes
     }
 }
 

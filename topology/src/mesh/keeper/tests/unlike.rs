@@ -46,6 +46,23 @@ fn few_are_large(first: u32) -> impl Fn(u32) -> u32 {
 }
 
 #[test]
+fn the_sum_of_some_bricks_follows_what_changes_in_their_set() {
+    let data = triangulated(|n| n * n);
+    let mut draws = Seeded::new(7);
+    let (mut sum, mut bricks) = (TriangleSum::default(), BrickSet::new(27));
+    for _ in 0..200 {
+        for _ in 0..draws.below(4) {
+            let brick = BrickIndex(u32::try_from(draws.below(27)).unwrap());
+            if !bricks.remove(brick) {
+                bricks.insert(brick);
+            }
+        }
+        let expected = bricks.iter().map(|brick| data.triangle_memory(brick));
+        assert_eq!(sum.of(&bricks, &data), expected.sum::<u64>());
+    }
+}
+
+#[test]
 fn what_fits_together_is_held_though_few_of_the_largest_brick_would_fit() {
     let data = triangulated(few_are_large(2));
     let all = bytes_of_all(&data);
