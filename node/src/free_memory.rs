@@ -10,7 +10,7 @@ const UNKNOWN_BYTES: u64 = 4 << 30;
 /// Memory that this process may still take, in bytes; 4 GiB where that cannot be asked.
 #[must_use]
 pub fn free_memory_bytes() -> u64 {
-    of_machine_and(of_group)
+    of_machine_and(left_in_group)
 }
 
 /// Files that the system may keep in memory for this process, in bytes at most; 4 GiB where that cannot be asked.
@@ -27,21 +27,39 @@ fn of_machine_and(group: impl Fn(&str, &Path) -> Option<u64>) -> u64 {
     machine.min(own.unwrap_or(u64::MAX))
 }
 
-/// The least limit of a group and those around it, of either version; `None` without one.
+/// The least limit of a group and those around it; `None` without one.
 fn limit_of_group(text: &str, groups: &Path) -> Option<u64> {
+    least_of_groups(text, groups, |group, [limit, _]| number_in(group, limit))
+}
+
+/// The least that is left in a group and those around it; `None` without a limit.
+fn left_in_group(text: &str, groups: &Path) -> Option<u64> {
+    least_of_groups(text, groups, |group, [limit, used]| {
+        let [limit, used] = [limit, used].map(|name| number_in(group, name));
+        Some(limit?.saturating_sub(used?))
+    })
+}
+
+/// The least number of a group and those around it, of either version; it is told their folder, and the names of limit and use in it.
+fn least_of_groups(
+    text: &str,
+    groups: &Path,
+    number: impl Fn(&Path, [&str; 2]) -> Option<u64>,
+) -> Option<u64> {
     let of_line = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, own) = (parts.next()?, parts.next()?.strip_prefix('/')?);
-        let (root, limit) = match controllers {
-            "" => (groups.to_owned(), "memory.max"),
-            some if some.split(',').any(|c| c == "memory") => {
-                (groups.join("memory"), "memory.limit_in_bytes")
-            }
+        let (root, names) = match controllers {
+            "" => (groups.to_owned(), ["memory.max", "memory.current"]),
+            some if some.split(',').any(|c| c == "memory") => (
+                groups.join("memory"),
+                ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+            ),
             _ => return None,
         };
         let own = root.join(own);
         let around = own.ancestors().take_while(|p| p.starts_with(&root));
-        around.filter_map(|group| number_in(group, limit)).min()
+        around.filter_map(|group| number(group, names)).min()
     };
     text.lines().filter_map(of_line).min()
 }
@@ -55,19 +73,6 @@ fn of_machine(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib << 10)
-}
-
-/// The least that is left in a group and those around it; `None` without a limit.
-fn of_group(text: &str, groups: &Path) -> Option<u64> {
-    let own = text.lines().find_map(|l| l.strip_prefix("0::/"))?;
-    let own = groups.join(own);
-    let around = own.ancestors().take_while(|p| p.starts_with(groups));
-    around.filter_map(left_in).min()
-}
-
-fn left_in(group: &Path) -> Option<u64> {
-    let [max, current] = ["memory.max", "memory.current"].map(|name| number_in(group, name));
-    Some(max?.saturating_sub(current?))
 }
 
 #[cfg(test)]
@@ -92,7 +97,7 @@ mod tests {
             fs::write(folder.join("memory.max"), max).unwrap();
             fs::write(folder.join("memory.current"), current).unwrap();
         };
-        let left = || of_group("1:cpu:/x\n0::/a/b\n", groups.path());
+        let left = || left_in_group("1:cpu:/x\n0::/a/b\n", groups.path());
         assert_eq!(left(), None);
         write("a/b", "max\n", "5\n");
         assert_eq!(left(), None);
@@ -100,7 +105,7 @@ mod tests {
         assert_eq!(left(), Some(600));
         write("a/b", "300\n", "400\n");
         assert_eq!(left(), Some(0));
-        assert_eq!(of_group("", groups.path()), None);
+        assert_eq!(left_in_group("", groups.path()), None);
         // Of what it may have, its files are a part; the first version has other names.
         let limit = |text| limit_of_group(text, groups.path());
         assert_eq!(limit("1:cpu:/x\n0::/a/b\n"), Some(300));
@@ -109,5 +114,8 @@ mod tests {
         fs::create_dir_all(groups.path().join("memory/c")).unwrap();
         fs::write(groups.path().join("memory/c/memory.limit_in_bytes"), "77\n").unwrap();
         assert_eq!(limit("3:cpu,memory:/c\n0::/a\n"), Some(77));
+        fs::write(groups.path().join("memory/c/memory.usage_in_bytes"), "7\n").unwrap();
+        let left = left_in_group("3:cpu,memory:/c\n", groups.path());
+        assert_eq!(left, Some(70));
     }
 }
