@@ -8,7 +8,10 @@
 )]
 
 use brickmesh_actors::{data_set::BrickSource, requester::Frame};
-use brickmesh_node::{brick_store, volume_file};
+use brickmesh_node::{
+    brick_store,
+    volume_file::{self, VolumeFile},
+};
 use brickmesh_shaders::{
     BrickKey, BrickVoxels, Job, RenderDevice, Scene, SubImage, device::cpu::CpuDevice,
 };
@@ -17,16 +20,24 @@ use brickmesh_tests::{
     mesh::{MakeDevice, Mesh, cpu, picture, scalar},
     reference::{self, Field},
     scenes::{clipped, fields, looks, mode_fields, peaks, settings, views},
+    skip::skip,
     volumes::{Bricks, waves},
 };
 use brickmesh_topology::{
     Camera, RenderSettings, TransferFunction, View, VoxelBox, VoxelType,
     balance::plan_rules::{PlanRules, Strategy},
     data::transfer_function::TransferPoint,
-    picture::{camera::Projection, depth_order::front_to_back, render_settings::Mode},
+    picture::{
+        camera::Projection, depth_order::front_to_back, isosurface::Isosurface,
+        render_settings::Mode,
+    },
 };
 use glam::DVec3;
-use std::{num::NonZeroUsize, path::Path, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 #[test]
 fn one_peer_with_one_brick_and_five_peers_with_bricks_of_32_differ_by_at_most_1() {
@@ -166,6 +177,80 @@ fn peaks_are_nearer_pre_integrated(name: &str, source: Arc<dyn BrickSource>, end
         [false, true].map(|preintegrate| compare(&fine, &of(1.0, preintegrate)).psnr);
     println!("{name}: point samples {points:.1} dB, pre-integrated {segments:.1} dB");
     assert!(segments >= points + 10.0, "{name}: {points}, {segments}");
+}
+
+/// Volumes whose isosurfaces are held against the reference: the first are here, the others where they are found.
+const OF_SURFACES: [(&str, f64); 8] = [
+    ("neghip_64x64x64_uint8.raw.gz", 90.5),
+    ("hydrogen.vti", 0.05),
+    ("avf.nrrd", 400.5),
+    ("tooth.nrrd", 130.5),
+    ("engine.nhdr", 120.5),
+    ("aneurism.vti", 60.5),
+    ("bonsai_256x256x256_uint8.raw.gz", 40.5),
+    ("ch2.nii.gz", 90.5),
+];
+
+#[test]
+fn isosurfaces_of_real_volumes_are_those_of_the_reference_to_45_db() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let given = std::env::var_os("BRICKMESH_VOLUMES").map(PathBuf::from);
+    let others = given.unwrap_or_else(|| here.join("../../../shared/volumes"));
+    for (name, value) in OF_SURFACES {
+        let found = [&here, &others].map(|folder| folder.join(name));
+        let Some(path) = found.iter().find(|path| path.exists()) else {
+            skip(name, &format!("it is not in {}", others.display()));
+            continue;
+        };
+        let file = volume_file::open(path).unwrap();
+        let field = stored(&file);
+        let source = brick_store::load(&file, 64, u64::MAX, &mut |_, _| true).unwrap();
+        let source: Arc<dyn BrickSource> = Arc::new(source);
+        let mut settings = settings(&field, true);
+        settings.mode = Mode::Iso;
+        settings.isosurfaces = vec![Isosurface {
+            value,
+            color: [0.9, 0.8, 0.6],
+            opacity: 1.0,
+        }];
+        let camera = Camera::orbit(&field.volume, 30.0, 25.0, 1.1);
+        let view = camera.view(120, 100).unwrap();
+        let reference = to_rgba8(&reference::render(&field, &view, &settings));
+        for peers in [1, 3] {
+            let ours = picture(Arc::clone(&source), peers, &cpu, view, &settings);
+            let d = compare(&ours, &reference);
+            println!("{name} at {value}: {d:?}");
+            assert!(d.psnr >= 45.0, "{name}, {peers} peers: {d:?}");
+            let lit = ours.iter().filter(|c| (60..255).contains(*c)).count();
+            assert!(lit > 1000, "{name}: {lit}");
+        }
+    }
+}
+
+/// The stored numbers of a file.
+fn stored(file: &VolumeFile) -> Field {
+    let volume = file.description.clone();
+    let mut bytes = vec![0; usize::try_from(volume.voxel_bytes()).unwrap()];
+    file.voxels().unwrap().read(&mut bytes).unwrap();
+    let stored = match volume.voxel {
+        VoxelType::U8 => bytes.iter().map(|b| (*b).into()).collect(),
+        VoxelType::F32 => {
+            let (words, _) = bytes.as_chunks();
+            words
+                .iter()
+                .map(|w| f32::from_le_bytes(*w).into())
+                .collect()
+        }
+        VoxelType::I16 => {
+            let (words, _) = bytes.as_chunks();
+            words
+                .iter()
+                .map(|w| i16::from_le_bytes(*w).into())
+                .collect()
+        }
+        other => panic!("{other:?}"),
+    };
+    Field { volume, stored }
 }
 
 /// A field of one value, one voxel wider than `cells` on each axis.
