@@ -645,6 +645,9 @@ pub struct ImportArgs {
     /// Parts of an uncompressed file that are read at the same time, each by a thread; more where a disk or share is faster with more. Each takes memory for a row of bricks along x [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), conflicts_with_all = ["keep", "mask", "slab"])]
     pub parts: Option<u16>,
+    /// Memory that triangles may take, bytes, or 512M, 4G; what is beyond goes through scratch files beside --out [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
+    pub memory: Option<u64>,
     #[command(flatten)]
     /// What is empty; where one of these is given, slab projections and what each brick weighs are kept, and empty bricks are one.
     pub empty: EmptySpaceArgs,

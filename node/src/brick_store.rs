@@ -7,6 +7,7 @@
 //! Invariants: a folder is made whole or not at all; what is read is checked against its digest, the
 //! manifest against its checksum; importing needs bounded memory, whatever the volume's size.
 
+mod bricked_triangles;
 mod bricker;
 mod checkpoint;
 mod cutter;
@@ -27,6 +28,7 @@ mod triangulated;
 
 pub use directory::DirectoryStore;
 pub(crate) use empty_space::EmptySpace;
+pub(crate) use importing::parent_of_new;
 pub use in_place::InPlaceStore;
 pub use memory::MemoryStore;
 pub(crate) use placed::Placed;
@@ -37,7 +39,7 @@ use crate::{
     args::{DeviceChoice, SurfaceArg},
     device_choice::default_memory_bytes,
     scene_file::{self, SceneFile, SceneFileError},
-    surface_file::{self, SurfaceFileError},
+    surface_file::{self, ScratchError, Spill, SurfaceFileError, SurfaceProblem},
     terminal::note,
     volume_file::{self, VolumeFile, VolumeFileError},
 };
@@ -76,6 +78,9 @@ pub enum BrickStoreError {
     /// A file of triangles cannot be read.
     #[error(transparent)]
     SurfaceFile(#[from] SurfaceFileError),
+    /// Triangles that do not fit into memory cannot be kept elsewhere.
+    #[error(transparent)]
+    TriangleScratch(ScratchError),
     /// A scene cannot be read.
     #[error(transparent)]
     Scene(#[from] SceneFileError),
@@ -481,7 +486,8 @@ pub(crate) fn surface_of(path: &Path) -> Option<SurfaceArg> {
     SurfaceArg::parse(path.to_str()?).ok()
 }
 
-/// As [`open_source`], with triangles of these files. The first path, too, can be a file of triangles, or a scene.
+/// As [`open_source`], with triangles of these files, for which the [`Spill`] has memory. The first path, too, can be a file of triangles, or a
+/// scene.
 ///
 /// # Errors
 /// [`BrickStoreError`].
@@ -490,7 +496,7 @@ pub fn open_with_surfaces(
     how: FileOptions,
     edge: BrickEdge,
     surfaces: &[SurfaceArg],
-    bytes_max: u64,
+    (bytes_max, spill): (u64, &Spill),
     progress: OnProgress<'_>,
 ) -> Result<Arc<dyn BrickSource>, BrickStoreError> {
     let scene = scene_file::is_scene(path).then(|| scene_file::read(path));
@@ -508,26 +514,6 @@ pub fn open_with_surfaces(
         }) => (volume.as_path(), surface_of(volume)),
     };
     let is_alone = first.is_some() || scene.as_ref().is_some_and(|s| s.volume.is_none());
-    let read_all = |all: &[SurfaceArg]| -> Result<Vec<Surface>, BrickStoreError> {
-        let mut left = bytes_max;
-        let read = |(surface, at): (&SurfaceArg, usize)| {
-            let mut mesh = surface_file::read(&surface.path, left)?;
-            if surface.color.is_some() {
-                mesh = mesh.in_one_look();
-            }
-            left -= mesh.memory_bytes().min(left);
-            let mesh = mesh
-                .placed(&surface.place)
-                .map_err(|problem| SurfaceFileError {
-                    path: surface.path.clone(),
-                    problem,
-                })?;
-            let materials = mesh.looks().iter();
-            let materials = materials.map(|look| surface.material(at, *look)).collect();
-            Ok(Surface { mesh, materials })
-        };
-        all.iter().zip(0..).map(read).collect()
-    };
     if is_alone {
         for (is_given, option) in [
             (how.fill.is_some(), "--fill"),
@@ -543,16 +529,17 @@ pub fn open_with_surfaces(
         }
         let name = first.as_ref().map_or(path, |first| &first.path);
         let all: Vec<SurfaceArg> = first.iter().chain(surfaces).cloned().collect();
-        let surfaces = read_all(&all)?;
+        let surfaces = read_surfaces(&all, spill, progress)?;
         let how = (name, matches!(edge, BrickEdge::Alone(_)));
-        let found = Triangulated::alone(&surfaces, how, bytes_max, progress)?;
+        let found = Triangulated::alone(surfaces, how, spill, progress)?;
         return Ok(Arc::new(found));
     }
     let source = open_source(path, how, edge, bytes_max, progress)?;
     if surfaces.is_empty() {
         return Ok(source);
     }
-    let source = Triangulated::new(source, &read_all(surfaces)?, bytes_max, progress)?;
+    let surfaces = read_surfaces(surfaces, spill, progress)?;
+    let source = Triangulated::new(source, surfaces, spill, progress)?;
     if source.outside() > 0 {
         note(format_args!(
             "brickmesh: {} of --surface are outside of the volume and not seen",
@@ -560,6 +547,54 @@ pub fn open_with_surfaces(
         ));
     }
     Ok(Arc::new(source))
+}
+
+/// Why triangles were not read.
+fn not_read(error: SurfaceFileError) -> BrickStoreError {
+    match error.problem {
+        SurfaceProblem::Scratch(error) => error.into(),
+        _ => error.into(),
+    }
+}
+
+impl From<ScratchError> for BrickStoreError {
+    fn from(error: ScratchError) -> Self {
+        match error {
+            ScratchError::Stopped => Self::Stopped,
+            ScratchError::Io { .. } => Self::TriangleScratch(error),
+        }
+    }
+}
+
+/// Reads the triangles of files; progress is in bytes of each.
+fn read_surfaces(
+    all: &[SurfaceArg],
+    spill: &Spill,
+    progress: OnProgress<'_>,
+) -> Result<Vec<Surface>, BrickStoreError> {
+    let read = |(surface, at): (&SurfaceArg, usize)| {
+        let mut goes_on = true;
+        let mesh = surface_file::read(&surface.path, spill, &mut |done, all| {
+            goes_on = progress(done, all);
+            goes_on
+        });
+        if !goes_on {
+            return Err(BrickStoreError::Stopped);
+        }
+        let mut mesh = mesh.map_err(not_read)?;
+        if surface.color.is_some() {
+            mesh = mesh.in_one_look();
+        }
+        let wrong = |problem| {
+            let path = surface.path.clone();
+            not_read(SurfaceFileError { path, problem })
+        };
+        let mesh = mesh.placed(&surface.place).map_err(wrong)?;
+        let materials = mesh.looks().iter();
+        let materials = materials.map(|look| surface.material(at, *look)).collect();
+        Ok(Surface { mesh, materials })
+    };
+    all.iter().zip(0..).map(read).collect()
 }
 
 /// Opens a `.brickmesh` folder to share it with other peers.

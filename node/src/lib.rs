@@ -30,6 +30,7 @@ pub(crate) mod placement_choice;
 pub mod progress;
 pub mod saved_session;
 pub mod scene_file;
+pub(crate) mod scratch;
 pub mod session;
 pub mod short_numbers;
 pub mod stats;

@@ -7,6 +7,8 @@ use crate::{
     network::MeshKey,
     progress::Progress,
     session::DataSource,
+    stop::GoesOn,
+    surface_file::{MEMORY_MIN, Spill},
 };
 use std::{error::Error, sync::Arc};
 
@@ -17,7 +19,7 @@ pub(crate) fn open_source(
     args: &VolumeArgs,
     surfaces: &SurfaceArgs,
     mesh: &mut MeshArgs,
-    goes_on: &dyn Fn() -> bool,
+    goes_on: &GoesOn,
 ) -> Result<DataSource, Box<dyn Error>> {
     let volume = args.volume.as_path();
     let is_here = volume.exists() || brick_store::surface_of(volume).is_some();
@@ -66,8 +68,15 @@ pub(crate) fn open_source(
         goes_on()
     };
     let surfaces = &surfaces.surface;
-    let source =
-        brick_store::open_with_surfaces(volume, how, edge, surfaces, bytes_max, &mut show)?;
+    let spill = Spill::in_temp(bytes_max.max(MEMORY_MIN), Arc::clone(goes_on));
+    let source = brick_store::open_with_surfaces(
+        volume,
+        how,
+        edge,
+        surfaces,
+        (bytes_max, &spill),
+        &mut show,
+    )?;
     Ok(DataSource::Own(match mesh.placement {
         Some(PlacementArg::Method(placement)) => Arc::new(Placed::new(source, placement)),
         // It is chosen when the peers are known.

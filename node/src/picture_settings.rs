@@ -314,10 +314,17 @@ fn facts(args: &PictureArgs, manifest: &Manifest) -> impl Iterator<Item = String
     facts.into_iter().flatten()
 }
 
+/// The files that the triangles of a data set came from, for people.
+pub(crate) fn surface_names(manifest: &Manifest) -> String {
+    let names = manifest.materials().iter().map(|m| plain_text(&m.name));
+    let mut names: Vec<_> = names.collect();
+    names.dedup();
+    names.join(", ")
+}
+
 /// Whose triangles are seen, or that they are not; an error where there is nothing else.
 fn triangles(mode: Mode, manifest: &Manifest) -> Result<Option<String>, String> {
-    let names = manifest.materials().iter().map(|m| plain_text(&m.name));
-    let names = names.collect::<Vec<_>>().join(", ");
+    let names = surface_names(manifest);
     if names.is_empty() {
         return Ok(None);
     }

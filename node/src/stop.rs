@@ -1,11 +1,15 @@
 //! Ctrl-C and SIGTERM: said once, heard by everything that waits.
 
 use brickmesh_shaders::device::process_end::end_at_once;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Hears that the program is to stop. Clones hear the same.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
+
+/// Says whether long work is to go on.
+pub type GoesOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The second Ctrl-C ends the program at once, with the status that shells expect.
 const STATUS_INTERRUPTED: u8 = 130;
@@ -31,6 +35,13 @@ impl Stop {
     #[must_use]
     pub fn never() -> Self {
         Self(watch::channel(false).1)
+    }
+
+    /// Says whether to go on.
+    #[must_use]
+    pub fn goes_on(&self) -> GoesOn {
+        let stop = self.clone();
+        Arc::new(move || !stop.is_said())
     }
 
     /// Whether it has been said.

@@ -380,7 +380,7 @@ impl Turn<'_> {
         let Some(range) = manifest.value_range() else {
             return match manifest.materials() {
                 [] => "every voxel is no data".to_owned(),
-                _ => "no ray meets a triangle: all are outside of the picture, clipped away, or thinner than pixels".to_owned(),
+                _ => "no ray meets a triangle: all are outside of the picture, clipped away, thinner than pixels, or as dark as the background".to_owned(),
             };
         };
         let data = format!("the data are {}", short_range(range));

@@ -230,7 +230,7 @@ pub fn view(args: &ViewArgs, stop: Stop) -> Result<(), Box<dyn std::error::Error
         args.mesh.memory = Some(1);
     }
     let source = match args.source.clone() {
-        Some(volume) => open_source(&volume, &args.surfaces, &mut args.mesh, &|| !stop.is_said())?,
+        Some(volume) => open_source(&volume, &args.surfaces, &mut args.mesh, &stop.goes_on())?,
         None if !args.surfaces.surface.is_empty() => {
             return Err(
                 "--surface stands in a volume: name that first, or a triangle mesh in its place"

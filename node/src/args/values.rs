@@ -436,16 +436,17 @@ impl SurfaceArg {
         }
     }
 
-    /// What its triangles look like of which the file says so, where it is the n-th, from 0.
+    /// What its triangles look like of which the file says so, where it is the n-th, from 0; its own colour goes before the file's.
     #[must_use]
     pub fn material(&self, n: usize, look: Option<Look>) -> Material {
-        let look = look.filter(|_| self.color.is_none());
         let color = self.color.or(look.map(|l| l.color));
         let name = self.path.file_name().unwrap_or_default();
         Material {
             name: name.to_string_lossy().into_owned(),
             color: color.unwrap_or(SURFACE_COLORS[n % SURFACE_COLORS.len()]),
-            opacity: (self.opacity * look.map_or(1.0, |l| l.opacity)).max(f32::MIN_POSITIVE),
+            opacity: look.map_or(self.opacity, |l| {
+                (self.opacity * l.opacity).max(f32::MIN_POSITIVE)
+            }),
         }
     }
 }
@@ -625,6 +626,29 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_colour_goes_before_that_of_the_file_and_an_opacity_is_a_factor_of_its() {
+        let look = Some(Look {
+            color: [0.0, 0.5, 1.0],
+            opacity: 0.5,
+        });
+        let plain = SurfaceArg::new("a.glb".into());
+        let clear = SurfaceArg {
+            opacity: 0.5,
+            ..plain.clone()
+        };
+        let of = |surface: &SurfaceArg, look| {
+            let material = surface.material(0, look);
+            (material.color, material.opacity)
+        };
+        assert_eq!(of(&plain, look), ([0.0, 0.5, 1.0], 0.5));
+        assert_eq!(of(&clear, look), ([0.0, 0.5, 1.0], 0.25));
+        assert_eq!(of(&clear, None), (SURFACE_COLORS[0], 0.5));
+        let red = SurfaceArg::parse("a.glb,1,0,0").unwrap();
+        assert_eq!(of(&red, None), ([1.0, 0.0, 0.0], 1.0));
+        assert!(SurfaceArg::parse("a.glb,1,0,0,0").is_err());
+    }
 
     #[test]
     fn values_are_read() {

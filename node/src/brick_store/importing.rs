@@ -60,7 +60,7 @@ pub(super) fn import(
 }
 
 /// Where a folder is to be made that is not there yet.
-fn parent_of_new(out: &Path) -> Result<&Path, BrickStoreError> {
+pub(crate) fn parent_of_new(out: &Path) -> Result<&Path, BrickStoreError> {
     if out.symlink_metadata().is_ok() {
         return Err(BrickStoreError::Exists {
             path: out.to_owned(),

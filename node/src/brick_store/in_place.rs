@@ -10,14 +10,13 @@ use super::{
     level_cutter,
     plain_cutter::{self, Voxels},
 };
-use crate::volume_file::VolumeFile;
+use crate::{scratch::Scratch, volume_file::VolumeFile};
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -174,32 +173,6 @@ impl BrickSource for InPlaceStore {
             what: format!("there is no level {level}"),
         })?;
         Ok(Arc::<Self>::clone(store))
-    }
-}
-
-/// Bricks in a file without a name.
-#[derive(Debug)]
-struct Scratch(Mutex<File>);
-
-impl Scratch {
-    fn new(folder: &Path) -> io::Result<Self> {
-        tempfile::tempfile_in(folder).map(Mutex::new).map(Self)
-    }
-
-    /// Adds bytes; returns where they begin.
-    fn add(&self, bytes: &[u8]) -> io::Result<u64> {
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = file.seek(SeekFrom::End(0))?;
-        file.write_all(bytes)?;
-        Ok(start)
-    }
-
-    fn read(&self, start: u64, length: u64) -> io::Result<Vec<u8>> {
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        file.seek(SeekFrom::Start(start))?;
-        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        file.read_exact(&mut bytes)?;
-        Ok(bytes)
     }
 }
 

@@ -1,15 +1,20 @@
 //! A data set with triangles behind the voxels of its bricks: those of surface files, put into the bricks of a volume, or into
 //! those of a volume without data where there is none.
 
-use super::{BRICK_BYTES_MAX, BrickStoreError, OnProgress};
-use crate::surface_file::SurfaceMesh;
+use super::{
+    BRICK_BYTES_MAX, BrickStoreError, OnProgress,
+    bricked_triangles::{BrickedTriangles, too_many},
+};
+use crate::surface_file::{Spill, SurfaceMesh};
 use brickmesh_actors::data_set::{BrickSource, SourceError};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
     data::{
         manifest::ManifestParts,
-        subject::Subject,
-        triangles::{CORNER_MAX, MATERIALS_MAX, Material, PackedNormal, Triangle, TriangleBins},
+        subject::PointGathering,
+        triangles::{
+            BRICK_TRIANGLES_MAX, CORNER_MAX, MATERIALS_MAX, Material, PackedNormal, Triangle,
+        },
     },
 };
 use bytes::Bytes;
@@ -30,7 +35,7 @@ const BRICKS_ALONG_MAX: u32 = 48;
 const VOXELS_ALONG_MIN: u32 = 64;
 
 /// A surface that is to be seen.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Surface {
     /// Its triangles.
     pub(crate) mesh: SurfaceMesh,
@@ -43,48 +48,22 @@ pub(crate) struct Surface {
 pub(crate) struct Triangulated {
     source: Arc<dyn BrickSource>,
     manifest: Arc<Manifest>,
-    triangles: BTreeMap<BrickIndex, Bytes>,
-    outside: u64,
+    triangles: BrickedTriangles,
 }
 
 impl Triangulated {
-    /// The bricks of a source, with further triangles, which may take `bytes_max` of memory. Reads the bricks that get some, once;
-    /// progress is in triangles.
+    /// The bricks of a source, with further triangles; those that do not fit into memory are in a scratch file. Reads the bricks that get
+    /// some, once; progress is in triangles.
     ///
     /// # Errors
     /// Where a brick cannot be read, or no triangle is in the volume.
     pub(crate) fn new(
         source: Arc<dyn BrickSource>,
-        surfaces: &[Surface],
-        bytes_max: u64,
+        mut surfaces: Vec<Surface>,
+        spill: &Spill,
         progress: OnProgress<'_>,
     ) -> Result<Self, BrickStoreError> {
         let manifest = source.manifest();
-        let bins = binned(manifest, surfaces, bytes_max, progress)?;
-        let outside = bins.outside();
-        let (mut triangles, mut said) = (BTreeMap::new(), BTreeMap::new());
-        for (brick, bytes, mut what) in bins.into_bricks() {
-            if let Some(before) = manifest.brick_triangles(brick) {
-                what = what.with(&before);
-            }
-            let bytes = Bytes::from(bytes);
-            let whole = with_triangles(source.read(brick)?, Some(&bytes));
-            if whole.len() as u64 > BRICK_BYTES_MAX {
-                return Err(BrickStoreError::Surfaces {
-                    why: format!(
-                        "brick {} gets {} of them, {} bytes with its voxels, more than {BRICK_BYTES_MAX}; take smaller bricks, or fewer triangles",
-                        brick.0,
-                        what.count,
-                        whole.len()
-                    ),
-                });
-            }
-            said.insert(brick, (Digest::of(&whole), what));
-            triangles.insert(brick, bytes);
-        }
-        if triangles.is_empty() {
-            return Err(BrickStoreError::SurfacesOutside);
-        }
         let new = surfaces.iter().flat_map(|s| s.materials.iter());
         let materials: Vec<Material> = manifest.materials().iter().chain(new).cloned().collect();
         if materials.len() > MATERIALS_MAX {
@@ -94,6 +73,24 @@ impl Triangulated {
                     materials.len()
                 ),
             });
+        }
+        let triangles = binned(manifest, &mut surfaces, spill, progress)?;
+        // Their memory is free again.
+        drop(surfaces);
+        let mut said = BTreeMap::new();
+        for (brick, what) in triangles.said() {
+            spill.check()?;
+            let before = manifest.brick_triangles(brick);
+            let what = before.map_or(what, |before| what.with(&before));
+            let bytes = manifest.voxel_bytes(brick).saturating_add(what.bytes());
+            if what.count > BRICK_TRIANGLES_MAX || bytes > BRICK_BYTES_MAX {
+                return Err(too_many(brick, what.count));
+            }
+            let whole = with_triangles(source.read(brick)?, triangles.of(brick)?.as_deref());
+            said.insert(brick, (Digest::of(&whole), what));
+        }
+        if said.is_empty() {
+            return Err(BrickStoreError::SurfacesOutside);
         }
         let manifest = manifest.with_triangles(materials, &said);
         let manifest =
@@ -107,7 +104,6 @@ impl Triangulated {
             source,
             manifest,
             triangles,
-            outside,
         })
     }
 
@@ -117,18 +113,18 @@ impl Triangulated {
     /// # Errors
     /// Where they have no extent.
     pub(crate) fn alone(
-        surfaces: &[Surface],
+        mut surfaces: Vec<Surface>,
         (name, is_of_one): (&Path, bool),
-        bytes_max: u64,
+        spill: &Spill,
         progress: OnProgress<'_>,
     ) -> Result<Self, BrickStoreError> {
-        let source = NoVoxels::around(surfaces, name, is_of_one)?;
-        Self::new(Arc::new(source), surfaces, bytes_max, progress)
+        let source = NoVoxels::around(&mut surfaces, name, is_of_one)?;
+        Self::new(Arc::new(source), surfaces, spill, progress)
     }
 
     /// Triangles that are outside of the volume, and not seen.
     pub(crate) fn outside(&self) -> u64 {
-        self.outside
+        self.triangles.outside()
     }
 }
 
@@ -139,7 +135,11 @@ impl BrickSource for Triangulated {
 
     fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
         let voxels = self.source.read(brick)?;
-        Ok(with_triangles(voxels, self.triangles.get(&brick)))
+        let triangles = self.triangles.of(brick);
+        let triangles = triangles.map_err(|error| SourceError {
+            what: format!("brick {}: its triangles cannot be read: {error}", brick.0),
+        })?;
+        Ok(with_triangles(voxels, triangles.as_deref()))
     }
 
     fn release(&self, brick: BrickIndex) {
@@ -150,21 +150,21 @@ impl BrickSource for Triangulated {
 /// The triangles in the bricks that they meet.
 fn binned(
     manifest: &Manifest,
-    surfaces: &[Surface],
-    bytes_max: u64,
+    surfaces: &mut [Surface],
+    spill: &Spill,
     progress: OnProgress<'_>,
-) -> Result<TriangleBins, BrickStoreError> {
+) -> Result<BrickedTriangles, BrickStoreError> {
     let volume = manifest.volume();
     let grid_from_world = volume.grid_from_world();
     // Covectors of the grid: what a way of the world has along a normal, its way in the grid has.
     let normals_to_grid = volume.world_from_grid().matrix3.transpose();
-    let mut bins = TriangleBins::new(*manifest.grid(), volume.dims);
     let all: usize = surfaces.iter().map(|s| s.mesh.triangle_count()).sum();
     let (mut done, all) = (0_u64, all as u64);
     // Behind those that there are.
     let mut first = manifest.materials().len();
-    for surface in surfaces {
-        for (corners, normals, look) in surface.mesh.triangles() {
+    let mut triangles = BrickedTriangles::new(*manifest.grid(), volume.dims, spill);
+    for Surface { mesh, materials } in surfaces {
+        mesh.each_triangle(|corners, normals, look| {
             let triangle = Triangle {
                 corners: corners.map(|p| grid_from_world.transform_point3(p).as_vec3()),
                 normals: normals.map(|n| {
@@ -177,30 +177,23 @@ fn binned(
                 return Err(BrickStoreError::Surfaces {
                     why: format!(
                         "one of {} has a corner at {:?}, farther than {CORNER_MAX} voxels from the volume",
-                        surface.materials[look].name, corners
+                        materials[look].name, corners
                     ),
                 });
             }
-            bins.add(&triangle);
+            triangles.add(&triangle)?;
             done += 1;
             if done % TOLD_EVERY == 0 && !progress(done, all) {
                 return Err(BrickStoreError::Stopped);
             }
-            if bins.bytes() > bytes_max {
-                return Err(BrickStoreError::Surfaces {
-                    why: format!(
-                        "in their bricks they take more than {} MiB of memory, all that may be taken: many meet many bricks; take larger bricks, or fewer triangles",
-                        bytes_max >> 20
-                    ),
-                });
-            }
-        }
-        first += surface.materials.len();
+            Ok(())
+        })?;
+        first += materials.len();
     }
-    Ok(bins)
+    Ok(triangles)
 }
 
-fn with_triangles(voxels: Bytes, triangles: Option<&Bytes>) -> Bytes {
+fn with_triangles(voxels: Bytes, triangles: Option<&[u8]>) -> Bytes {
     match triangles {
         Some(triangles) => [&voxels[..], triangles].concat().into(),
         None => voxels,
@@ -219,7 +212,11 @@ impl NoVoxels {
         clippy::cast_precision_loss,
         reason = "some thousand voxels, and counts of triangles"
     )]
-    fn around(surfaces: &[Surface], name: &Path, is_of_one: bool) -> Result<Self, BrickStoreError> {
+    fn around(
+        surfaces: &mut [Surface],
+        name: &Path,
+        is_of_one: bool,
+    ) -> Result<Self, BrickStoreError> {
         let bounds = surfaces.iter().map(|s| s.mesh.bounds());
         let [low, high] = bounds
             .reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])])
@@ -262,11 +259,12 @@ impl NoVoxels {
             ..volume
         };
         let grid_from_world = volume.grid_from_world();
-        let corners = surfaces.iter().flat_map(|s| s.mesh.corner_points());
-        let points: Vec<DVec3> = corners
-            .map(|p| grid_from_world.transform_point3(p))
-            .collect();
-        let subject = Subject::of_points(&points, volume.spacing);
+        let mut points = PointGathering::new(volume.spacing);
+        for surface in surfaces {
+            let add = |p| points.add(grid_from_world.transform_point3(p));
+            surface.mesh.each_corner_point(add)?;
+        }
+        let subject = points.subject();
         let name = name.file_name().unwrap_or_default().to_string_lossy();
         let bad = |why: String| BrickStoreError::Surfaces { why };
         let no_voxels = |b: &brickmesh_topology::VoxelBox| vec![0; b.voxel_count() as usize];
@@ -318,21 +316,27 @@ mod tests {
         path
     }
 
-    fn alone(surfaces: &[Surface], is_of_one: bool) -> Result<Triangulated, BrickStoreError> {
+    fn spill(bytes_max: u64) -> Spill {
+        Spill::in_temp(bytes_max, Arc::new(|| true))
+    }
+
+    fn alone(path: &Path, is_of_one: bool) -> Result<Triangulated, BrickStoreError> {
         let how = (Path::new("t.obj"), is_of_one);
-        Triangulated::alone(surfaces, how, u64::MAX, &mut |_, _| true)
+        let spill = spill(u64::MAX);
+        Triangulated::alone(read(path), how, &spill, &mut |_, _| true)
     }
 
     fn within(
         source: Arc<dyn BrickSource>,
-        surfaces: &[Surface],
+        path: &Path,
         bytes_max: u64,
     ) -> Result<Triangulated, BrickStoreError> {
-        Triangulated::new(source, surfaces, bytes_max, &mut |_, _| true)
+        let spill = spill(bytes_max);
+        Triangulated::new(source, read(path), &spill, &mut |_, _| true)
     }
 
     fn read(path: &Path) -> Vec<Surface> {
-        let mesh = surface_file::read(path, 1 << 30).unwrap();
+        let mesh = surface_file::read(path, &spill(1 << 30), &mut |_, _| true).unwrap();
         let materials = vec![SurfaceArg::new(path.to_owned()).material(0, None)];
         vec![Surface { mesh, materials }]
     }
@@ -341,9 +345,9 @@ mod tests {
     fn alone_they_are_in_the_middle_of_a_volume_without_data() {
         let folder = tempfile::tempdir().unwrap();
         for (at, size) in [([5.0, -3.0, 1e6], 2.0), ([0.0; 3], 1e-20), ([0.0; 3], 1e20)] {
-            let surfaces = read(&surface(folder.path(), at, size));
+            let path = surface(folder.path(), at, size);
             for is_of_one in [false, true] {
-                let found = alone(&surfaces, is_of_one).unwrap();
+                let found = alone(&path, is_of_one).unwrap();
                 let (manifest, volume) = (found.manifest(), found.manifest().volume());
                 assert_eq!((found.outside(), manifest.range()), (0, None));
                 let off = volume.center_in_world() - DVec3::from_array(at);
@@ -359,8 +363,8 @@ mod tests {
                 }
             }
         }
-        let surfaces = read(&surface(folder.path(), [1e9; 3], 1e-6));
-        let flat = alone(&surfaces, true).unwrap_err().to_string();
+        let path = surface(folder.path(), [1e9; 3], 1e-6);
+        let flat = alone(&path, true).unwrap_err().to_string();
         assert!(flat.contains("no extent can be told"), "{flat}");
     }
 
@@ -371,8 +375,8 @@ mod tests {
         fs::write(&volume, vec![7; 8000]).unwrap();
         let file = volume_file::open(&volume).unwrap();
         let load = || Arc::new(brick_store::load(&file, 8, u64::MAX, &mut |_, _| true).unwrap());
-        let surfaces = read(&surface(folder.path(), [10.0; 3], 6.0));
-        let found = within(load(), &surfaces, u64::MAX).unwrap();
+        let path = surface(folder.path(), [10.0; 3], 6.0);
+        let found = within(load(), &path, u64::MAX).unwrap();
         let plain = load();
         for brick in found.manifest().grid().bricks() {
             let voxels = plain.read(brick).unwrap();
@@ -392,7 +396,7 @@ mod tests {
             "it is there"
         );
         // Further ones stand behind those that are there.
-        let more = within(Arc::new(again), &surfaces, u64::MAX).unwrap();
+        let more = within(Arc::new(again), &path, u64::MAX).unwrap();
         assert_eq!(more.manifest().materials().len(), 2);
         for brick in found.manifest().grid().bricks() {
             let (old, new) = (found.read(brick).unwrap(), more.read(brick).unwrap());
@@ -404,14 +408,17 @@ mod tests {
             let of_second = all.iter().filter(|t| t.material == 1).count();
             assert_eq!(2 * of_second, all.len());
         }
-        let many = within(load(), &surfaces, 100).unwrap_err().to_string();
-        assert!(many.contains("many meet many bricks"), "{many}");
-        let beside = read(&surface(folder.path(), [99.0; 3], 6.0));
+        let in_file = within(load(), &path, 100).unwrap();
+        assert_eq!(in_file.manifest().digest(), found.manifest().digest());
+        for brick in found.manifest().grid().bricks() {
+            assert_eq!(in_file.read(brick).unwrap(), found.read(brick).unwrap());
+        }
+        let beside = surface(folder.path(), [99.0; 3], 6.0);
         assert!(matches!(
             within(load(), &beside, u64::MAX),
             Err(BrickStoreError::SurfacesOutside)
         ));
-        let far = read(&surface(folder.path(), [0.0; 3], 1e14));
+        let far = surface(folder.path(), [0.0; 3], 1e14);
         let far = within(load(), &far, u64::MAX).unwrap_err().to_string();
         assert!(far.contains("farther than"), "{far}");
         let names: Vec<_> = fs::read_dir(folder.path())

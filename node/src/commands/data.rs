@@ -6,21 +6,18 @@ use crate::{
     brick_store::{self, BrickEdge, EmptySpace, FileOptions, ImportOptions, Placed, surface_of},
     free_memory::free_memory_bytes,
     kept_voxels::Keep,
-    picture_settings::no_data,
+    picture_settings::{no_data, surface_names},
     progress::Progress,
     scene_file::{self, SceneLook, is_scene},
     short_numbers::short_range,
     stats::VolumeStats,
     stop::Stop,
-    surface_file::{self, Look, is_surface},
+    surface_file::{self, Look, MEMORY_MIN, Spill, is_surface},
     terminal::{note, say},
     value_report::ValueReport,
     volume_file,
 };
-use brickmesh_actors::{
-    data_set::BrickSource,
-    plain_text::{counted, plain_text},
-};
+use brickmesh_actors::{data_set::BrickSource, plain_text::counted};
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Manifest, VolumeDescription,
     data::{levels, value_gathering::ValueGathering},
@@ -33,6 +30,9 @@ pub(super) fn import(args: &ImportArgs, stop: &Stop) -> CommandResult {
     let has_triangles = surface_of(&args.source.volume).is_some() || is_scene(&args.source.volume);
     if !args.surfaces.surface.is_empty() || has_triangles {
         return import_surfaces(args, stop);
+    }
+    if args.memory.is_some() {
+        return Err("--memory is for triangles, and there are none: of a volume a few layers of bricks are in memory at a time; leave it out".into());
     }
     if args.source.volume.join("manifest.json").is_file() {
         return Err(format!(
@@ -108,10 +108,7 @@ fn import_surfaces(args: &ImportArgs, stop: &Stop) -> CommandResult {
     if is_folder && args.brick.is_some() {
         return Err("--brick belongs to a file: the folder is cut already".into());
     }
-    if args.out.symlink_metadata().is_ok() {
-        let path = args.out.clone();
-        return Err(brick_store::BrickStoreError::Exists { path }.into());
-    }
+    let parent = brick_store::parent_of_new(&args.out)?;
     let path = &args.source.volume;
     if is_scene(path) && scene_file::read(path)?.look != SceneLook::default() {
         note(
@@ -127,12 +124,22 @@ fn import_surfaces(args: &ImportArgs, stop: &Stop) -> CommandResult {
         fill: args.source.fill,
         is_in_place: false,
     };
+    let bytes_max = args.memory.unwrap_or_else(|| free_memory_bytes() / 2);
+    if bytes_max < MEMORY_MIN {
+        return Err(format!(
+            "{bytes_max} bytes of memory are too few for triangles, which would be read again and again; give --memory {}M or more",
+            MEMORY_MIN >> 20
+        )
+        .into());
+    }
+    // Where the folder is made there is room for it.
+    let spill = Spill::new(bytes_max, parent.to_owned(), stop.goes_on());
     let source = brick_store::open_with_surfaces(
         &args.source.volume,
         how,
         BrickEdge::shared(args.brick),
         &args.surfaces.surface,
-        free_memory_bytes() / 2,
+        (free_memory_bytes() / 2, &spill),
         &mut show,
     )?;
     let placement = args.placement.or(source.manifest().placement());
@@ -171,7 +178,7 @@ fn levels_of(manifest: &Manifest) -> String {
 
 pub(super) fn info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     if is_surface(&args.source.volume) {
-        surface_info(args)
+        surface_info(args, stop)
     } else if args.source.volume.join("manifest.json").is_file() {
         store_info(args, stop)
     } else {
@@ -179,9 +186,19 @@ pub(super) fn info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     }
 }
 
-fn surface_info(args: &InfoArgs) -> CommandResult {
+fn surface_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
     let path = &args.source.volume;
-    let mesh = surface_file::read(path, free_memory_bytes() / 2)?;
+    let bytes_max = (free_memory_bytes() / 2).max(MEMORY_MIN);
+    let spill = Spill::in_temp(bytes_max, stop.goes_on());
+    let mut goes_on = true;
+    let mesh = surface_file::read(path, &spill, &mut |_, _| {
+        goes_on = !stop.is_said();
+        goes_on
+    });
+    if !goes_on {
+        return Err(brick_store::BrickStoreError::Stopped.into());
+    }
+    let mesh = mesh?;
     let [low, high] = mesh.bounds().map(|p| p.to_array());
     let (vertices, triangles) = (mesh.vertex_count(), mesh.triangle_count());
     let colors = mesh.looks().iter().flatten();
@@ -261,8 +278,7 @@ fn store_info(args: &InfoArgs, stop: &Stop) -> CommandResult {
             stats.brick_edge
         ))?;
         say(format_args!("levels      {}", levels_of(manifest)))?;
-        let names = manifest.materials().iter().map(|m| plain_text(&m.name));
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names = surface_names(manifest);
         if !names.is_empty() {
             say(format_args!(
                 "triangles   {} of {names}, those that meet several bricks once for each",

@@ -125,7 +125,7 @@ fn render_pictures(args: &RenderArgs, stop: Stop) -> CommandResult {
     }
     let video = check_video(args, count)?;
     let mut mesh = args.mesh.clone();
-    let source = open_source(&args.source, &args.surfaces, &mut mesh, &|| !stop.is_said())?;
+    let source = open_source(&args.source, &args.surfaces, &mut mesh, &stop.goes_on())?;
     if let DataSource::Own(source) = &source {
         // Before anybody is asked for anything.
         settings_and_shots(args, path.as_ref(), source.manifest())?;

@@ -3,10 +3,10 @@
 //! not there.
 //!
 //! Space: that of the scene, as it is, which is metres with y up. Of materials the base colour is taken, and the opacity of those that
-//! are blended or cut out. Textures, skins and morph targets are not looked at. Where a node mirrors, its triangles are wound the other way:
+//! are blended; what is cut out is left out. File and triangles fit into memory. Textures, skins and morph targets are not looked at. Where a node mirrors, its triangles are wound the other way:
 //! surfaces are lit on both sides.
 
-use super::{Look, SurfaceMesh, SurfaceProblem};
+use super::{Look, Spill, SurfaceMesh, SurfaceProblem};
 use crate::bounded_file::read_regular;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use glam::{DMat4, DQuat, DVec3, DVec4};
@@ -21,10 +21,15 @@ use std::{
 const THING_BYTES: u64 = 512;
 /// The same of a further member of a list.
 const MEMBER_BYTES: u64 = 64;
-/// Memory of a corner: its number, and a triangle that begins there with its look, in lists that grow.
-const CORNER_BYTES: usize = 3 * size_of::<u32>() + 2 * size_of::<[u32; 3]>();
-/// Memory of a vertex: its place and its normal, in lists that grow.
-const VERTEX_BYTES: usize = 4 * size_of::<DVec3>();
+/// Memory of a corner while it is placed: its number.
+const CORNER_BYTES: usize = size_of::<u32>();
+/// Bytes of a triangle that was placed, of which a corner is the first: its corners and its look.
+const TRIANGLE_BYTES: usize = 4 * size_of::<u32>();
+/// Bytes of a vertex: its place and its normal.
+const VERTEX_BYTES: usize = 2 * size_of::<DVec3>();
+/// Bytes of what is placed for each of the files, at most, and what may be placed in any case: nodes may show one mesh often.
+const PLACED_PER_BYTE: u64 = 64;
+const PLACED_BYTES: u64 = 4 << 30;
 /// Bytes before the chunks of a file that is not all text.
 const GLB_HEAD: usize = 12;
 /// Bytes before what is in a chunk: its length and its name.
@@ -186,9 +191,9 @@ impl FileMaterial {
     }
 }
 
-/// Reads a file at `path`, which may take `bytes_max` of memory.
-pub(super) fn read(path: &Path, bytes_max: u64) -> Result<SurfaceMesh, SurfaceProblem> {
-    let mut room = Room(bytes_max);
+/// Reads a file, whole.
+pub(super) fn read(path: &Path, spill: &Spill) -> Result<SurfaceMesh, SurfaceProblem> {
+    let mut room = Room(spill.list_bytes_max());
     let bytes = room.read(path)?;
     let (text, blob) = parts(&bytes)?;
     // The bytes behind the text are copied.
@@ -196,11 +201,13 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<SurfaceMesh, SurfacePr
     room.take(memory_bytes(text))?;
     let document = document(text)?;
     let buffers = buffers(&document, blob, path.parent(), &mut room)?;
+    let file_bytes = (bytes.len() + buffers.iter().map(Vec::len).sum::<usize>()) as u64;
     let mut scene = Scene {
         document: &document,
         buffers,
-        mesh: SurfaceMesh::default(),
+        mesh: SurfaceMesh::new(spill),
         known: BTreeMap::new(),
+        placed_left: Room(PLACED_BYTES.max(file_bytes.saturating_mul(PLACED_PER_BYTE))),
         room,
         is_seen: vec![false; document.nodes.len()],
     };
@@ -397,6 +404,8 @@ struct Scene<'a> {
     mesh: SurfaceMesh,
     /// Which of the looks of the mesh a look is, by its bits.
     known: BTreeMap<Option<[u32; 4]>, u32>,
+    /// Bytes of vertices and triangles that may still be placed.
+    placed_left: Room,
     room: Room,
     /// By node: it was added.
     is_seen: Vec<bool>,
@@ -458,10 +467,16 @@ impl Scene<'_> {
         }
         let first = self.mesh.vertices.len();
         let count = self.accessor(position)?.count;
+        let free = self.room.0;
         self.room.take_items(count, VERTEX_BYTES)?;
+        self.place_items(count, VERTEX_BYTES)?;
+        let last = u32::try_from(first + count).ok();
+        let first = u32::try_from(first).ok().filter(|_| last.is_some());
+        let first = first.ok_or(SurfaceProblem::Vertices)?;
         let points = self.vectors(position)?.map(|p| place.transform_point3(p));
         let points: Vec<DVec3> = points.collect();
-        self.mesh.vertices.extend(points);
+        let points = points.into_iter().map(|p| p.to_array());
+        self.mesh.vertices.extend(points)?;
         let normals: Vec<DVec3> = match primitive.attributes.normal {
             Some(normal) => {
                 let to_world = place.inverse().transpose();
@@ -471,8 +486,10 @@ impl Scene<'_> {
             }
             None => Vec::new(),
         };
-        self.mesh.normals.extend(normals);
-        self.mesh.normals.resize(first + count, DVec3::ZERO);
+        let none = count.saturating_sub(normals.len());
+        let normals = normals.into_iter().map(|n| n.to_array());
+        let normals = normals.chain(std::iter::repeat_n([0.0; 3], none));
+        self.mesh.normals.extend(normals)?;
         let corners = self.corners(primitive, count)?;
         let wrong = corners.iter().find(|c| **c as usize >= count);
         if let Some(corner) = wrong {
@@ -480,15 +497,21 @@ impl Scene<'_> {
                 "a triangle has vertex {corner} of accessor {position}, which has {count}"
             )));
         }
-        let Ok(_) = u32::try_from(first + count) else {
-            return Err(bad("it has 2^32 vertices or more"));
-        };
-        let first = u32::try_from(first).unwrap_or(u32::MAX);
+        self.place_items(corners.len(), TRIANGLE_BYTES)?;
         let triangles = mode.triangles(&corners);
         let triangles = triangles.map(|t| t.map(|corner| first + corner));
-        self.mesh.triangles.extend(triangles);
-        self.paint(look);
-        Ok(())
+        self.mesh.triangles.extend(triangles)?;
+        // What is placed may be in scratch files.
+        self.room.0 = free;
+        self.paint(look)
+    }
+
+    /// Takes bytes of what may be placed.
+    fn place_items(&mut self, count: usize, bytes: usize) -> Result<(), SurfaceProblem> {
+        let taken = self.placed_left.take_items(count, bytes);
+        taken.map_err(|_| {
+            bad("its nodes show its meshes too often: they are far larger than the file")
+        })
     }
 
     /// What the file says of how a part of a mesh looks.
@@ -502,19 +525,27 @@ impl Scene<'_> {
     }
 
     /// The triangles since the last call look so.
-    fn paint(&mut self, look: Option<Look>) {
+    fn paint(&mut self, look: Option<Look>) -> Result<(), SurfaceProblem> {
+        // Zero has two signs.
         let bits = look.map(
             |Look {
                  color: [r, g, b],
                  opacity,
-             }| [r, g, b, opacity].map(f32::to_bits),
+             }| [r, g, b, opacity].map(|c| (c + 0.0).to_bits()),
         );
         let new = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
+        let triangles = self.mesh.triangles.len() - self.mesh.look_of.len();
+        if triangles == 0 {
+            return Ok(());
+        }
         let at = *self.known.entry(bits).or_insert(new);
         if at == new {
             self.mesh.looks.push(look);
         }
-        self.mesh.look_of.resize(self.mesh.triangles.len(), at);
+        Ok(self
+            .mesh
+            .look_of
+            .extend(std::iter::repeat_n(at, triangles))?)
     }
 
     /// The corners of a part of a mesh of so many vertices.

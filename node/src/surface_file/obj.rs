@@ -2,15 +2,14 @@
 //! tried refuse comments behind numbers, other encodings, lines that go on, and colours of some vertices. What it says of normals,
 //! textures, groups and materials is not looked at.
 
-use super::{SurfaceMesh, SurfaceProblem};
-use glam::DVec3;
+use super::{ScratchError, Spill, SurfaceMesh, SurfaceProblem};
 use std::io::{BufRead, Read as _};
 
 /// Longest line, with those that it goes on in, bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-pub(super) fn read(file: &mut impl BufRead) -> Result<SurfaceMesh, SurfaceProblem> {
-    let mut mesh = SurfaceMesh::default();
+pub(super) fn read(file: &mut impl BufRead, spill: &Spill) -> Result<SurfaceMesh, SurfaceProblem> {
+    let mut mesh = SurfaceMesh::new(spill);
     let (mut line, mut number) = (Vec::new(), 0_usize);
     loop {
         let room = LINE_BYTES_MAX.saturating_sub(line.len()) as u64;
@@ -28,17 +27,37 @@ pub(super) fn read(file: &mut impl BufRead) -> Result<SurfaceMesh, SurfaceProble
         let text = String::from_utf8_lossy(text);
         let text = text.trim_start_matches('\u{feff}');
         let text = text.split('#').next().unwrap_or_default();
-        let taken = take_line(text, &mut mesh);
-        taken.map_err(|why| SurfaceProblem::Format {
-            format: "OBJ",
-            why: format!("line {number}: {why}"),
+        take_line(text, &mut mesh).map_err(|problem| match problem {
+            LineProblem::Text(why) => SurfaceProblem::Format {
+                format: "OBJ",
+                why: format!("line {number}: {why}"),
+            },
+            LineProblem::Other(problem) => problem,
         })?;
         line.clear();
     }
 }
 
-/// Takes a line, without its comment; what is wrong with it.
-fn take_line(text: &str, mesh: &mut SurfaceMesh) -> Result<(), String> {
+/// Why a line was not taken.
+enum LineProblem {
+    Text(String),
+    Other(SurfaceProblem),
+}
+
+impl From<String> for LineProblem {
+    fn from(why: String) -> Self {
+        Self::Text(why)
+    }
+}
+
+impl From<ScratchError> for LineProblem {
+    fn from(error: ScratchError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// Takes a line, without its comment.
+fn take_line(text: &str, mesh: &mut SurfaceMesh) -> Result<(), LineProblem> {
     let mut words = text.split_whitespace();
     match words.next() {
         Some("v") => {
@@ -47,8 +66,8 @@ fn take_line(text: &str, mesh: &mut SurfaceMesh) -> Result<(), String> {
                 let found: Result<f64, _> = word.parse();
                 found.map_err(|_| format!("{word:?} is no number; expected x, y and z"))
             };
-            let place = DVec3::new(number()?, number()?, number()?);
-            mesh.vertices.push(place);
+            let place = [number()?, number()?, number()?];
+            mesh.add_vertex(place).map_err(LineProblem::Other)?;
         }
         Some("f") => {
             let count = mesh.vertices.len();
@@ -56,7 +75,7 @@ fn take_line(text: &str, mesh: &mut SurfaceMesh) -> Result<(), String> {
             let corners: Vec<u32> = corners.collect::<Result<_, _>>()?;
             let fan = corners.windows(2).skip(1);
             let fan = fan.map(|pair| [corners[0], pair[0], pair[1]]);
-            mesh.triangles.extend(fan);
+            mesh.triangles.extend(fan)?;
         }
         _ => {}
     }

@@ -1,15 +1,16 @@
 //! PLY files: vertices with places and normals, faces as lists of vertices.
 
-use super::{SurfaceMesh, SurfaceProblem};
-use glam::DVec3;
+use super::{Spill, SurfaceMesh, SurfaceProblem};
 use ply_rs_bw::{
     parser::{Parser, Reader},
     ply::{ElementDef, Encoding, Property, PropertyAccess, PropertyAccessResult},
 };
 use std::io::{BufRead, Read as _};
 
-/// Longest line, in bytes: a face of some million corners.
+/// Longest line or row, in bytes: a face of some million corners.
 const LINE_BYTES_MAX: u64 = 16 << 20;
+/// Longest head, in bytes.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
 
 /// What a line of whatever element says of what is read here.
 #[derive(Default)]
@@ -104,8 +105,12 @@ fn rows<T: BufRead>(
                 }
                 parser.read_ascii_element(&line, element)
             }
-            Encoding::BinaryBigEndian => parser.read_big_endian_element(file, element),
-            Encoding::BinaryLittleEndian => parser.read_little_endian_element(file, element),
+            Encoding::BinaryBigEndian => {
+                parser.read_big_endian_element(&mut file.take(LINE_BYTES_MAX), element)
+            }
+            Encoding::BinaryLittleEndian => {
+                parser.read_little_endian_element(&mut file.take(LINE_BYTES_MAX), element)
+            }
         };
         take(at, row.map_err(|e| wrong(at, e.to_string()))?)?;
     }
@@ -116,13 +121,13 @@ fn bad(why: String) -> SurfaceProblem {
     SurfaceProblem::Format { format: "PLY", why }
 }
 
-pub(super) fn read(file: &mut impl BufRead) -> Result<SurfaceMesh, SurfaceProblem> {
-    let mut reader = Reader::new(file);
+pub(super) fn read(file: &mut impl BufRead, spill: &Spill) -> Result<SurfaceMesh, SurfaceProblem> {
+    let mut reader = Reader::new(file.take(HEADER_BYTES_MAX));
     let header = Parser::<Row>::new().read_header(&mut reader);
     let header = header.map_err(|e| bad(e.to_string()))?;
-    let file = reader.into_inner();
-    let mut mesh = SurfaceMesh::default();
-    let mut polygons = Vec::new();
+    let file = reader.into_inner().into_inner();
+    let mut mesh = SurfaceMesh::new(spill);
+    let vertices = header.elements.get("vertex").map_or(0, |e| e.count);
     for (name, element) in &header.elements {
         rows(file, (element, header.encoding), |at, row| {
             match name.as_str() {
@@ -130,44 +135,37 @@ pub(super) fn read(file: &mut impl BufRead) -> Result<SurfaceMesh, SurfaceProble
                     let [Some(x), Some(y), Some(z)] = row.place else {
                         return Err(bad(format!("vertex {at} lacks x, y or z")));
                     };
-                    mesh.vertices.push(DVec3::new(x, y, z));
-                    if let [Some(x), Some(y), Some(z)] = row.normal {
-                        mesh.normals.push(DVec3::new(x, y, z));
-                    }
-                    Ok(())
+                    mesh.add_vertex([x, y, z])?;
+                    let normal = match row.normal {
+                        [Some(x), Some(y), Some(z)] => [x, y, z],
+                        _ => return Ok(()),
+                    };
+                    Ok(mesh.normals.push(normal)?)
                 }
                 "face" => {
                     let corners = row.corners;
                     let corners =
                         corners.ok_or_else(|| bad(format!("face {at} lacks vertex_indices")))?;
+                    let is_there = |c: &&i64| usize::try_from(**c).is_ok_and(|c| c < vertices);
+                    if let Some(&found) = corners.iter().find(|c| !is_there(c)) {
+                        return Err(SurfaceProblem::Corner {
+                            face: at,
+                            found,
+                            vertices: vertices.max(1),
+                        });
+                    }
                     let fan = corners.windows(2).skip(1);
-                    polygons.extend(fan.map(|pair| (at, [corners[0], pair[0], pair[1]])));
-                    Ok(())
+                    let fan = fan.map(|pair| [corners[0], pair[0], pair[1]]);
+                    let fan = fan.map(|t| t.map(|c| u32::try_from(c).unwrap_or(u32::MAX)));
+                    Ok(mesh.triangles.extend(fan)?)
                 }
                 _ => Ok(()),
             }
         })?;
     }
-    if polygons.is_empty() && header.elements.keys().any(|name| name == "tristrips") {
+    if mesh.triangles.len() == 0 && header.elements.keys().any(|name| name == "tristrips") {
         let why = "it has tristrips, which are not read here; write its faces as triangles";
         return Err(bad(why.to_owned()));
-    }
-    let vertices = mesh.vertices.len();
-    mesh.normals.truncate(vertices);
-    if mesh.normals.len() < vertices {
-        mesh.normals.clear();
-    }
-    for (face, corners) in polygons {
-        let is_there = |c: &&i64| usize::try_from(**c).is_ok_and(|c| c < vertices);
-        if let Some(&found) = corners.iter().find(|c| !is_there(c)) {
-            return Err(SurfaceProblem::Corner {
-                face,
-                found,
-                vertices: vertices.max(1),
-            });
-        }
-        mesh.triangles
-            .push(corners.map(|c| u32::try_from(c).unwrap_or(u32::MAX)));
     }
     Ok(mesh)
 }

@@ -13,7 +13,7 @@ use crate::{
     open_source::open_source,
     picture_settings::PictureSettings,
     session::{DataSource, OpenLevels, Session, SessionError},
-    stop::Stop,
+    stop::{GoesOn, Stop},
     turn::Turn,
     value_report::ValueReport,
 };
@@ -273,7 +273,7 @@ impl Viewer {
         };
         let (stop, wanted) = (self.stop.clone(), self.wanted.clone());
         let read = move || {
-            let goes_on = || !stop.is_said() && wanted.has_changed().is_ok();
+            let goes_on: GoesOn = Arc::new(move || !stop.is_said() && wanted.has_changed().is_ok());
             let source = open_source(&volume, &SurfaceArgs::default(), &mut mesh, &goes_on)
                 .map_err(|e| e.to_string())?;
             Ok((source, mesh))

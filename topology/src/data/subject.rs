@@ -21,6 +21,8 @@ const DIRECTIONS: u32 = 256;
 const FAINT: f64 = 0.04;
 /// A cell with fewer seen ones around it is noise.
 const NEIGHBOURS_MIN: usize = 2;
+/// Points of which the outermost are looked for at once.
+const POINTS_MAX: usize = 1 << 16;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,18 +46,6 @@ impl Subject {
         }
     }
 
-    /// Some points of a grid with this spacing; `None`: there are none.
-    #[must_use]
-    pub fn of_points(points: &[DVec3], spacing: [f64; 3]) -> Option<Self> {
-        let (mut middle, part) = (DVec3::ZERO, 1.0 / points.len() as f64);
-        points.iter().for_each(|p| middle += *p * part);
-        let boxes: Vec<[DVec3; 2]> = points.iter().map(|p| [*p; 2]).collect();
-        (!points.is_empty()).then(|| Self {
-            points: outermost(&boxes, DVec3::from_array(spacing)),
-            middle: middle.to_array(),
-        })
-    }
-
     /// Whether what came from a file or a peer can be a subject of a volume.
     #[must_use]
     pub fn is_valid(&self, volume: &VolumeDescription) -> bool {
@@ -71,6 +61,51 @@ impl Subject {
         let world_from_grid = volume.world_from_grid();
         let points = self.points.iter().copied().map(DVec3::from_array);
         points.map(move |p| world_from_grid.transform_point3(p))
+    }
+}
+
+/// Gathers points of a grid, however many, to a subject.
+#[derive(Clone, Debug)]
+pub struct PointGathering {
+    spacing: DVec3,
+    /// Those that are not looked at yet, with the outermost of those that were.
+    points: Vec<[DVec3; 2]>,
+    sum: DVec3,
+    count: u64,
+}
+
+impl PointGathering {
+    /// Of a grid with this spacing; none yet.
+    #[must_use]
+    pub fn new(spacing: [f64; 3]) -> Self {
+        Self {
+            spacing: spacing.into(),
+            points: Vec::new(),
+            sum: DVec3::ZERO,
+            count: 0,
+        }
+    }
+
+    /// Adds a point.
+    pub fn add(&mut self, point: DVec3) {
+        self.points.push([point; 2]);
+        self.sum += point;
+        self.count += 1;
+        if self.points.len() == POINTS_MAX {
+            let outermost = outermost(&self.points, self.spacing);
+            self.points.clear();
+            let outermost = outermost.into_iter().map(DVec3::from_array);
+            self.points.extend(outermost.map(|p| [p; 2]));
+        }
+    }
+
+    /// Their subject; `None`: there are none.
+    #[must_use]
+    pub fn subject(&self) -> Option<Subject> {
+        (self.count > 0).then(|| Subject {
+            points: outermost(&self.points, self.spacing),
+            middle: (self.sum / self.count as f64).to_array(),
+        })
     }
 }
 

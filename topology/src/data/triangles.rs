@@ -248,6 +248,9 @@ impl BrickTriangles {
     }
 }
 
+/// Memory of a brick beside its triangles, at most: what is said of them, and a list that is little used.
+const BRICK_MEMORY_BYTES: u64 = 2 * size_of::<CellMask>() as u64 + 256;
+
 /// Shares triangles out among the bricks that they meet.
 #[derive(Clone, Debug)]
 pub struct TriangleBins {
@@ -311,10 +314,10 @@ impl TriangleBins {
         true
     }
 
-    /// Bytes of the triangles of all bricks.
+    /// Memory that it takes, bytes, at most: lists that grow, and a row of a table for each brick.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    pub fn memory_bytes(&self) -> u64 {
+        2 * self.bytes + self.bricks.len() as u64 * BRICK_MEMORY_BYTES
     }
 
     /// How many triangles met no brick.
@@ -323,13 +326,31 @@ impl TriangleBins {
         self.outside
     }
 
+    /// What a manifest says of each brick that has some.
+    pub fn said(&self) -> impl Iterator<Item = (BrickIndex, BrickTriangles)> {
+        let bricks = self.bricks.iter();
+        bricks.map(|(brick, (bytes, cells))| (*brick, said(bytes, *cells)))
+    }
+
+    /// The bytes of a brick's triangles, if it has some.
+    #[must_use]
+    pub fn of(&self, brick: BrickIndex) -> Option<&[u8]> {
+        self.bricks.get(&brick).map(|(bytes, _)| &bytes[..])
+    }
+
     /// The bytes of each brick's triangles, and what a manifest says of them.
     pub fn into_bricks(self) -> impl Iterator<Item = (BrickIndex, Vec<u8>, BrickTriangles)> {
         self.bricks.into_iter().map(|(brick, (bytes, cells))| {
-            let count = u32::try_from(bytes.len() / TRIANGLE_BYTES).unwrap_or(u32::MAX);
-            (brick, bytes, BrickTriangles { count, cells })
+            let said = said(&bytes, cells);
+            (brick, bytes, said)
         })
     }
+}
+
+/// What a manifest says of triangles of these bytes.
+fn said(bytes: &[u8], cells: CellMask) -> BrickTriangles {
+    let count = u32::try_from(bytes.len() / TRIANGLE_BYTES).unwrap_or(u32::MAX);
+    BrickTriangles { count, cells }
 }
 
 /// Marks the cells of a brick that a triangle meets.
