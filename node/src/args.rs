@@ -24,18 +24,18 @@ use brickmesh_topology::{
         tiles::TILE_EDGE_MAX,
     },
 };
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser as _};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 pub use values::SurfaceArg;
 use values::{
-    parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color, parse_device,
-    parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients, parse_isosurface,
-    parse_keep, parse_light, parse_light_direction, parse_listen_address, parse_milliseconds,
-    parse_name, parse_note, parse_overlay, parse_prices, parse_quality, parse_rate, parse_reach,
-    parse_seconds, parse_size, parse_slab, parse_slab_slices, parse_slice, parse_socket,
-    parse_speed, parse_step, parse_surface, parse_transfer_range, placement, placement_or_auto,
-    switch,
+    checked_volume, parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color,
+    parse_device, parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients,
+    parse_isosurface, parse_keep, parse_light, parse_light_direction, parse_listen_address,
+    parse_milliseconds, parse_name, parse_note, parse_overlay, parse_prices, parse_quality,
+    parse_rate, parse_reach, parse_seconds, parse_size, parse_slab, parse_slab_slices, parse_slice,
+    parse_socket, parse_speed, parse_step, parse_surface, parse_transfer_range, placement,
+    placement_or_auto, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -121,6 +121,7 @@ pub struct DemoArgs {
 #[derive(Clone, Debug, Args)]
 pub struct VolumeArgs {
     /// Volume: .nrrd .nhdr .mha .mhd .nii .nii.gz .vti name_WxHxD_type.raw[.gz], or a .brickmesh folder; or a triangle mesh, .ply .stl .obj .gltf .glb, or a scene, .json: a volume, meshes in their places, isovalues, light (`render`, `view`, `import`)
+    #[arg(value_parser = PathBufValueParser::new().try_map(checked_volume))]
     pub volume: PathBuf,
     /// Value that stands for no data, which is transparent; NaN and infinities always do
     #[arg(long, value_name = "V", value_parser = parse_finite, allow_hyphen_values = true)]

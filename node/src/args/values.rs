@@ -21,7 +21,11 @@ use brickmesh_topology::picture::{
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use glam::DAffine3;
-use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+use std::{
+    net::SocketAddr,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 /// Reads `on` or `off`.
 pub(crate) fn switch() -> impl TypedValueParser<Value = bool> {
@@ -451,6 +455,18 @@ impl SurfaceArg {
     }
 }
 
+/// A volume that is there, or that may be elsewhere; what is named like a triangle mesh with a colour has a good one.
+pub(crate) fn checked_volume(path: PathBuf) -> Result<PathBuf, String> {
+    let text = path.to_str().filter(|_| !path.exists());
+    let is_colored = |text: &&str| {
+        let file = text.split_once(',').map(|(file, _)| Path::new(file));
+        file.is_some_and(|file| is_surface(file) && file.exists())
+    };
+    text.filter(is_colored)
+        .map_or(Ok(()), |text| SurfaceArg::parse(text).map(|_| ()))?;
+    Ok(path)
+}
+
 /// A triangle mesh: FILE, FILE,R,G,B or FILE,R,G,B,OPACITY.
 pub(crate) fn parse_surface(text: &str) -> Result<SurfaceArg, String> {
     SurfaceArg::parse(text)
@@ -626,6 +642,22 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mesh_in_place_of_a_volume_has_a_good_colour() {
+        let folder = tempfile::tempdir().unwrap();
+        let mesh = folder.path().join("a.stl");
+        std::fs::write(&mesh, "").unwrap();
+        let of = |colour: &str| {
+            let name = format!("{}{colour}", mesh.display());
+            checked_volume(name.into())
+        };
+        assert!(of("").is_ok() && of(",1,0,0").is_ok());
+        assert!(of(",2,0,0").unwrap_err().contains("0 to 1"));
+        assert!(of(",1,0").unwrap_err().contains("expected none, a colour"));
+        // What else is not there may be in the mesh, by name or digest.
+        assert!(checked_volume("b.stl,2,0,0".into()).is_ok());
+    }
 
     #[test]
     fn a_colour_goes_before_that_of_the_file_and_an_opacity_is_a_factor_of_its() {
