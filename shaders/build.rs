@@ -80,6 +80,12 @@ const GO_THROUGH: Family = Family {
     on: &[],
     follows: &[("SHADED", "EXTRAS")],
 };
+/// Rays that surfaces reflect: as those from the eye.
+const REFLECT: Family = Family {
+    name: "reflect",
+    entry: "reflect_rays",
+    ..LIT_LATER
+};
 /// The kernels that show surfaces, in mode iso, too; those of other modes are without the last switch, and send no rays from them.
 const MODE_OF_SURFACES: &str = "dvr";
 
@@ -101,7 +107,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let has_surfaces = name == MODE_OF_SURFACES;
         let kernels = RAYCAST.compile(&kernel, &name, has_surfaces, out);
         writeln!(table, "({name:?}, &[{}]),", kernels.map_err(in_file)?)?;
-        for family in [LIT_LATER, GO_THROUGH].iter().filter(|_| has_surfaces) {
+        for family in [LIT_LATER, GO_THROUGH, REFLECT]
+            .iter()
+            .filter(|_| has_surfaces)
+        {
             let kernels = family.compile(&kernel, &name, true, out).map_err(in_file)?;
             let table = family.name.to_uppercase();
             let count = 1 << family.switches.len();

@@ -17,10 +17,10 @@ use brickmesh_topology::{
         schedule::Assignment,
     },
     picture::{
-        ambient_occlusion::RAYS_MAX,
         camera::Projection,
         isosurface::Isosurface,
         render_settings::{Light, Mode},
+        surface_rays::{DEPTH_MAX, RAYS_MAX},
         tiles::TILE_EDGE_MAX,
     },
 };
@@ -32,10 +32,10 @@ use values::{
     checked_volume, parse_address, parse_bytes, parse_clip, parse_clip_plane, parse_color,
     parse_device, parse_direction, parse_exposure, parse_finite, parse_gamma, parse_gradients,
     parse_isosurface, parse_keep, parse_light, parse_light_direction, parse_listen_address,
-    parse_milliseconds, parse_name, parse_note, parse_overlay, parse_prices, parse_quality,
-    parse_rate, parse_reach, parse_seconds, parse_size, parse_slab, parse_slab_slices, parse_slice,
-    parse_socket, parse_speed, parse_step, parse_surface, parse_transfer_range, placement,
-    placement_or_auto, switch,
+    parse_milliseconds, parse_mirrored_part, parse_name, parse_note, parse_overlay, parse_prices,
+    parse_quality, parse_rate, parse_reach, parse_seconds, parse_size, parse_slab,
+    parse_slab_slices, parse_slice, parse_socket, parse_speed, parse_step, parse_surface,
+    parse_transfer_range, placement, placement_or_auto, switch,
 };
 
 /// One volume renderer out of all machines in the room.
@@ -143,7 +143,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "iso", "shadows", "ao", "ao_reach", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "iso", "shadows", "ao", "ao_reach", "reflect", "reflect_part", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -196,6 +196,12 @@ pub struct PictureArgs {
     /// How far these rays reach, world units [default: a tenth of the volume's diagonal]
     #[arg(long, value_name = "D", requires = "ao", value_parser = parse_reach, allow_hyphen_values = true)]
     pub ao_reach: Option<f64>,
+    /// Reflections of surfaces, so many one after the other, 1 to 8: a surface shows what is in front of it as a mirror does, by a part
+    #[arg(long, value_name = "DEPTH", value_parser = clap::value_parser!(u8).range(1..=i64::from(DEPTH_MAX)))]
+    pub reflect: Option<u8>,
+    /// The part that is mirrored where a surface is seen straight on, above 0, up to 1; beside that it is more [default: 0.2]
+    #[arg(long, value_name = "PART", requires = "reflect", value_parser = parse_mirrored_part, allow_hyphen_values = true)]
+    pub reflect_part: Option<f32>,
     /// Show only what is inside a box, in voxels: from 0 to the size less 1 is all of an axis, of one voxel -0.5 to 0.5
     #[arg(long, value_name = "X0,X1,Y0,Y1,Z0,Z1", value_parser = parse_clip, allow_hyphen_values = true)]
     pub clip: Option<[[f64; 3]; 2]>,
@@ -244,7 +250,7 @@ impl PictureArgs {
     /// Whether rays are to go on from surfaces.
     #[must_use]
     pub fn sends_rays(&self) -> bool {
-        self.has_shadows() || self.ao.is_some()
+        self.has_shadows() || self.ao.is_some() || self.reflect.is_some()
     }
 
     /// How samples become a pixel.
@@ -388,7 +394,7 @@ pub enum StrategyArg {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RulesArgs {
     /// What of a frame is divided among peers
-    /// [default: sort-last; image with --shadows or --ao, which need it]
+    /// [default: sort-last; image with --shadows, --ao or --reflect, which need it]
     #[arg(long, value_enum)]
     pub strategy: Option<StrategyArg>,
     /// Edge of a tile where the picture is divided, 8 to 2048 pixels [default: 32 to 256, by the number of peers]
@@ -428,7 +434,7 @@ impl RulesArgs {
         let strategy = match self.strategy {
             Some(StrategyArg::SortLast | StrategyArg::FreyErtl2011) if sends_rays => {
                 return Err(
-                    "--shadows and --ao divide the picture: leave --strategy out, or take image or auto"
+                    "--shadows, --ao and --reflect divide the picture: leave --strategy out, or take image or auto"
                         .to_owned(),
                 );
             }

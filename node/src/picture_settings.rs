@@ -13,12 +13,12 @@ use brickmesh_topology::{
     Manifest, RenderSettings, VolumeDescription, VoxelType,
     balance::plan_rules::PlanRules,
     picture::{
-        ambient_occlusion::AmbientOcclusion,
         clip::Clip,
         isosurface::{self, Isosurface},
         render_settings::{Light, Mode},
         slice::Slice,
         slice_views::SliceViews,
+        surface_rays::{AmbientOcclusion, Reflections},
     },
 };
 use std::path::Path;
@@ -102,6 +102,7 @@ impl PictureSettings {
             isosurfaces,
             shadows: args.has_shadows(),
             ambient_occlusion: occlusion(args, volume),
+            reflections: reflections(args),
             clip: Clip {
                 bounds: args.clip,
                 planes: args.clip_plane.clone(),
@@ -134,6 +135,8 @@ impl PictureSettings {
 
 /// Part of the volume's diagonal that rays of ambient occlusion reach, by default.
 const OCCLUSION_PART: f64 = 0.1;
+/// Part that surfaces mirror, by default.
+const MIRRORED_PART: f32 = 0.2;
 
 fn as_in_session(path: &Path) -> String {
     format!("all that is seen is as in session {}", path.display())
@@ -145,6 +148,13 @@ fn occlusion(args: &PictureArgs, volume: &VolumeDescription) -> Option<AmbientOc
     let reach = args.ao_reach;
     let reach = reach.unwrap_or_else(|| volume.diagonal() * OCCLUSION_PART);
     Some(AmbientOcclusion { rays, reach })
+}
+
+/// The reflections that the command line asks for.
+fn reflections(args: &PictureArgs) -> Option<Reflections> {
+    let depth = args.reflect?;
+    let part = args.reflect_part.unwrap_or(MIRRORED_PART);
+    Some(Reflections { depth, part })
 }
 
 /// The rules by which such pictures can be planned.
@@ -162,10 +172,10 @@ fn rays_have_surfaces(args: &PictureArgs, shade: bool, are_there: bool) -> Resul
         return Ok(());
     }
     if !args.mode().hides() {
-        return Err("--shadows and --ao are for --mode dvr and iso".to_owned());
+        return Err("--shadows, --ao and --reflect are for --mode dvr and iso".to_owned());
     }
     if !are_there {
-        return Err("--shadows and --ao are for surfaces, and there are none: give --iso VALUE or --surface FILE".to_owned());
+        return Err("--shadows, --ao and --reflect are for surfaces, and there are none: give --iso VALUE or --surface FILE".to_owned());
     }
     if args.has_shadows() && !shade {
         return Err("--shadows dims the light of surfaces, which are not lit: give --shade on (where an axis has one voxel it is off by itself)".to_owned());

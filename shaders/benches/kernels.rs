@@ -16,8 +16,8 @@ use brickmesh_topology::{
         transfer_shapes::{ShapeKind, TransferShape},
     },
     picture::{
-        ambient_occlusion::AmbientOcclusion, camera::Projection, isosurface::Isosurface,
-        render_settings::Mode, slice::Slice,
+        camera::Projection, isosurface::Isosurface, render_settings::Mode, slice::Slice,
+        surface_rays::AmbientOcclusion,
     },
 };
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -23,7 +23,10 @@ use brickmesh_topology::{
         brick_set::BrickSet,
         transfer_function::{TransferPoint, step_opacity},
     },
-    picture::{camera::Projection, isosurface::Isosurface, render_settings::Mode},
+    picture::{
+        camera::Projection, isosurface::Isosurface, render_settings::Mode,
+        surface_rays::Reflections,
+    },
 };
 use bytes::Bytes;
 use glam::{DVec3, DVec4};
@@ -649,6 +652,41 @@ fn surfaces_are_lit_however_many_a_pixel_shows() {
         let layers = layers / there.len() as f64;
         assert!(layers > 2.5, "more than room was kept for: {layers}");
         assert!(difference_max(&here, &bright) > 0.02, "it is seen");
+    }
+}
+
+/// Reflected rays meet more surfaces each than rays from the eye do, of which most pass by.
+#[test]
+fn surfaces_are_reflected_however_many_a_ray_meets() {
+    for mut device in devices("surfaces_are_reflected…") {
+        let mut cpu = CpuDevice::new(None, 1 << 30).unwrap();
+        let data = waves(VolumeDescription::new([40; 3], VoxelType::U8), 0.0, 255.0);
+        let camera = Camera::orbit(&data.volume, 33.0, 21.0, 0.4);
+        let mut scene = scene(&data, camera, colourful(0.0, 255.0), 0.3);
+        let settings = &mut scene.settings;
+        settings.mode = Mode::Iso;
+        let surface = |n: u32| Isosurface {
+            value: 20.5 + 30.0 * f64::from(n),
+            color: [1.0, 0.5, 0.25],
+            opacity: 0.3,
+        };
+        settings.isosurfaces = (0..8).map(surface).collect();
+        settings.shade = true;
+        scene.casters = Some(Casters {
+            grid: BrickGrid::new(data.volume.dims, 40).unwrap(),
+            bricks: Arc::new(BrickSet::all(1)),
+        });
+        let bare = whole(&mut device, &data, &scene);
+        let (depth, part) = (2, 0.75);
+        scene.settings.reflections = Some(Reflections { depth, part });
+        let here = whole(&mut device, &data, &scene);
+        let again = whole(&mut device, &data, &scene);
+        assert!(again == here, "in whatever order the device meets them");
+        let there = whole(&mut cpu, &data, &scene);
+        let there = there.pixels().iter();
+        let there: Vec<DVec4> = there.map(|p| DVec4::from_array(p.map(f64::from))).collect();
+        assert_close("eight surfaces", &here, &there);
+        assert!(difference_max(&here, &bare) > 0.1, "it is seen");
     }
 }
 

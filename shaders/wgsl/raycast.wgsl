@@ -478,6 +478,7 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
     let d = (scene.forward_in_grid + scene.right_in_grid * u + scene.down_in_grid * v) * inverse_length;
     let toward = through * inverse_length;
     point_pixel = 0x40000000u | (pixel.y << 14u) | pixel.x;
+    ray_weight = 1.0;
 
     let fraction = scene.jitter * jitter(scene.picture_x + pixel.x, scene.picture_y + pixel.y);
     var samples_end = SAMPLES_MAX;
@@ -486,18 +487,18 @@ fn raycast(@builtin(global_invocation_id) id: vec3<u32>) {
             samples_end = to_slice(d);
         }
     }
-    pixels[id.y * job.width + id.x] = march(d, toward, fraction, samples_end, 1e30);
+    pixels[id.y * job.width + id.x] = march(d, toward, fraction, vec2<f32>(samples_end, 1e30), vec4<f32>(0.0));
 }
 
-// What a ray shows of the job from where it begins, of samples below an end and surfaces within its reach.
-fn march(d: vec3<f32>, toward: vec3<f32>, fraction: f32, samples_end: f32, reach: f32) -> vec4<f32> {
+// What a ray shows of the job from where it begins, behind what it has met before; `ends`: that of its samples, and its reach.
+fn march(d: vec3<f32>, toward: vec3<f32>, fraction: f32, ends: vec2<f32>, before: vec4<f32>) -> vec4<f32> {
     var samples = clipped(interval(d, fraction), d, fraction);
-    samples.y = min(samples.y, samples_end);
+    samples.y = min(samples.y, ends.x);
     let negative = select(vec3<u32>(0u), vec3<u32>(4u, 8u, 16u), d < vec3<f32>(-1e-20));
     let octant = negative.x + negative.y + negative.z;
     if (SURFACES) {
         var way = shown_way(d);
-        way.y = min(way.y, reach);
+        way.y = min(way.y, ends.y);
         walk_begin(d, way);
         triangles_begin(d, way);
         samples.y *= scene.has_samples;
@@ -511,7 +512,7 @@ fn march(d: vec3<f32>, toward: vec3<f32>, fraction: f32, samples_end: f32, reach
     // Where the last segment ended, and the value there: that of the next one's beginning.
     var last_end = -1.0;
     var last = 0.0;
-    var acc = vec4<f32>(0.0);
+    var acc = before;
     var k = samples.x;
     loop {
         if (LEAPS) {

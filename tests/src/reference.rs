@@ -189,7 +189,16 @@ pub fn render_with(
                 None => through.normalize(),
                 Some(_) => -nearer,
             };
-            pixels.push(seen.ray(eye, direction, jitter, [x, y]));
+            pixels.push(seen.ray(
+                eye,
+                direction,
+                jitter,
+                OfRay {
+                    pixel: [x, y],
+                    weight: 1.0,
+                    depth: 0,
+                },
+            ));
         }
     }
     pixels
@@ -412,6 +421,17 @@ impl LookUp {
     }
 }
 
+/// Which pixel a ray is of, what of that it is, and how often it was reflected.
+#[derive(Clone, Copy)]
+struct OfRay {
+    pixel: [u32; 2],
+    weight: f64,
+    depth: u8,
+}
+
+/// Reflected rays that are less of a pixel are not followed: all of them together are not seen.
+const WEIGHT_MIN: f64 = 2e-4;
+
 /// What rays go through, and how it is seen.
 struct Seen<'a> {
     field: &'a Field,
@@ -422,7 +442,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn ray(&self, eye: DVec3, direction: DVec3, jitter: f64, pixel: [u32; 2]) -> [f64; 4] {
+    fn ray(&self, eye: DVec3, direction: DVec3, jitter: f64, of: OfRay) -> [f64; 4] {
         let Self {
             field, settings, ..
         } = self;
@@ -445,8 +465,8 @@ impl Seen<'_> {
         };
         let values = samples.clone().map(|(_, _, value)| value);
         match settings.mode {
-            Mode::Iso => self.blended([], eye, direction, pixel),
-            Mode::Dvr => self.blended(samples, eye, direction, pixel),
+            Mode::Iso => self.blended([], eye, direction, of),
+            Mode::Dvr => self.blended(samples, eye, direction, of),
             Mode::Mip | Mode::Slice => of_value(values.reduce(f64::max)),
             Mode::Minip => of_value(values.reduce(f64::min)),
             Mode::Average | Mode::SliceMean => {
@@ -480,12 +500,17 @@ impl Seen<'_> {
         samples: impl IntoIterator<Item = (f64, DVec3, f64)>,
         eye: DVec3,
         direction: DVec3,
-        pixel: [u32; 2],
+        of: OfRay,
     ) -> [f64; 4] {
         let mut acc = [0.0; 4];
-        let mut put = |behind: [f64; 4]| {
+        let put = |acc: &mut [f64; 4], behind: [f64; 4]| {
             let through = 1.0 - acc[3];
-            acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
+            *acc = std::array::from_fn(|c| acc[c] + through * behind[c]);
+        };
+        let surface = |acc: &mut [f64; 4], p, world, met: &Met<'_>| {
+            let weight = of.weight * (1.0 - acc[3]);
+            let of = OfRay { weight, ..of };
+            put(acc, self.surface([p, world], met, direction, of));
         };
         let hits = self.hits(eye, direction, f64::INFINITY).into_iter();
         let mut hits = hits
@@ -493,7 +518,7 @@ impl Seen<'_> {
             .peekable();
         for (t, p, value) in samples {
             while let Some((_, p, world, met)) = hits.next_if(|hit| hit.0 < t) {
-                put(self.surface([p, world], &met, direction, pixel));
+                surface(&mut acc, p, world, &met);
             }
             let Some((mut color, alpha)) = self.step(p, value, direction) else {
                 continue;
@@ -501,10 +526,10 @@ impl Seen<'_> {
             if self.settings.shade && alpha > 0.0 {
                 color = self.lit(color, p, direction);
             }
-            put(premultiplied(color, alpha));
+            put(&mut acc, premultiplied(color, alpha));
         }
         for (_, p, world, met) in hits {
-            put(self.surface([p, world], &met, direction, pixel));
+            surface(&mut acc, p, world, &met);
         }
         acc
     }
@@ -546,7 +571,7 @@ impl Seen<'_> {
         [p, world]: [DVec3; 2],
         met: &Met<'_>,
         direction: DVec3,
-        pixel: [u32; 2],
+        of: OfRay,
     ) -> [f64; 4] {
         let (color, opacity, gradient) = match met {
             Met::Isosurface(surface) => {
@@ -564,10 +589,27 @@ impl Seen<'_> {
             [color, [0.0; 3]]
         };
         let (ambient, shadow) = (
-            self.ambient(world, normal, pixel),
+            self.ambient(world, normal, of.pixel),
             self.shadow(world, normal, opacity),
         );
-        let lit = std::array::from_fn(|c| around[c] * ambient + from_light[c] * shadow);
+        let mut lit = std::array::from_fn(|c| around[c] * ambient + from_light[c] * shadow);
+        let reflections = self.settings.reflections;
+        if let Some(reflections) = reflections.filter(|r| of.depth < r.depth) {
+            let part = f64::from(reflections.part);
+            let part = part + (1.0 - part) * (1.0 + direction.dot(normal)).powi(5);
+            let start = world + normal * (0.02 * self.field.volume.min_spacing());
+            let mirrored = direction - normal * (2.0 * direction.dot(normal));
+            let (weight, depth) = (part * opacity * of.weight, of.depth + 1);
+            let of = OfRay {
+                weight,
+                depth,
+                ..of
+            };
+            if weight > WEIGHT_MIN {
+                let seen = self.ray(start, mirrored, 0.5, of);
+                lit = std::array::from_fn(|c| (1.0 - part * seen[3]) * lit[c] + part * seen[c]);
+            }
+        }
         premultiplied(lit, opacity)
     }
 

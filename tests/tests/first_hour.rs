@@ -228,6 +228,12 @@ fn shadows_need_surfaces_and_a_light_from_aside() {
         &[&surface, &["--ao", "4", "--assign", "best-fit"]],
         "--assign and --composite",
     );
+    refused(&[&surface, &["--reflect", "9"]], "9 is not in 1..=8");
+    refused(
+        &[&surface, &["--reflect", "1", "--reflect-part=-1"]],
+        "mirrored part is -1.0; it must be above 0",
+    );
+    refused(&[&["--reflect", "1"]], "there are none: give --iso VALUE");
     let picture = |args: &[&[&str]]| {
         let said = desk.render(&args.concat());
         assert!(said.is_well, "{}", said.errors);

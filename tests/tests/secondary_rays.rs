@@ -16,7 +16,11 @@ use brickmesh_tests::{
 use brickmesh_topology::{
     RenderSettings, View,
     balance::plan_rules::{Division, PlanRules},
-    picture::{ambient_occlusion::AmbientOcclusion, finish::Finish, render_settings::Mode},
+    picture::{
+        finish::Finish,
+        render_settings::Mode,
+        surface_rays::{AmbientOcclusion, Reflections},
+    },
 };
 use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc};
 
@@ -42,6 +46,8 @@ fn lit_looks(field: &Field) -> Vec<(&'static str, RenderSettings)> {
         settings.light.direction = Some([0.7, 0.5, 0.4]);
         let rays = if n % 2 == 0 { 2 } else { 5 };
         settings.ambient_occlusion = (n % 3 != 0).then_some(AmbientOcclusion { rays, reach });
+        let (depth, part) = [(1, 0.5), (2, 0.25)][n / 2 % 2];
+        settings.reflections = (n % 2 == 1).then_some(Reflections { depth, part });
         assert!(settings.has_secondary_rays());
     }
     assert!(all.iter().any(|(_, s)| s.mode == Mode::Iso) && all.len() > 4);
@@ -53,6 +59,7 @@ fn without(settings: &RenderSettings) -> RenderSettings {
     RenderSettings {
         shadows: false,
         ambient_occlusion: None,
+        reflections: None,
         ..settings.clone()
     }
 }
@@ -78,8 +85,11 @@ fn surfaces_are_dimmed_as_the_reference_says() {
         let mut dimmed = 0.0;
         for (n, (look, settings)) in lit_looks(&field).into_iter().enumerate() {
             let (eye, mut view) = views[n % views.len()];
-            // The reference takes its time.
-            (view.width, view.height) = (40, 34);
+            // The reference takes its time, for reflections most of all.
+            (view.width, view.height) = match settings.reflections {
+                Some(_) => (30, 26),
+                None => (40, 34),
+            };
             let what = format!("{name}, {look}, {eye}");
             let expected = to_rgba8(&render_with(&field, &facets, &view, &settings));
             let bright = to_rgba8(&render_with(&field, &facets, &view, &without(&settings)));

@@ -2,7 +2,6 @@
 //!
 //! May use `base` and `data`; `.ci/arrows` checks it.
 
-pub mod ambient_occlusion;
 pub mod camera;
 pub mod camera_motion;
 pub mod camera_path;
@@ -19,5 +18,6 @@ pub mod render_settings;
 pub mod sample_count;
 pub mod slice;
 pub mod slice_views;
+pub mod surface_rays;
 pub mod tiles;
 pub mod visible_cells;

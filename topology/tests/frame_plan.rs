@@ -19,7 +19,7 @@ use brickmesh_topology::{
     },
     base::seeded::Seeded,
     data::{brick_set::BrickSet, manifest::ManifestParts, transfer_function::TransferPoint},
-    picture::{ambient_occlusion::AmbientOcclusion, visible_cells::VisibleCells},
+    picture::{surface_rays::AmbientOcclusion, visible_cells::VisibleCells},
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

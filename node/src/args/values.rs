@@ -13,11 +13,11 @@ use brickmesh_topology::data::{
     partition_method::PartitionMethod, slab_projections::SLAB_SLICES_MAX, triangles::Material,
 };
 use brickmesh_topology::picture::{
-    ambient_occlusion::AmbientOcclusion,
     clip::Clip,
     isosurface::{self, Isosurface},
     render_settings::{EXPOSURES, GAMMAS, Light, STEP_VOXELS_MIN},
     slice::Slice,
+    surface_rays::{AmbientOcclusion, Reflections},
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use glam::DAffine3;
@@ -320,6 +320,22 @@ pub(crate) fn parse_reach(text: &str) -> Result<f64, String> {
     let occlusion = AmbientOcclusion { rays: 1, reach };
     occlusion.validate().map_err(|e| e.to_string())?;
     Ok(reach)
+}
+
+/// The part that surfaces mirror.
+///
+/// # Errors
+/// No number, or none above 0, up to 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "casts of floats saturate; what is out of bounds is refused"
+)]
+pub(crate) fn parse_mirrored_part(text: &str) -> Result<f32, String> {
+    let [part] = numbers::<1>(text)?;
+    let part = part as f32;
+    let reflections = Reflections { depth: 1, part };
+    reflections.validate().map_err(|e| e.to_string())?;
+    Ok(part)
 }
 
 /// An isosurface: V, V,R,G,B or V,R,G,B,OPACITY.

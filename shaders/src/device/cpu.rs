@@ -40,7 +40,7 @@ use crate::{
         preparation::{BrickCells, Preparation, PreparedBrick},
     },
     scene::Scene,
-    secondary::{LitPoint, LitPoints, UnlitJob},
+    secondary::{LitPoint, LitPoints, SecondaryRays, UnlitJob},
     sub_image::SubImage,
     triangle_tree::TriangleTree,
 };
@@ -268,18 +268,61 @@ impl CpuDevice {
         }
     }
 
-    /// Lets the rays of points go through those of the bricks on their way that are there. Whether they lack none.
-    fn light(&self, points: &mut LitPoints, lighting: &Lighting) -> bool {
-        points.go_on(&lighting.rays, |brick, ray| {
-            let data_set = self.scene.as_ref()?.frame.data_set;
-            let owned = self
-                .bricks
-                .get(&BrickKey { data_set, brick })?
-                .voxels
-                .owned();
-            let field = self.seen_field(brick, &owned);
-            Some(field.map_or(1.0, |(field, voxel)| lighting.through(&field, voxel, ray)))
-        })
+    /// What a brick owns, if it is there.
+    fn owned(&self, brick: BrickIndex) -> Option<VoxelBox> {
+        let data_set = self.scene.as_ref()?.frame.data_set;
+        let resident = self.bricks.get(&BrickKey { data_set, brick })?;
+        Some(resident.voxels.owned())
+    }
+
+    /// Lets the rays of points go through those of the bricks on their way that are there, and those of points that they meet. `lit` is told
+    /// of those whose rays lack none; the others are returned.
+    fn light(
+        &self,
+        points: LitPoints,
+        lighting: &Lighting,
+        mut lit: impl FnMut(&LitPoints),
+    ) -> Vec<LitPoints> {
+        let (mut parts, mut lacking) = (vec![points], Vec::new());
+        while let Some(mut part) = parts.pop() {
+            part.go_on(&lighting.rays, |brick, ray| {
+                let field = self.seen_field(brick, &self.owned(brick)?);
+                Some(field.map_or(1.0, |(field, voxel)| lighting.through(&field, voxel, ray)))
+            });
+            let met = self.reflect(&mut part, &lighting.rays);
+            parts.extend(part.following(&met, POINTS_TOGETHER, &lighting.rays));
+            if part.is_lit() {
+                lit(&part);
+            } else {
+                lacking.push(part);
+            }
+        }
+        lacking
+    }
+
+    /// Lets reflected rays go through those of the bricks on their way that are there, in depth order; the points that they meet.
+    fn reflect(&self, points: &mut LitPoints, rays: &SecondaryRays) -> Vec<LitPoint> {
+        let mut met = Vec::new();
+        let Some(scene) = &self.scene else {
+            return met;
+        };
+        loop {
+            let due = points.due_reflections(rays, |brick| self.owned(brick).is_some());
+            if due.is_empty() {
+                return met;
+            }
+            for (brick, due) in due {
+                let field = self
+                    .owned(brick)
+                    .and_then(|owned| self.seen_field(brick, &owned));
+                for due in due {
+                    let seen = field.as_ref().map_or(due.seen, |(field, voxel)| {
+                        lighting::reflected(&scene.frame, (field, *voxel), &due, &mut met)
+                    });
+                    points.was_reflected(due.number, seen, rays);
+                }
+            }
+        }
     }
 
     /// Renders parts, the bands of all of them on whichever thread is free.
@@ -311,13 +354,15 @@ impl CpuDevice {
                 let Some(lighting) = scene.lighting.as_deref().filter(|_| is_wanted()) else {
                     break;
                 };
-                let mut points = LitPoints::new(points.to_vec(), &lighting.rays);
-                if self.light(&mut points, lighting) {
-                    points.light_up(&lighting.rays, |pixel, color| band.add(pixel, color));
-                } else {
-                    let unlit = band.unlit.lock();
-                    unlit.unwrap_or_else(PoisonError::into_inner).push(points);
-                }
+                let rays = &lighting.rays;
+                let points = LitPoints::new(points.to_vec(), rays);
+                let lacking = self.light(points, lighting, |part| {
+                    part.light_up(rays, |pixel, color| band.add(pixel, color));
+                });
+                let unlit = band.unlit.lock();
+                unlit
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(lacking);
             }
             band.thread_nanos
                 .fetch_add(nanos_since(begun), Ordering::Relaxed);
@@ -559,17 +604,28 @@ impl RenderDevice for CpuDevice {
         let go_on = |mut job: RenderedJob| {
             let begun = Instant::now();
             if let (Some(lighting), Some(mut unlit)) = (lighting, job.unlit.take()) {
-                let parts = unlit.parts.into_par_iter().with_max_len(1);
-                let light = |mut part: LitPoints| {
-                    let is_lit = is_wanted() && self.light(&mut part, lighting);
-                    (is_lit, part)
+                let parts = std::mem::take(&mut unlit.parts);
+                let parts = parts.into_par_iter().with_max_len(1);
+                let light = |part: LitPoints| {
+                    let mut colors = Vec::new();
+                    let lacking = if is_wanted() {
+                        self.light(part, lighting, |part| {
+                            part.light_up(&lighting.rays, |pixel, color| {
+                                colors.push((pixel, color))
+                            });
+                        })
+                    } else {
+                        vec![part]
+                    };
+                    (colors, lacking)
                 };
                 let parts: Vec<_> = self.pool.install(|| parts.map(light).collect());
-                let (lit, lacking): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.0);
-                for (_, part) in lit {
-                    part.light_up(&lighting.rays, |pixel, color| job.image.add(pixel, color));
+                for (colors, lacking) in parts {
+                    for (pixel, color) in colors {
+                        job.image.add(pixel, color);
+                    }
+                    unlit.parts.extend(lacking);
                 }
-                unlit.parts = lacking.into_iter().map(|(_, part)| part).collect();
                 job.unlit = Some(unlit).filter(|unlit| !unlit.parts.is_empty());
             }
             job.elapsed_micros += micros_since(begun);

@@ -20,6 +20,7 @@ mod lighting;
 mod memory;
 mod params;
 mod pictures;
+mod reflections;
 mod resident;
 mod upload;
 mod voxel_image;
@@ -364,7 +365,7 @@ impl VulkanDevice {
             segments: scene.has_segments,
             extras: match purpose {
                 Purpose::GoThrough => scene.has_extras_of_opacity,
-                Purpose::Pixels | Purpose::LitLater => scene.has_extras,
+                Purpose::Pixels | Purpose::LitLater | Purpose::Reflected => scene.has_extras,
             },
             surfaces,
         };

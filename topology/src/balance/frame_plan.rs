@@ -368,7 +368,10 @@ impl PlanInputs<'_> {
     /// The largest edge of tiles whose jobs send secondary rays, pixels: what is known of the rays of one waits in memory.
     fn edge_of_rays(&self) -> Option<u32> {
         let rays = self.settings.ambient_occlusion.map_or(0, |o| o.rays);
-        let of_pixel = POINT_BYTES + RAY_BYTES * (1 + u32::from(rays));
+        let of_point = POINT_BYTES + RAY_BYTES * (1 + u32::from(rays));
+        // Each reflection meets a surface in its turn.
+        let reflections = self.settings.reflections.map_or(0, |r| u32::from(r.depth));
+        let of_pixel = of_point * (1 + reflections) + MIRRORED_BYTES * reflections;
         let edge = (RAYS_OF_TILE_BYTES / of_pixel).isqrt();
         self.settings.has_secondary_rays().then_some(edge)
     }
@@ -590,6 +593,8 @@ fn holders_by_brick(manifest: &Manifest, roster: &Roster) -> Vec<Vec<usize>> {
 const POINT_BYTES: u32 = 96;
 /// See [`POINT_BYTES`].
 const RAY_BYTES: u32 = 4;
+/// Of a reflected ray: see [`POINT_BYTES`].
+const MIRRORED_BYTES: u32 = 32;
 /// See [`POINT_BYTES`].
 const RAYS_OF_TILE_BYTES: u32 = 16 << 20;
 

@@ -15,11 +15,11 @@ use crate::{
         volume::VolumeDescription,
     },
     picture::{
-        ambient_occlusion::{AmbientOcclusion, AmbientOcclusionError},
         clip::{Clip, ClipError},
         finish::Finish,
         isosurface::{self, Isosurface, IsosurfaceError},
         slice::{Slice, SliceError},
+        surface_rays::{AmbientOcclusion, Reflections, SurfaceRaysError},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -285,6 +285,9 @@ pub struct RenderSettings {
     /// Of surfaces, in modes dvr and iso: dims the ambient part of their light.
     #[serde(default)]
     pub ambient_occlusion: Option<AmbientOcclusion>,
+    /// Of surfaces, in modes dvr and iso.
+    #[serde(default)]
+    pub reflections: Option<Reflections>,
     /// What is cut away.
     #[serde(default)]
     pub clip: Clip,
@@ -333,7 +336,10 @@ pub enum RenderSettingsError {
     Isosurfaces(#[from] IsosurfaceError),
     /// Ambient occlusion.
     #[error("ambient occlusion: {0}")]
-    AmbientOcclusion(#[from] AmbientOcclusionError),
+    AmbientOcclusion(#[source] SurfaceRaysError),
+    /// Reflections.
+    #[error("reflections: {0}")]
+    Reflections(#[source] SurfaceRaysError),
     /// What is cut away.
     #[error("clip: {0}")]
     Clip(#[from] ClipError),
@@ -393,6 +399,7 @@ impl RenderSettings {
             isosurfaces: Vec::new(),
             shadows: false,
             ambient_occlusion: None,
+            reflections: None,
             clip: Clip::default(),
             slice: None,
             jitter: true,
@@ -419,8 +426,10 @@ impl RenderSettings {
         if self.mode == Mode::Iso && self.isosurfaces.is_empty() {
             return Err(IsosurfaceError::Missing.into());
         }
-        let occlusion = &self.ambient_occlusion;
-        occlusion.map_or(Ok(()), |o| o.validate())?;
+        let occlusion = self.ambient_occlusion.map_or(Ok(()), |o| o.validate());
+        occlusion.map_err(RenderSettingsError::AmbientOcclusion)?;
+        let reflections = self.reflections.map_or(Ok(()), |r| r.validate());
+        reflections.map_err(RenderSettingsError::Reflections)?;
         self.clip.validate()?;
         match &self.slice {
             Some(slice) => slice.validate()?,
@@ -533,7 +542,8 @@ impl RenderSettings {
     /// Whether rays go on from surfaces, through whatever bricks are on their way.
     #[must_use]
     pub fn has_secondary_rays(&self) -> bool {
-        self.casts_shadows() || (self.mode.hides() && self.ambient_occlusion.is_some())
+        let has_others = self.ambient_occlusion.is_some() || self.reflections.is_some();
+        self.casts_shadows() || (self.mode.hides() && has_others)
     }
 
     /// Whether triangles are seen.
@@ -670,6 +680,7 @@ impl RenderSettings {
             isosurfaces,
             shadows,
             ambient_occlusion,
+            reflections,
             clip: Clip { bounds, planes },
             slice,
             jitter,
@@ -706,11 +717,7 @@ impl RenderSettings {
             [x, y, z, d, thickness]
         });
         numbers.extend(of_slice);
-        let of_occlusion = ambient_occlusion.map_or([f64::NAN; 2], |o| {
-            let AmbientOcclusion { rays, reach } = o;
-            [rays.into(), reach]
-        });
-        numbers.extend(of_occlusion);
+        numbers.extend(numbers_of_rays(*ambient_occlusion, *reflections));
         let switches = [*shade, *jitter, *preintegrate, *shadows];
         let mut bytes = vec![*mode as u8];
         bytes.extend(counts.iter().flat_map(|n| (*n as u64).to_le_bytes()));
@@ -733,6 +740,23 @@ fn numbers_of_shape(shape: &TransferShape) -> [f64; 9] {
         ShapeKind::Gaussian => 1.0,
     };
     [kind, opacity, from, to, flat, steep, r, g, b]
+}
+
+/// Those of reflections are last of all numbers, and only where there are some.
+fn numbers_of_rays(
+    occlusion: Option<AmbientOcclusion>,
+    reflections: Option<Reflections>,
+) -> impl Iterator<Item = f64> {
+    let of_occlusion = occlusion.map_or([f64::NAN; 2], |o| {
+        let AmbientOcclusion { rays, reach } = o;
+        [rays.into(), reach]
+    });
+    let of_reflections = reflections.map(|r| {
+        let Reflections { depth, part } = r;
+        [depth.into(), part.into()]
+    });
+    let of_reflections = of_reflections.into_iter().flatten();
+    of_occlusion.into_iter().chain(of_reflections)
 }
 
 fn numbers_of_surface(surface: &Isosurface) -> [f64; 5] {
@@ -802,6 +826,15 @@ mod tests {
         }
         assert!(refused(|s| occlusion(s, 0, 1.0)).contains("number of rays is 0; it must be 1"));
         assert!(refused(|s| occlusion(s, 8, f64::NAN)).contains("reach is NaN; it must be above"));
+        fn reflections(s: &mut RenderSettings, depth: u8, part: f32) {
+            s.reflections = Some(Reflections { depth, part });
+        }
+        assert!(
+            refused(|s| reflections(s, 9, 0.5)).contains("reflections: depth is 9; it must be 1")
+        );
+        assert!(
+            refused(|s| reflections(s, 1, f32::NAN)).contains("part is NaN; it must be above 0")
+        );
         assert!(refused(|s| s.light.exponent = 0).contains("exponent is 0; it must be 1 to 128"));
     }
 
@@ -854,11 +887,17 @@ mod tests {
         fn occlusion(rays: u16, reach: f64) -> Option<AmbientOcclusion> {
             Some(AmbientOcclusion { rays, reach })
         }
-        let changes: [fn(&mut RenderSettings); 38] = [
+        fn reflections(depth: u8, part: f32) -> Option<Reflections> {
+            Some(Reflections { depth, part })
+        }
+        let changes: [fn(&mut RenderSettings); 41] = [
             |s| s.shadows = true,
             |s| s.ambient_occlusion = occlusion(8, 1.0),
             |s| s.ambient_occlusion = occlusion(9, 1.0),
             |s| s.ambient_occlusion = occlusion(8, 2.0),
+            |s| s.reflections = reflections(1, 0.5),
+            |s| s.reflections = reflections(2, 0.5),
+            |s| s.reflections = reflections(1, 0.25),
             |s| s.background_top = Some([0.0; 3]),
             |s| s.isosurfaces = surface(|_| {}),
             |s| s.isosurfaces = surface(|s| s.value = 2.0),

@@ -5,12 +5,13 @@ use super::{
     frame::Frame,
     ray::{ExactRay, Ray, SAMPLE_MAX},
     scalar,
+    surface_hits::LitPixel,
     voxel::with_voxel,
 };
 use crate::{
     constants::MIDDLE,
     scene::Scene,
-    secondary::{SecondaryRay, SecondaryRays},
+    secondary::{DueReflection, LitPoint, SecondaryRay, SecondaryRays},
 };
 use brickmesh_topology::VoxelType;
 
@@ -37,31 +38,47 @@ impl Lighting {
     /// What a brick lets through of a ray, 0 to 1.
     pub(super) fn through(&self, field: &Field<'_>, voxel: VoxelType, ray: &SecondaryRay) -> f32 {
         use scalar::opacity;
-        let ray = self.kernel_ray(ray);
+        let ray = kernel_ray(ray, self.frame.step);
         1.0 - with_voxel!(voxel, opacity::<_>(&self.frame, field, &ray))
     }
+}
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "kernels work in f32; the number of samples is clamped"
-    )]
-    fn kernel_ray(&self, ray: &SecondaryRay) -> Ray {
-        let step = self.frame.step;
-        let samples = (ray.reach / step - f64::from(MIDDLE)).ceil();
-        Ray {
-            eye: ray.start.as_vec3().to_array(),
-            direction: ray.direction.as_vec3().to_array(),
-            step: step as f32,
-            jitter: MIDDLE,
-            exact: ExactRay {
-                eye: ray.start.to_array(),
-                direction: ray.direction.to_array(),
-                step,
-                jitter: MIDDLE.into(),
-                end: samples.clamp(0.0, f64::from(SAMPLE_MAX)) as u32,
-                reach: ray.reach,
-            },
-        }
+/// What a reflected ray has seen once it is through a brick; points of surfaces that are to be lit go to `points`.
+pub(super) fn reflected(
+    frame: &Frame,
+    (field, voxel): (&Field<'_>, VoxelType),
+    due: &DueReflection,
+    points: &mut Vec<LitPoint>,
+) -> [f32; 4] {
+    use scalar::meet;
+    let ray = kernel_ray(&due.ray, frame.step);
+    let lit = &mut LitPixel {
+        pixel: due.pixel,
+        weight: due.weight,
+        points,
+    };
+    with_voxel!(voxel, meet::<_>(frame, field, &ray, due.seen, lit))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "kernels work in f32; the number of samples is clamped"
+)]
+fn kernel_ray(ray: &SecondaryRay, step: f64) -> Ray {
+    let samples = (ray.reach / step - f64::from(MIDDLE)).ceil();
+    Ray {
+        eye: ray.start.as_vec3().to_array(),
+        direction: ray.direction.as_vec3().to_array(),
+        step: step as f32,
+        jitter: MIDDLE,
+        exact: ExactRay {
+            eye: ray.start.to_array(),
+            direction: ray.direction.to_array(),
+            step,
+            jitter: MIDDLE.into(),
+            end: samples.clamp(0.0, f64::from(SAMPLE_MAX)) as u32,
+            reach: ray.reach,
+        },
     }
 }

@@ -108,7 +108,11 @@ impl<'a, V: StoredVoxel> PacketHits<'a, V> {
                 } else {
                     let points = &mut self.points;
                     let pixel = hits.pixel;
-                    let lit = &mut LitPixel { pixel, points };
+                    let lit = &mut LitPixel {
+                        pixel,
+                        weight: 1.0,
+                        points,
+                    };
                     hit.put::<V, M>((frame, field), &hits.ray, partial, lit);
                     hits.go_on();
                 }

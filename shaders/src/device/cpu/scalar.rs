@@ -38,29 +38,44 @@ pub(super) fn render_part<V: StoredVoxel>(
             let ray = frame.ray(x, y);
             let lit = &mut LitPixel {
                 pixel: [x, y],
+                weight: 1.0,
                 points,
             };
-            *pixel = with_kernel_mode!(frame.mode, frame.shading.is_some(), frame.has_segments, M => {
-                march::<V, M>(frame, field, &ray, lit)
-            });
+            *pixel = meet::<V>(frame, field, &ray, [0.0; 4], lit);
         }
     }
 }
 
 /// How opaque a part of a field is along a ray, 0 to 1, in modes in which something is.
 pub(super) fn opacity<V: StoredVoxel>(frame: &Frame, field: &Field<'_>, ray: &Ray) -> f32 {
-    let (pixel, points) = ([0; 2], &mut Vec::new());
-    let lit = &mut LitPixel { pixel, points };
-    let partial = with_kernel_mode!(frame.mode, frame.shading.is_some(), frame.has_segments, M => {
-        march::<V, M>(frame, field, ray, lit)
-    });
-    partial[3]
+    let lit = &mut LitPixel {
+        pixel: [0; 2],
+        weight: 1.0,
+        points: &mut Vec::new(),
+    };
+    let [.., opacity] = meet::<V>(frame, field, ray, [0.0; 4], lit);
+    opacity
+}
+
+/// What a ray shows once it is through a part of a field, behind what it has met before.
+#[inline(always)]
+pub(super) fn meet<V: StoredVoxel>(
+    frame: &Frame,
+    field: &Field<'_>,
+    ray: &Ray,
+    before: [f32; 4],
+    lit: &mut LitPixel<'_>,
+) -> [f32; 4] {
+    with_kernel_mode!(frame.mode, frame.shading.is_some(), frame.has_segments, M => {
+        march::<V, M>(frame, field, ray, before, lit)
+    })
 }
 
 fn march<V: StoredVoxel, M: ModeStages>(
     frame: &Frame,
     field: &Field<'_>,
     ray: &Ray,
+    mut partial: [f32; 4],
     lit: &mut LitPixel<'_>,
 ) -> [f32; 4] {
     let (first, end) = if frame.has_samples {
@@ -70,7 +85,6 @@ fn march<V: StoredVoxel, M: ModeStages>(
     };
     let half = ray.half_segment();
     let number_at = |k: f32| sample::<V>(field, &locate(field, ray.position(k)));
-    let mut partial = [0.0; 4];
     let has_surfaces = field.may_have_surfaces(frame);
     let mut hits = has_surfaces.then(|| SurfaceHits::<V>::new(frame, field, ray));
     // Puts the surfaces before a distance into the partial; whether all behind is hidden.

@@ -99,7 +99,8 @@ impl SurfaceHit {
     ) {
         let color = self.unlit(frame);
         let seen = 1.0 - partial[3];
-        if frame.sends_rays && seen * color[3] > DARK {
+        if frame.sends_rays && lit.weight * seen * color[3] > DARK {
+            let seen = lit.weight * seen;
             lit.points
                 .push(self.point::<V>(frame, field, ray, (lit.pixel, seen)));
             M::combine(partial, [0.0, 0.0, 0.0, color[3]]);
@@ -143,7 +144,7 @@ impl SurfaceHit {
         }
     }
 
-    /// The point of a pixel to be lit; `seen`: what a ray has left there.
+    /// The point of a pixel to be lit; `seen`: what of the pixel a ray has left there.
     fn point<V: StoredVoxel>(
         &self,
         frame: &Frame,
@@ -174,6 +175,8 @@ impl SurfaceHit {
             ambient: ambient.map(|c| c * seen),
             direct: direct.map(|c| c * seen),
             through: 1.0 - a,
+            along: -to_viewer.as_vec3(),
+            weight: seen * a,
         }
     }
 }
@@ -181,5 +184,7 @@ impl SurfaceHit {
 /// Where the points of a pixel go that are to be lit.
 pub(super) struct LitPixel<'a> {
     pub(super) pixel: [u32; 2],
+    /// What of it the ray is, 0 to 1.
+    pub(super) weight: f32,
     pub(super) points: &'a mut Vec<LitPoint>,
 }

@@ -26,6 +26,8 @@ pub(super) enum Purpose {
     LitLater,
     /// What a brick lets through of rays from surfaces.
     GoThrough,
+    /// What rays see that surfaces reflect; the surfaces that they meet are lit later.
+    Reflected,
 }
 
 /// Which of the raycast kernels.
@@ -56,7 +58,7 @@ impl RaycastVariant {
     pub(super) fn compiled(self) -> Self {
         match self.purpose {
             Purpose::Pixels => self,
-            Purpose::LitLater => Self {
+            Purpose::LitLater | Purpose::Reflected => Self {
                 table_by_sampler: false,
                 extras: true,
                 surfaces: true,
@@ -104,6 +106,10 @@ pub(super) fn raycast(variant: RaycastVariant) -> Result<Kernel, DeviceError> {
             let number = number(&[voxels, shaded, leaps, segments]);
             (LIT_LATER.get(number), "raycast")
         }
+        Purpose::Reflected => {
+            let number = number(&[voxels, shaded, leaps, segments]);
+            (REFLECT.get(number), "reflect_rays")
+        }
         Purpose::GoThrough => {
             let number = number(&[voxels, leaps, segments, extras, surfaces]);
             (GO_THROUGH.get(number), "go_through")
@@ -125,6 +131,7 @@ mod tests {
             assert!(RAYCAST.iter().any(|(name, _)| *name == mode.name()));
         }
         assert_eq!((LIT_LATER.len(), GO_THROUGH.len()), (1 << 4, 1 << 5));
+        assert_eq!(REFLECT.len(), LIT_LATER.len());
         assert!(
             Mode::ALL
                 .iter()

@@ -11,6 +11,7 @@ use super::{
     gpu::{Commands, Gpu, Home},
     kernels::Purpose,
     pictures::{KeptBuffers, ReadBuffers},
+    reflections::REFLECTED_VECTORS,
     resident::Visibility,
 };
 use crate::{
@@ -27,7 +28,7 @@ use vulkano::{
 };
 
 /// Vectors of a point, and before the points of a band.
-const POINT_VECTORS: u64 = 4;
+const POINT_VECTORS: u64 = 5;
 const HEADER_VECTORS: u64 = 1;
 /// Before the points of a band where there are none.
 const NO_POINTS: [[f32; 4]; 1] = [[0.0; 4]];
@@ -43,15 +44,15 @@ const RAYS_TOGETHER: usize = 1 << 14;
 /// The same of points that a thread works at.
 const RAYS_OF_PART: usize = 1 << 10;
 /// Rays of a submission, counted once for each brick; those of one brick are fewer.
-const RAYS_SUBMITTED: usize = 1 << 17;
+pub(super) const RAYS_SUBMITTED: usize = 1 << 17;
 /// What these take.
 pub(super) const RAYS_BYTES_MAX: u64 =
-    (RAYS_SUBMITTED * RAY_VECTORS * size_of::<[f32; 4]>()) as u64;
+    (RAYS_SUBMITTED * REFLECTED_VECTORS * size_of::<[f32; 4]>()) as u64;
 /// Vectors of a ray, and of which multiples those of a brick begin.
 const RAY_VECTORS: usize = 2;
 const RAYS_ALIGNED: usize = RAY_VECTORS * ALIGNED_PIXELS;
 /// Rays of a workgroup; as in `wgsl/secondary.wgsl`.
-const GROUP_RAYS: u32 = 64;
+pub(super) const GROUP_RAYS: u32 = 64;
 
 /// Farther than any ray goes, world units.
 const REACH_MAX: f64 = 1e30;
@@ -167,7 +168,7 @@ impl PointBuffers {
         if fullest <= self.per_pixel {
             let of_band = |of: &PointsOf| {
                 let first = of.first + HEADER_VECTORS;
-                let vectors = |n| [0, 1, 2, 3].map(|v| at(first + POINT_VECTORS * n + v));
+                let vectors = |n| [0, 1, 2, 3, 4].map(|v| at(first + POINT_VECTORS * n + v));
                 let mut all: Vec<_> = (0..count(of)).map(vectors).collect();
                 // By pixels, as neighbours meet the same bricks; else in any order that is the same again.
                 all.sort_unstable_by_key(|p| {
@@ -217,7 +218,7 @@ impl BandPoints {
 }
 
 /// A point as the kernel keeps it.
-fn point([place, normal, ambient, direct]: [[f32; 4]; 4]) -> LitPoint {
+fn point([place, normal, ambient, direct, ray]: [[f32; 4]; 5]) -> LitPoint {
     let vector = |[x, y, z, _]: [f32; 4]| DVec3::new(x.into(), y.into(), z.into());
     let color = |[r, g, b, _]: [f32; 4]| [r, g, b];
     let pixel = place[3].to_bits();
@@ -228,18 +229,25 @@ fn point([place, normal, ambient, direct]: [[f32; 4]; 4]) -> LitPoint {
         ambient: color(ambient),
         direct: color(direct),
         through: normal[3],
+        along: vector(ray).as_vec3(),
+        weight: ray[3],
     }
 }
 
 /// Some points of a job, by its number.
-type PartOfJob = (usize, LitPoints);
+pub(super) type PartOfJob = (usize, LitPoints);
+
+/// Points of a part, so that it has rays for a thread.
+fn points_of_part(rays: &SecondaryRays) -> usize {
+    (RAYS_OF_PART / rays.per_point_max().max(1)).max(1)
+}
 
 /// Points in parts, each with rays for a thread.
 pub(super) fn parts<'a>(
     points: &'a [LitPoint],
     rays: &'a SecondaryRays,
 ) -> impl Iterator<Item = LitPoints> + 'a {
-    let count = (RAYS_OF_PART / rays.per_point().max(1)).max(1);
+    let count = points_of_part(rays);
     let parts = points.chunks(count);
     parts.map(move |part| LitPoints::new(part.to_vec(), rays))
 }
@@ -254,21 +262,30 @@ impl VulkanDevice {
         rays: &Arc<SecondaryRays>,
         is_wanted: IsWanted<'_>,
     ) -> Result<(), DeviceError> {
-        let mut parts = parts.peekable();
-        while parts.peek().is_some() {
+        let (mut parts, mut following) = (parts, Vec::new());
+        loop {
             if !is_wanted() {
                 return Err(DeviceError::CalledOff);
             }
             let (begun, compiled) = (Instant::now(), self.compiled);
             let mut together: Vec<PartOfJob> = Vec::new();
             let mut count = 0;
+            // First those that reflected rays met, so that they are few at any time.
             while count < RAYS_TOGETHER
-                && let Some(part) = parts.next()
+                && let Some(part) = following.pop().or_else(|| parts.next())
             {
                 count += part.1.ray_count();
                 together.push(part);
             }
+            if together.is_empty() {
+                return Ok(());
+            }
             self.send(&mut together, rays, is_wanted)?;
+            let met = self.reflect(&mut together, rays, is_wanted)?;
+            for ((job, part), met) in together.iter().zip(met) {
+                let parts = part.following(&met, points_of_part(rays), rays);
+                following.extend(parts.map(|part| (*job, part)));
+            }
             // To compile kernels is no job's time.
             let took = begun.elapsed().saturating_sub(self.compiled - compiled);
             let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -283,7 +300,6 @@ impl VulkanDevice {
                 }
             }
         }
-        Ok(())
     }
 
     /// Sends rays: first through the bricks that they begin in, as most that meet something do so there.
@@ -390,12 +406,7 @@ impl VulkanDevice {
                 WriteDescriptorSet::buffer(3, buffers.written.clone().slice(first..end)),
                 WriteDescriptorSet::buffer(9, rays.clone().slice(first * vectors..end * vectors)),
             ];
-            let row = PixelRect {
-                x: 0,
-                y: 0,
-                width: u32::try_from(end - first).unwrap_or(u32::MAX),
-                height: 1,
-            };
+            let row = row_of(of.rays.len());
             let seen = (of.brick, &of.owned, &of.visibility);
             let mut dispatch = self.dispatch_of(seen, &row, Purpose::GoThrough, writes)?;
             dispatch.groups = [row.width.div_ceil(GROUP_RAYS), 1];
@@ -416,7 +427,10 @@ impl VulkanDevice {
     }
 
     /// The buffer that rays are sent in, with these; it is kept.
-    fn ray_buffer(&mut self, vectors: &[[f32; 4]]) -> Result<Subbuffer<[[f32; 4]]>, DeviceError> {
+    pub(super) fn ray_buffer(
+        &mut self,
+        vectors: &[[f32; 4]],
+    ) -> Result<Subbuffer<[[f32; 4]]>, DeviceError> {
         let length = vectors.len().next_power_of_two() as u64;
         let kept = self.rays.take().filter(|rays| rays.len() >= length);
         let rays = match kept {
@@ -427,6 +441,16 @@ impl VulkanDevice {
         written[..vectors.len()].copy_from_slice(vectors);
         drop(written);
         Ok(self.rays.insert(rays).clone())
+    }
+}
+
+/// As many pixels as there are rays.
+pub(super) fn row_of(rays: usize) -> PixelRect {
+    PixelRect {
+        x: 0,
+        y: 0,
+        width: u32::try_from(rays).unwrap_or(u32::MAX),
+        height: 1,
     }
 }
 
