@@ -22,7 +22,10 @@ use brickmesh_topology::{
     VoxelNumbers, data::voxel_numbers::NO_DATA_MIN, picture::render_settings::Mode,
 };
 use rayon::prelude::*;
-use std::sync::OnceLock;
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Largest distance kept, in macrocells: jumps need not be longer.
 const DISTANCE_MAX: u8 = 64;
@@ -312,6 +315,19 @@ pub struct SkipGrid {
     ahead: [OnceLock<Vec<u8>>; OCTANTS],
     visible: Option<[[u32; 3]; 2]>,
     of_surfaces: Option<Box<Self>>,
+    /// Where it is of surfaces alone, found when first asked for.
+    surface_cells: Option<Arc<OnceLock<SurfaceCells>>>,
+}
+
+/// Which cells of visible macrocells may have a surface.
+#[derive(Debug)]
+struct SurfaceCells {
+    /// Which macrocells are visible: bits.
+    visible: Vec<u64>,
+    /// How many are before each word of these.
+    before: Vec<u32>,
+    /// Of each visible one; 0: not known.
+    cells: Vec<AtomicU64>,
 }
 
 /// Octants of directions.
@@ -347,8 +363,30 @@ impl SkipGrid {
             distances,
             ahead: Default::default(),
             visible,
+            surface_cells: (values.of_surfaces.is_none() && !values.surfaces.is_empty())
+                .then(Arc::default),
             of_surfaces: (values.of_surfaces.as_ref())
                 .map(|of_surfaces| Box::new(Self::new(cells, of_surfaces))),
+        }
+    }
+
+    /// Which cells of a visible macrocell may have a surface, bit by bit; `find` works it out for the first one who asks, or more at once.
+    /// `None`: this is not of surfaces alone.
+    pub(crate) fn cells_with_surfaces(
+        &self,
+        macrocell: usize,
+        find: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        let known = self.surface_cells.as_ref()?;
+        let known = known.get_or_init(|| SurfaceCells::new(&self.distances));
+        let cells = &known.cells[known.place_of(macrocell)];
+        match cells.load(Ordering::Relaxed) {
+            0 => {
+                let found = find();
+                cells.store(found, Ordering::Relaxed);
+                Some(found)
+            }
+            found => Some(found),
         }
     }
 
@@ -408,6 +446,35 @@ impl SkipGrid {
     #[must_use]
     pub fn visible(&self) -> Option<[[u32; 3]; 2]> {
         self.visible
+    }
+}
+
+impl SurfaceCells {
+    /// Of macrocells with these distances to visible ones.
+    fn new(distances: &[u8]) -> Self {
+        let bits = |of: &[u8]| {
+            let visible = of.iter().enumerate().filter(|(_, d)| **d == 0);
+            visible.fold(0, |bits, (n, _)| bits | 1_u64 << n)
+        };
+        let visible: Vec<u64> = distances.chunks(64).map(bits).collect();
+        let mut count = 0;
+        let before = visible.iter().map(|bits| {
+            let before = count;
+            count += bits.count_ones();
+            before
+        });
+        Self {
+            before: before.collect(),
+            visible,
+            cells: (0..count).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Which of the visible ones a macrocell is, which is visible.
+    fn place_of(&self, macrocell: usize) -> usize {
+        let (word, bit) = (macrocell / 64, macrocell % 64);
+        let before = self.visible[word] & ((1 << bit) - 1);
+        (self.before[word] + before.count_ones()) as usize
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
 use brickmesh_topology::{PixelRect, data::voxel_numbers::NO_DATA_MIN};
 
 /// Where a position lies between voxels.
+#[derive(Clone, Copy)]
 struct CellPlace {
     /// Lower neighbour, from the first stored voxel.
     cell: [usize; 3],
@@ -183,13 +184,25 @@ fn sample<V: StoredVoxel>(field: &Field<'_>, place: &CellPlace) -> f32 {
 /// Difference of the field a voxel above and a voxel below on each axis, clamped to the edge; 0 beside
 /// what is no data.
 pub(super) fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32; 3] {
+    let place = locate(field, p);
+    // Cells beside it are stored, and none is clamped.
+    let is_inside = (0..3).all(|a| (1..field.size[a].saturating_sub(2)).contains(&place.cell[a]));
     std::array::from_fn(|a| {
-        let beside = |by: f32| {
-            let mut q = p;
-            q[a] += by;
-            sample::<V>(field, &locate(field, q))
+        let difference = if is_inside {
+            let beside = |cell: usize| {
+                let mut place = place;
+                place.cell[a] = cell;
+                sample::<V>(field, &place)
+            };
+            beside(place.cell[a] + 1) - beside(place.cell[a] - 1)
+        } else {
+            let beside = |by: f32| {
+                let mut q = p;
+                q[a] += by;
+                sample::<V>(field, &locate(field, q))
+            };
+            beside(1.0) - beside(-1.0)
         };
-        let difference = beside(1.0) - beside(-1.0);
         if difference.abs() < NO_DATA_MIN {
             difference
         } else {

@@ -15,14 +15,9 @@ use super::{
     voxel::StoredVoxel,
 };
 use crate::scene::Scene;
-use brickmesh_topology::{
-    data::voxel_numbers::NO_DATA_MIN,
-    picture::isosurface::{ISOSURFACES_MAX, Isosurface},
-};
+use brickmesh_topology::{data::voxel_numbers::NO_DATA_MIN, picture::isosurface::Isosurface};
 use std::marker::PhantomData;
 
-/// Roots of all surfaces in a cell, at most.
-const HITS_MAX: usize = 3 * ISOSURFACES_MAX;
 /// A root is known to such a part of the way through its cell.
 const ROOT_PART: f64 = 1e-7;
 /// Steps to a root, at most.
@@ -46,6 +41,11 @@ impl Surface {
             color: surface.premultiplied(),
         };
         numbers.zip(scene.settings.surfaces()).map(of).collect()
+    }
+
+    /// Whether it goes through a cell whose voxels have this range.
+    fn is_between(&self, [low, high]: [f32; 2]) -> bool {
+        low < self.number && self.number <= high
     }
 }
 
@@ -80,9 +80,11 @@ pub(super) struct Walk<'a, V> {
     number: Option<f64>,
     /// The axis whose face the ray is on.
     face: Option<usize>,
-    hits: [Hit; HITS_MAX],
+    /// The cells with a surface of the macrocell that the ray is in, where it is known; as [`Self::find_cells`].
+    seen_cells: Option<u64>,
+    /// Those in the cell that was left last.
+    hits: Vec<Hit>,
     next: usize,
-    count: usize,
     voxel: PhantomData<V>,
 }
 
@@ -118,9 +120,9 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             end: to,
             number: None,
             face: None,
-            hits: [Hit::default(); HITS_MAX],
+            seen_cells: None,
+            hits: Vec::new(),
             next: 0,
-            count: 0,
             voxel: PhantomData,
         };
         walk.enter();
@@ -198,8 +200,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
     /// The next hit before a distance; one is told once.
     pub(super) fn next_before(&mut self, until: f64) -> Option<Hit> {
         loop {
-            if self.next < self.count {
-                let hit = self.hits[self.next];
+            if let Some(&hit) = self.hits.get(self.next) {
                 if hit.at >= until {
                     return None;
                 }
@@ -216,8 +217,12 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
 
     /// Looks at the cell that the ray is in, and leaves it; leaps where nothing is seen.
     fn step(&mut self) {
-        (self.next, self.count) = (0, 0);
-        let hidden = self.hidden_around();
+        self.hits.clear();
+        self.next = 0;
+        let hidden = match self.seen_cells {
+            Some(_) => None,
+            None => self.hidden_around(),
+        };
         let exits = hidden.map_or(self.exits, |block| self.exits_of(block));
         let (mut leaves, mut axis) = (self.end, None);
         for (a, exit) in exits.into_iter().enumerate() {
@@ -228,7 +233,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         }
         // Rounding must not lead back.
         let leaves = leaves.max(self.at);
-        if hidden.is_none() {
+        if hidden.is_none() && self.has_surface() {
             self.look(leaves, axis);
         } else {
             self.number = None;
@@ -253,6 +258,9 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             }
             self.place([low, high]);
         } else {
+            let first = self.stored[0][axis];
+            let is_left = (next - first) >> CELL_SHIFT != (self.cell[axis] - first) >> CELL_SHIFT;
+            self.seen_cells.take_if(|_| is_left);
             self.cell[axis] = next;
             self.exits[axis] = self.distance(axis, next + i32::from(is_up));
         }
@@ -271,8 +279,15 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         exits
     }
 
-    /// The cells ahead that nothing is seen of; `None`: this one may be seen.
-    fn hidden_around(&self) -> Option<[[i32; 3]; 2]> {
+    /// Whether a surface may be in the cell.
+    fn has_surface(&self) -> bool {
+        let inside = |a: usize| (self.cell[a] - self.stored[0][a]) & (CELL_EDGE.cast_signed() - 1);
+        let bit = (inside(2) << CELL_SHIFT | inside(1)) << CELL_SHIFT | inside(0);
+        self.seen_cells.is_none_or(|seen| seen >> bit & 1 == 1)
+    }
+
+    /// The cells ahead that nothing is seen of; `None`: this one may be seen, as far as its macrocell says.
+    fn hidden_around(&mut self) -> Option<[[i32; 3]; 2]> {
         let skip = self.field.skip_for_surfaces?;
         let first = self.stored[0];
         let counts = skip.counts().map(u32::cast_signed);
@@ -280,31 +295,76 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             ((self.cell[a] - first[a]) >> CELL_SHIFT).clamp(0, counts[a] - 1)
         });
         let index = (at[2] * counts[1] + at[1]) * counts[0] + at[0];
-        let distance = i32::from(self.distances[index.cast_unsigned() as usize]);
+        let index = index.cast_unsigned() as usize;
+        let distance = i32::from(self.distances[index]);
+        if distance == 0 {
+            self.seen_cells = skip.cells_with_surfaces(index, || self.find_cells(at));
+            return None;
+        }
         // Behind the ray the borders are not asked for.
         let block = [1 - distance, distance];
         let border =
             |end: i32| std::array::from_fn(|a| first[a] + (at[a] + end) * CELL_EDGE.cast_signed());
-        (distance > 0).then(|| block.map(border))
+        Some(block.map(border))
+    }
+
+    /// Which cells of a macrocell may have a surface: bits, x fastest.
+    fn find_cells(&self, macrocell: [i32; 3]) -> u64 {
+        const CELLS: usize = CELL_EDGE as usize;
+        let index = |a: usize, n: usize| {
+            let last = self.field.size[a] - 1;
+            let from_first = macrocell[a].cast_unsigned() as usize * CELLS + n;
+            from_first.min(last) * self.field.stride[a]
+        };
+        let of_axis = |a| -> [usize; CELLS + 1] { std::array::from_fn(|n| index(a, n)) };
+        let [of_x, of_y, of_z] = [0, 1, 2].map(of_axis);
+        // Ranges of the edges along x, of the faces across z, and of the cells, each of the ones before.
+        let edges = of_z.map(|z| {
+            of_y.map(|y| {
+                let voxels = of_x.map(|x| self.number_at(x + y + z));
+                let voxels = voxels.map(|number| [number; 2]);
+                pairs::<CELLS>(&voxels)
+            })
+        });
+        let faces = edges
+            .map(|of_z| -> [_; CELLS] { std::array::from_fn(|y| joined(&of_z[y], &of_z[y + 1])) });
+        let mut cells = 0;
+        for z in 0..CELLS {
+            for y in 0..CELLS {
+                for (x, range) in joined(&faces[z][y], &faces[z + 1][y])
+                    .into_iter()
+                    .enumerate()
+                {
+                    let is_seen =
+                        range[1] < NO_DATA_MIN && self.surfaces.iter().any(|s| s.is_between(range));
+                    cells |= u64::from(is_seen) << ((z * CELLS + y) * CELLS + x);
+                }
+            }
+        }
+        cells
     }
 
     /// Finds the hits from where the ray is to where it leaves the cell, through a face of an axis or at its end.
     fn look(&mut self, leaves: f64, axis: Option<usize>) {
         let before = self.number.take();
         let numbers = self.corners();
-        let low = numbers.iter().copied().fold(f32::INFINITY, f32::min);
-        let high = numbers.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let is_inside = |surface: &Surface| low < surface.number && surface.number <= high;
+        // No calls of `min` and `max`, which look for what is no number.
+        let (mut low, mut high) = (numbers[0], numbers[0]);
+        for &number in &numbers[1..] {
+            low = if number < low { number } else { low };
+            high = if number > high { number } else { high };
+        }
+        let is_inside = |surface: &Surface| surface.is_between([low, high]);
         if high >= NO_DATA_MIN || !self.surfaces.iter().any(is_inside) {
             return;
         }
         let corners = numbers.map(f64::from);
         let after = match axis {
-            Some(axis) => self.on_face(axis, leaves, true),
+            Some(axis) => self.on_face(&corners, axis, leaves, true),
             None => self.inside(&corners, leaves),
         };
         let before = before.unwrap_or_else(|| match self.face {
-            Some(axis) => self.on_face(axis, self.at, false),
+            Some(axis) => self.on_face(&corners, axis, self.at, false),
             None => self.inside(&corners, self.at),
         });
         self.number = Some(after);
@@ -316,14 +376,13 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             let number = f64::from(surface.number);
             let ends = [before - number, after - number];
             for part in way.roots(number, ends).into_iter().flatten() {
-                self.hits[self.count] = Hit {
+                self.hits.push(Hit {
                     at: self.at + part * (leaves - self.at),
                     surface: at,
-                };
-                self.count += 1;
+                });
             }
         }
-        self.hits[..self.count].sort_by(|a, b| a.at.total_cmp(&b.at));
+        self.hits.sort_by(|a, b| a.at.total_cmp(&b.at));
     }
 
     /// Where the ray is in its cell, 0 to 1.
@@ -366,19 +425,35 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         mix(mix(line(0), line(2), y), mix(line(4), line(6), y), z)
     }
 
-    /// The field where the ray passes the face of its cell through which it comes or leaves: of the voxels on that face.
-    fn on_face(&self, axis: usize, at: f64, leaves: bool) -> f64 {
+    /// The field where the ray passes the face of its cell through which it comes or leaves: of the voxels on that face alone.
+    fn on_face(&self, corners: &[f64; 8], axis: usize, at: f64, leaves: bool) -> f64 {
         let (b, c) = ((axis + 1) % 3, (axis + 2) % 3);
         let is_far = leaves == (self.direction[axis] > 0.0);
-        let face = self.ends(axis)[usize::from(is_far)];
-        let (ends_b, ends_c) = (self.ends(b), self.ends(c));
+        let face = usize::from(is_far) << axis;
         let local = self.local(at);
-        let voxel = |at_b: usize, at_c: usize| {
-            f64::from(self.number_at(face + ends_b[at_b] + ends_c[at_c]))
-        };
-        let line = |at_c: usize| mix(voxel(0, at_c), voxel(1, at_c), local[b]);
-        mix(line(0), line(1), local[c])
+        let line = |from: usize| mix(corners[from], corners[from + (1 << b)], local[b]);
+        mix(line(face), line(face + (1 << c)), local[c])
     }
+}
+
+/// A range of voxels.
+type Range = [f32; 2];
+
+/// The ranges of neighbours.
+fn pairs<const PAIRS: usize>(of: &[Range]) -> [Range; PAIRS] {
+    std::array::from_fn(|n| joined(&[of[n]], &[of[n + 1]])[0])
+}
+
+/// The ranges that hold both of each.
+fn joined<const N: usize>(a: &[Range; N], b: &[Range; N]) -> [Range; N] {
+    std::array::from_fn(|n| {
+        let ([low, high], [low_b, high_b]) = (a[n], b[n]);
+        // No calls of `min` and `max`, which look for what is no number.
+        [
+            if low_b < low { low_b } else { low },
+            if high_b > high { high_b } else { high },
+        ]
+    })
 }
 
 /// Between the two, for all roundings: what a face has, its corners have around it.
@@ -449,6 +524,11 @@ impl Cubic {
 
     /// Where it is `number`, ascending; at 0 and 1 it is above that by `ends`.
     fn roots(&self, number: f64, ends: [f64; 2]) -> [Option<f64>; 3] {
+        let is_above = ends.map(|end| end >= 0.0);
+        let inner = self.control(number).map(|value| value >= 0.0);
+        if is_above[0] == is_above[1] && inner == is_above {
+            return [None; 3];
+        }
         let [first, second] = self.extrema();
         let mut roots = [None; 3];
         let mut before = (0.0, ends[0]);
@@ -462,6 +542,13 @@ impl Cubic {
             before = after;
         }
         roots
+    }
+
+    /// How far its inner Bézier ordinates are above a number: between the least and the greatest of all four, it stays.
+    fn control(&self, number: f64) -> [f64; 2] {
+        let [_, b, c, d] = self.0;
+        let first = d - number + c / 3.0;
+        [first, first + (b + c) / 3.0]
     }
 
     fn slope(&self, s: f64) -> f64 {
