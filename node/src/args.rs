@@ -191,13 +191,13 @@ pub struct PictureArgs {
     #[arg(long, action = ArgAction::Set, value_parser = switch(), value_name = "ON|OFF")]
     pub shadows: Option<bool>,
     /// Ambient occlusion of surfaces, by so many rays of each point, 1 to 256: what is near dims the ambient part of the light (--light)
-    #[arg(long, value_name = "RAYS", value_parser = clap::value_parser!(u16).range(1..=i64::from(RAYS_MAX)))]
+    #[arg(long, value_name = "RAYS", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=i64::from(RAYS_MAX)))]
     pub ao: Option<u16>,
     /// How far these rays reach, world units [default: a tenth of the volume's diagonal]
     #[arg(long, value_name = "D", requires = "ao", value_parser = parse_reach, allow_hyphen_values = true)]
     pub ao_reach: Option<f64>,
     /// Reflections of surfaces, so many one after the other, 1 to 8: a surface shows what is in front of it as a mirror does, by a part
-    #[arg(long, value_name = "DEPTH", value_parser = clap::value_parser!(u8).range(1..=i64::from(DEPTH_MAX)))]
+    #[arg(long, value_name = "DEPTH", allow_hyphen_values = true, value_parser = clap::value_parser!(u8).range(1..=i64::from(DEPTH_MAX)))]
     pub reflect: Option<u8>,
     /// The part that is mirrored where a surface is seen straight on, above 0, up to 1; beside that it is more [default: 0.2]
     #[arg(long, value_name = "PART", requires = "reflect", value_parser = parse_mirrored_part, allow_hyphen_values = true)]

@@ -319,15 +319,17 @@ pub struct SkipGrid {
     surface_cells: Option<Arc<OnceLock<SurfaceCells>>>,
 }
 
-/// Which cells of visible macrocells may have a surface.
+/// Which cells of visible macrocells may have a surface. Up to an eighth of the memory of voxels of 8 bit, where surfaces are everywhere.
 #[derive(Debug)]
 struct SurfaceCells {
     /// Which macrocells are visible: bits.
     visible: Vec<u64>,
     /// How many are before each word of these.
     before: Vec<u32>,
-    /// Of each visible one; 0: not known.
+    /// Of each visible one, where it is known.
     cells: Vec<AtomicU64>,
+    /// Of which of these it is: bits.
+    known: Vec<AtomicU64>,
 }
 
 /// Octants of directions.
@@ -370,7 +372,7 @@ impl SkipGrid {
         }
     }
 
-    /// Which cells of a visible macrocell may have a surface, bit by bit; `find` works it out for the first one who asks, or more at once.
+    /// Which of the 4³ cells of a visible macrocell of that edge may have a surface, bit by bit; `find` works it out for the first one who asks, or more at once.
     /// `None`: this is not of surfaces alone.
     pub(crate) fn cells_with_surfaces(
         &self,
@@ -379,15 +381,7 @@ impl SkipGrid {
     ) -> Option<u64> {
         let known = self.surface_cells.as_ref()?;
         let known = known.get_or_init(|| SurfaceCells::new(&self.distances));
-        let cells = &known.cells[known.place_of(macrocell)];
-        match cells.load(Ordering::Relaxed) {
-            0 => {
-                let found = find();
-                cells.store(found, Ordering::Relaxed);
-                Some(found)
-            }
-            found => Some(found),
-        }
+        Some(known.of(macrocell, find))
     }
 
     /// Macrocells on each axis.
@@ -467,7 +461,22 @@ impl SurfaceCells {
             before: before.collect(),
             visible,
             cells: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            known: (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// Those of a visible macrocell.
+    fn of(&self, macrocell: usize, find: impl FnOnce() -> u64) -> u64 {
+        let place = self.place_of(macrocell);
+        let (cells, known) = (&self.cells[place], &self.known[place / 64]);
+        if known.load(Ordering::Acquire) >> (place % 64) & 1 == 1 {
+            return cells.load(Ordering::Relaxed);
+        }
+        let found = find();
+        cells.store(found, Ordering::Relaxed);
+        // Who sees the bit sees the cells.
+        known.fetch_or(1 << (place % 64), Ordering::Release);
+        found
     }
 
     /// Which of the visible ones a macrocell is, which is visible.

@@ -30,6 +30,8 @@ use std::{
 
 /// How far off its surface a ray begins, in smallest spacings.
 const OFF_SURFACE: f64 = 0.02;
+/// What an entry of a set of bricks takes, about, bytes.
+const SET_ENTRY_BYTES: usize = 24;
 /// From one ray of ambient occlusion to the next, in turns: the golden ratio's fraction spreads any number of them.
 const TURN: f64 = 0.618_033_988_749_895;
 
@@ -48,7 +50,7 @@ pub(crate) struct LitPoint {
     pub(crate) through: f32,
     /// Direction of the ray that met it, unit vector of the world.
     pub(crate) along: Vec3,
-    /// What of the pixel it is, 0 to 1.
+    /// What of its pixel, as far as the job shows it, the surface is, 0 to 1.
     pub(crate) weight: f32,
 }
 
@@ -148,6 +150,7 @@ impl SecondaryRays {
         self.reflections.map_or(0.0, |r| r.part_at(cosine))
     }
 
+    /// A ray of a point, which begins a little off the surface on the side that it goes to; `direction`: unit vector of the world.
     fn ray_along(&self, point: &LitPoint, direction: DVec3, reach: f64) -> SecondaryRay {
         let side = self.off_surface.copysign(point.normal.dot(direction));
         SecondaryRay {
@@ -214,10 +217,11 @@ pub(crate) struct LitPoints {
     done: BTreeSet<BrickIndex>,
     /// Bricks that light is to go through and did not yet.
     lacking: OnTheWay,
+    /// Of those of its points that reflect something.
     reflected: Vec<ReflectedRay>,
     /// The bricks that reflected rays are to go through next and did not yet.
     reflected_lack: OnTheWay,
-    /// How often rays are reflected yet.
+    /// How many reflections are left.
     depth: u8,
 }
 
@@ -227,7 +231,7 @@ struct ReflectedRay {
     point: usize,
     /// The part of the point's light that it takes the place of, 0 to 1.
     part: f32,
-    /// What of the pixel it is, 0 to 1.
+    /// What of the pixel the ray is, 0 to 1.
     weight: f32,
     /// Premultiplied colour of what it has met.
     seen: [f32; 4],
@@ -242,7 +246,7 @@ pub(crate) struct DueReflection {
     pub(crate) number: usize,
     pub(crate) pixel: [u32; 2],
     pub(crate) ray: SecondaryRay,
-    /// What it is of the pixel, 0 to 1.
+    /// What of the pixel the ray is, 0 to 1.
     pub(crate) weight: f32,
     /// Premultiplied colour of what it has met.
     pub(crate) seen: [f32; 4],
@@ -254,7 +258,7 @@ impl LitPoints {
         Self::at_depth(points, rays, rays.reflections.map_or(0, |r| r.depth))
     }
 
-    /// The same of points whose rays are reflected so often yet.
+    /// The same of points after which so many reflections are left.
     fn at_depth(points: Vec<LitPoint>, rays: &SecondaryRays, depth: u8) -> Self {
         let of = |(point, p): (usize, &LitPoint)| {
             let part = rays.part(p);
@@ -279,7 +283,7 @@ impl LitPoints {
         }
     }
 
-    /// Takes the rays that are not dark further: `through` says what a brick lets through of one, or that it is not there.
+    /// Takes the rays that light comes along further, where they are not dark: `through` says what a brick lets through of one, or that it is not there.
     pub(crate) fn go_on(
         &mut self,
         rays: &SecondaryRays,
@@ -480,7 +484,10 @@ impl UnlitJob {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let of = |part: &LitPoints| {
-            size_of_val(part.points.as_slice())
+            let bricks = part.done.len() + part.lacking.len() + part.reflected_lack.len();
+            size_of_val(part)
+                + bricks * SET_ENTRY_BYTES
+                + size_of_val(part.points.as_slice())
                 + size_of_val(part.light.as_slice())
                 + size_of_val(part.reflected.as_slice())
         };

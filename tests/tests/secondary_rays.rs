@@ -1,4 +1,4 @@
-//! Shadows and ambient occlusion of surfaces: pictures against the float64 reference, and the same however bricks lie.
+//! Shadows, ambient occlusion and reflections of surfaces: pictures against the float64 reference, and the same however bricks lie.
 
 use brickmesh_actors::data_set::BrickSource;
 use brickmesh_shaders::{
@@ -148,12 +148,15 @@ fn rays_go_on_through_bricks_that_are_fetched() {
                 };
                 let source: Arc<dyn BrickSource> = source.clone();
                 let mut mesh = Mesh::start_supplied(4, 1, source, &supply, &|bus| bus).await;
-                mesh.rules = divided(Some(24));
+                // A brick is asked for by who renders its jobs, and for rays.
+                mesh.rules = PlanRules {
+                    steal: false,
+                    ..divided(Some(24))
+                };
                 let frame = mesh.frame_from(0, view, &settings).await.unwrap();
                 assert_eq!(frame.stats.missing, []);
                 assert!(frame.stats.image_tile.is_some());
-                // Of each peer: bricks that were asked for, and those of the jobs that it rendered. Thefts make more of both,
-                // so that two frames do not compare.
+                // Of each peer: bricks that were asked for, and those of the jobs that it rendered.
                 let accesses = frame.stats.accesses.values();
                 let [missed, asked_for] = accesses.fold([0, 0], |[fetched, all], a| {
                     let missed = a.missed;

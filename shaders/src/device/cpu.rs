@@ -276,15 +276,18 @@ impl CpuDevice {
     }
 
     /// Lets the rays of points go through those of the bricks on their way that are there, and those of points that they meet. `lit` is told
-    /// of those whose rays lack none; the others are returned.
+    /// of those whose rays lack none; the others are returned, as far as they are wanted.
     fn light(
         &self,
         points: LitPoints,
         lighting: &Lighting,
+        is_wanted: IsWanted<'_>,
         mut lit: impl FnMut(&LitPoints),
     ) -> Vec<LitPoints> {
         let (mut parts, mut lacking) = (vec![points], Vec::new());
-        while let Some(mut part) = parts.pop() {
+        while is_wanted()
+            && let Some(mut part) = parts.pop()
+        {
             part.go_on(&lighting.rays, |brick, ray| {
                 let field = self.seen_field(brick, &self.owned(brick)?);
                 Some(field.map_or(1.0, |(field, voxel)| lighting.through(&field, voxel, ray)))
@@ -356,7 +359,7 @@ impl CpuDevice {
                 };
                 let rays = &lighting.rays;
                 let points = LitPoints::new(points.to_vec(), rays);
-                let lacking = self.light(points, lighting, |part| {
+                let lacking = self.light(points, lighting, is_wanted, |part| {
                     part.light_up(rays, |pixel, color| band.add(pixel, color));
                 });
                 let unlit = band.unlit.lock();
@@ -608,15 +611,9 @@ impl RenderDevice for CpuDevice {
                 let parts = parts.into_par_iter().with_max_len(1);
                 let light = |part: LitPoints| {
                     let mut colors = Vec::new();
-                    let lacking = if is_wanted() {
-                        self.light(part, lighting, |part| {
-                            part.light_up(&lighting.rays, |pixel, color| {
-                                colors.push((pixel, color))
-                            });
-                        })
-                    } else {
-                        vec![part]
-                    };
+                    let lacking = self.light(part, lighting, is_wanted, |part| {
+                        part.light_up(&lighting.rays, |pixel, color| colors.push((pixel, color)));
+                    });
                     (colors, lacking)
                 };
                 let parts: Vec<_> = self.pool.install(|| parts.map(light).collect());

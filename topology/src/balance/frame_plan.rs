@@ -369,7 +369,7 @@ impl PlanInputs<'_> {
     fn edge_of_rays(&self) -> Option<u32> {
         let rays = self.settings.ambient_occlusion.map_or(0, |o| o.rays);
         let of_point = POINT_BYTES + RAY_BYTES * (1 + u32::from(rays));
-        // Each reflection meets a surface in its turn.
+        // Each reflection meets a surface in its turn; those behind transparent ones come on top, as they do along rays from the eye.
         let reflections = self.settings.reflections.map_or(0, |r| u32::from(r.depth));
         let of_pixel = of_point * (1 + reflections) + MIRRORED_BYTES * reflections;
         let edge = (RAYS_OF_TILE_BYTES / of_pixel).isqrt();
@@ -590,11 +590,11 @@ fn holders_by_brick(manifest: &Manifest, roster: &Roster) -> Vec<Vec<usize>> {
 }
 
 /// Memory of a point of a surface that secondary rays are sent from, of each of these, and of those of a tile: about, bytes.
-const POINT_BYTES: u32 = 96;
+const POINT_BYTES: u32 = 104;
 /// See [`POINT_BYTES`].
 const RAY_BYTES: u32 = 4;
 /// Of a reflected ray: see [`POINT_BYTES`].
-const MIRRORED_BYTES: u32 = 32;
+const MIRRORED_BYTES: u32 = 48;
 /// See [`POINT_BYTES`].
 const RAYS_OF_TILE_BYTES: u32 = 16 << 20;
 

@@ -87,7 +87,7 @@ impl<'a> Field<'a> {
                 stored.hi[a].saturating_sub(2).max(stored.lo[a]) as f32
             }),
             bounds: Bounds::new(lo, hi).within(clip),
-            cells: cells_with_surfaces(owned, volume, &stored, skip_for_surfaces),
+            cells: surface_bounds(owned, volume, &stored, skip_for_surfaces),
             skip,
             skip_for_surfaces,
             is_thin: volume.dims.map(|n| n == 1),
@@ -132,7 +132,7 @@ impl<'a> Field<'a> {
 }
 
 /// The cells of a job that may have a surface, half-open.
-fn cells_with_surfaces(
+fn surface_bounds(
     owned: &VoxelBox,
     volume: &VolumeDescription,
     stored: &VoxelBox,

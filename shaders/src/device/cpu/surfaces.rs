@@ -251,12 +251,21 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             return;
         }
         (self.at, self.face) = (leaves, Some(axis));
-        if let Some([mut low, mut high]) = hidden {
-            (low[axis], high[axis]) = (next, next + 1);
-            for a in 0..3 {
-                (low[a], high[a]) = (low[a].max(lo[a]), high[a].min(hi[a]));
-            }
-            self.place([low, high]);
+        if hidden.is_some() {
+            // No writes to a place that is found while this runs: who reads the whole waits for them.
+            let of = |end: i32, bound: fn(i32, i32) -> i32, block: [i32; 3], border: [i32; 3]| {
+                std::array::from_fn(|a| {
+                    if a == axis {
+                        end
+                    } else {
+                        bound(block[a], border[a])
+                    }
+                })
+            };
+            self.place([
+                of(next, i32::max, low, lo),
+                of(next + 1, i32::min, high, hi),
+            ]);
         } else {
             let first = self.stored[0][axis];
             let is_left = (next - first) >> CELL_SHIFT != (self.cell[axis] - first) >> CELL_SHIFT;
@@ -328,20 +337,15 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         });
         let faces = edges
             .map(|of_z| -> [_; CELLS] { std::array::from_fn(|y| joined(&of_z[y], &of_z[y + 1])) });
-        let mut cells = 0;
-        for z in 0..CELLS {
-            for y in 0..CELLS {
-                for (x, range) in joined(&faces[z][y], &faces[z + 1][y])
-                    .into_iter()
-                    .enumerate()
-                {
-                    let is_seen =
-                        range[1] < NO_DATA_MIN && self.surfaces.iter().any(|s| s.is_between(range));
-                    cells |= u64::from(is_seen) << ((z * CELLS + y) * CELLS + x);
-                }
-            }
-        }
-        cells
+        let layers = faces.windows(2).flat_map(|z| z[0].iter().zip(&z[1]));
+        let ranges = layers.flat_map(|(below, above)| joined(below, above));
+        let is_seen = |range: Range| {
+            range[1] < NO_DATA_MIN && self.surfaces.iter().any(|s| s.is_between(range))
+        };
+        let cells = ranges.enumerate();
+        cells.fold(0, |cells, (n, range)| {
+            cells | u64::from(is_seen(range)) << n
+        })
     }
 
     /// Finds the hits from where the ray is to where it leaves the cell, through a face of an axis or at its end.
@@ -458,7 +462,11 @@ fn joined<const N: usize>(a: &[Range; N], b: &[Range; N]) -> [Range; N] {
 
 /// Between the two, for all roundings: what a face has, its corners have around it.
 fn mix(a: f64, b: f64, t: f64) -> f64 {
-    (a + (b - a) * t).max(a.min(b)).min(a.max(b))
+    // No calls of `min` and `max`, which look for what is no number.
+    let (low, high) = if a < b { (a, b) } else { (b, a) };
+    let between = a + (b - a) * t;
+    let between = if between < low { low } else { between };
+    if between > high { high } else { between }
 }
 
 /// The field on the way through a cell: a polynomial of the part of the way, highest power first.

@@ -39,6 +39,8 @@ pub(super) const POINTS_BYTES_MAX: u64 = 4 * VECTOR_BYTES * POINT_VECTORS * POIN
 /// Points that there is room for in the pixels of a band, on average, at first and at last: each hides more than
 /// [`DARK`](crate::constants::DARK) of its pixel, and all of them no more than that.
 const PER_PIXEL: [u64; 2] = [2, 1024];
+/// The same of a band, at least: few pixels, or rays, may have many.
+const BAND_POINTS_MIN: u64 = 64;
 /// Rays that are sent together, each through several bricks.
 const RAYS_TOGETHER: usize = 1 << 14;
 /// The same of points that a thread works at.
@@ -115,6 +117,16 @@ impl PointBuffers {
         self.per_pixel = PER_PIXEL[0];
     }
 
+    /// Room for points of a pixel, on average; to be set again after rays that have more.
+    pub(super) fn per_pixel(&self) -> u64 {
+        self.per_pixel
+    }
+
+    /// See [`Self::per_pixel`].
+    pub(super) fn set_per_pixel(&mut self, per_pixel: u64) {
+        self.per_pixel = per_pixel;
+    }
+
     /// Pixels of a submission whose points have room.
     pub(super) fn pixels_max(&self) -> u64 {
         self.points_max / self.per_pixel
@@ -132,7 +144,7 @@ impl PointBuffers {
     pub(super) fn of(&mut self, gpu: &Gpu, bands: &[Band]) -> Result<BandPoints, DeviceError> {
         let mut first = 0;
         let of = bands.iter().map(|band| {
-            let most = band.rect.pixel_count() as u64 * self.per_pixel;
+            let most = (band.rect.pixel_count() as u64 * self.per_pixel).max(BAND_POINTS_MIN);
             let of = PointsOf { first, most };
             first = of.end().next_multiple_of(ALIGNED_PIXELS as u64);
             of
@@ -281,7 +293,9 @@ impl VulkanDevice {
                 return Ok(());
             }
             self.send(&mut together, rays, is_wanted)?;
+            let per_pixel = self.points.per_pixel();
             let met = self.reflect(&mut together, rays, is_wanted)?;
+            self.points.set_per_pixel(per_pixel);
             for ((job, part), met) in together.iter().zip(met) {
                 let parts = part.following(&met, points_of_part(rays), rays);
                 following.extend(parts.map(|part| (*job, part)));

@@ -32,7 +32,7 @@ struct ThroughBrick {
     rays: Vec<OfPart>,
 }
 
-/// What each ray has seen, and the points that they met, each with the number of its ray.
+/// Of each brick: what its rays have seen, and the points that they met, each with the number of its ray in the place of the pixel.
 type Seen = Vec<(Vec<[f32; 4]>, Vec<LitPoint>)>;
 
 impl VulkanDevice {
@@ -82,7 +82,11 @@ impl VulkanDevice {
                     return Err(DeviceError::CalledOff);
                 }
                 let together = self.take_together(&mut sent);
-                let Some(seen) = self.submit_reflected(&together)? else {
+                let seen = match self.submit_reflected(&together) {
+                    Err(DeviceError::OutOfMemory { .. }) if self.go_on_with_less() => None,
+                    seen => seen?,
+                };
+                let Some(seen) = seen else {
                     // There was no room for so many points; fewer rays go together now.
                     together.into_iter().rev().for_each(|t| sent.push_front(t));
                     continue;
