@@ -221,6 +221,8 @@ pub struct RenderedFrame {
     pub scene: Scene,
     /// Who renders what.
     pub plan: Arc<FramePlan>,
+    /// Who has the brick of each job, where it is painted by that.
+    pub owners: Vec<Option<usize>>,
     is_to_wait: AtomicBool,
     is_cancelled: AtomicBool,
     is_over: AtomicBool,
@@ -229,10 +231,11 @@ pub struct RenderedFrame {
 impl RenderedFrame {
     /// A frame that its requester awaits.
     #[must_use]
-    pub fn new(scene: Scene, plan: Arc<FramePlan>) -> Self {
+    pub fn new(scene: Scene, plan: Arc<FramePlan>, owners: Vec<Option<usize>>) -> Self {
         Self {
             scene,
             plan,
+            owners,
             is_to_wait: AtomicBool::new(false),
             is_cancelled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),

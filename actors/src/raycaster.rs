@@ -29,7 +29,7 @@ use brickmesh_shaders::{
 use brickmesh_topology::{
     PeerId,
     balance::schedule::{SPEED_ONE, cost_on},
-    frame::worker::Awaits,
+    frame::{painting::Painter, worker::Awaits},
 };
 use std::{
     collections::BTreeMap,
@@ -67,6 +67,7 @@ pub struct Raycaster {
     aside: BTreeMap<(FrameKey, u32), (Arc<RenderedFrame>, BegunJob)>,
     /// Jobs whose surfaces lack light.
     unlit: BTreeMap<(FrameKey, u32), (Arc<RenderedFrame>, RenderedJob)>,
+    painter: Painter,
     /// Its thread is to end: nothing is rendered or sent any more.
     is_ending: Arc<AtomicBool>,
     _thread: VitalThread,
@@ -96,6 +97,7 @@ impl Raycaster {
             scene_of: None,
             aside: BTreeMap::new(),
             unlit: BTreeMap::new(),
+            painter: Painter::default(),
             is_ending,
             _thread: VitalThread("device"),
         }
@@ -228,7 +230,8 @@ impl Raycaster {
 
     /// Tells the scheduler what came of jobs that are not put aside. Where memory was short for several of them, one
     /// brick is given up.
-    fn tell_rendered(&mut self, key: FrameKey, frame: &RenderedFrame, results: Vec<JobResult>) {
+    fn tell_rendered(&mut self, key: FrameKey, frame: &RenderedFrame, mut results: Vec<JobResult>) {
+        self.paint(&key, frame, &mut results);
         let mut is_short = false;
         for JobResult { job, result, .. } in &results {
             let is_again = is_short && matches!(result, Err(DeviceError::OutOfMemory { .. }));
@@ -238,6 +241,25 @@ impl Raycaster {
             is_short |= matches!(result, Err(DeviceError::OutOfMemory { .. }));
         }
         self.tell_scheduler(SchedulerInput::Rendered(key, results));
+    }
+
+    /// Paints jobs that are rendered, where colours say where the picture comes from.
+    fn paint(&mut self, (requester, id): &FrameKey, frame: &RenderedFrame, jobs: &mut [JobResult]) {
+        let paint = frame.scene.settings.paint();
+        let Some((paint, me)) = paint.zip(frame.plan.index_of(&self.addresses.local)) else {
+            return;
+        };
+        for JobResult { job, result, .. } in jobs {
+            if let Ok(rendered) = result {
+                let job = *job as usize;
+                let owner = frame.owners.get(job).copied().flatten();
+                let of_frame = (requester, id.number);
+                let planned = &frame.plan.jobs[job];
+                let color =
+                    (self.painter).color(paint, of_frame, &frame.plan, (me, owner), planned);
+                rendered.image.paint(color);
+            }
+        }
     }
 
     /// Does what follows for the device from what came of a job.

@@ -17,14 +17,17 @@ use crate::{
 use actix::{Actor, AsyncContext, Context, Handler};
 use brickmesh_shaders::{DeviceError, Scene, SubImage};
 use brickmesh_topology::{
-    PeerId,
+    Digest, PeerId,
+    balance::frame_plan::FramePlan,
     frame::{
-        frame_requests::Named,
+        frame_requests::{AttemptRequest, Named},
         outgoing::Run,
+        painting::owners,
         timeline::SpanKind,
         worker::{FrameWorker, WorkerOutput, inputs::FrameInputs},
     },
     mesh::keeper::TICK_MICROS,
+    picture::render_settings::Paint,
 };
 use std::{
     sync::Arc,
@@ -107,9 +110,23 @@ impl Scheduler {
         if let Some(casters) = &mut scene.casters {
             casters.bricks = Arc::clone(&plan.casters);
         }
-        let frame = Arc::new(RenderedFrame::new(scene, plan));
+        let owners = self.owners(&request.attempt, name.1, (&scene, &plan));
+        let frame = Arc::new(RenderedFrame::new(scene, plan, owners));
         let (now, steal) = (self.now(), request.attempt.rules.steal);
         self.step(|worker, out| worker.begin(now, name, frame, steal, out));
+    }
+
+    /// Who has the brick of each job, where a frame is painted by that.
+    fn owners(
+        &self,
+        attempt: &AttemptRequest,
+        data_set: Digest,
+        (scene, plan): (&Scene, &FramePlan),
+    ) -> Vec<Option<usize>> {
+        let found = self.inputs.find(data_set, attempt);
+        let is_asked = scene.settings.paint() == Some(Paint::Owner);
+        let roster = found.ok().filter(|_| is_asked).map(|found| found.roster);
+        roster.map_or_else(Vec::new, |roster| owners(roster, plan))
     }
 
     fn reply(&self, requester: &PeerId, frame: FrameId, reply: FrameMessage) {

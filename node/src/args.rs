@@ -19,7 +19,7 @@ use brickmesh_topology::{
     picture::{
         camera::Projection,
         isosurface::Isosurface,
-        render_settings::{Light, Mode},
+        render_settings::{Light, Mode, Paint},
         surface_rays::{DEPTH_MAX, RAYS_MAX},
         tiles::TILE_EDGE_MAX,
     },
@@ -143,7 +143,7 @@ pub struct PictureArgs {
     #[arg(long, default_value = "512x512", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: (u32, u32),
     /// A session that the viewer has saved, of this volume: camera, transfer function and all else that is seen
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "iso", "shadows", "ao", "ao_reach", "reflect", "reflect_part", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "orbit", "projection", "transfer", "transfer_range", "step", "shade", "light", "light_from", "gradient_opacity", "transfer_2d", "preintegrate", "iso", "shadows", "ao", "ao_reach", "reflect", "reflect_part", "paint", "clip", "clip_plane", "slice", "slab", "jitter", "mode", "background", "background_top", "exposure", "gamma"])]
     pub session: Option<PathBuf>,
     /// Camera: "eye=x,y,z at=x,y,z up=x,y,z fov=degrees" in world units; what is left out is as by default [default: what can be seen fills the picture; patients upright, from the front]
     #[arg(long, conflicts_with = "orbit", value_parser = parse_camera)]
@@ -202,6 +202,9 @@ pub struct PictureArgs {
     /// The part that is mirrored where a surface is seen straight on, above 0, up to 1; beside that it is more [default: 0.2]
     #[arg(long, value_name = "PART", requires = "reflect", value_parser = parse_mirrored_part, allow_hyphen_values = true)]
     pub reflect_part: Option<f32>,
+    /// Colours say where the picture comes from: who rendered what, who has what, which brick it is, or what another peer rendered in the frame before (red); in modes dvr, iso and additive
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub paint: Option<Paint>,
     /// Show only what is inside a box, in voxels: from 0 to the size less 1 is all of an axis, of one voxel -0.5 to 0.5
     #[arg(long, value_name = "X0,X1,Y0,Y1,Z0,Z1", value_parser = parse_clip, allow_hyphen_values = true)]
     pub clip: Option<[[f64; 3]; 2]>,

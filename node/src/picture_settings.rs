@@ -15,7 +15,7 @@ use brickmesh_topology::{
     picture::{
         clip::Clip,
         isosurface::{self, Isosurface},
-        render_settings::{Light, Mode},
+        render_settings::{Light, Mode, Paint},
         slice::Slice,
         slice_views::SliceViews,
         surface_rays::{AmbientOcclusion, Reflections},
@@ -103,6 +103,7 @@ impl PictureSettings {
             shadows: args.has_shadows(),
             ambient_occlusion: occlusion(args, volume),
             reflections: reflections(args),
+            paint: paint(args)?,
             clip: Clip {
                 bounds: args.clip,
                 planes: args.clip_plane.clone(),
@@ -155,6 +156,17 @@ fn reflections(args: &PictureArgs) -> Option<Reflections> {
     let depth = args.reflect?;
     let part = args.reflect_part.unwrap_or(MIRRORED_PART);
     Some(Reflections { depth, part })
+}
+
+/// What colours are to say, if anything.
+fn paint(args: &PictureArgs) -> Result<Option<Paint>, String> {
+    if args.paint.is_some() && args.mode().combines_values() {
+        return Err(
+            "--paint is for --mode dvr, iso and additive: in others pixels are values, not colours"
+                .to_owned(),
+        );
+    }
+    Ok(args.paint)
 }
 
 /// The rules by which such pictures can be planned.

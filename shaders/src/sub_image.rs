@@ -13,6 +13,9 @@ use brickmesh_topology::{
     picture::{finish::Finish, render_settings::Mode},
 };
 
+/// Part of a painted colour that is the same however bright the picture is.
+const PAINTED_FLAT: f32 = 0.3;
+
 /// Partials of a rectangle of the picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubImage {
@@ -46,6 +49,14 @@ impl SubImage {
     #[must_use]
     pub fn pixels(&self) -> &[[f32; 4]] {
         &self.pixels
+    }
+
+    /// Paints all that is seen in a colour, linear RGB; what is bright stays brighter.
+    pub fn paint(&mut self, color: [f32; 3]) {
+        for [r, g, b, a] in &mut self.pixels {
+            let bright = PAINTED_FLAT * *a + (1.0 - PAINTED_FLAT) * r.max(*g).max(*b).min(*a);
+            [*r, *g, *b] = color.map(|c| c * bright);
+        }
     }
 
     /// Adds a colour to that of a pixel inside.

@@ -230,6 +230,10 @@ fn shadows_need_surfaces_and_a_light_from_aside() {
     );
     refused(&[&surface, &["--reflect", "9"]], "9 is not in 1..=8");
     refused(
+        &[&["--mode", "mip", "--paint", "owner"]],
+        "--paint is for --mode dvr, iso and additive",
+    );
+    refused(
         &[&surface, &["--reflect", "1", "--reflect-part=-1"]],
         "mirrored part is -1.0; it must be above 0",
     );

@@ -8,5 +8,6 @@ pub mod frame_requests;
 pub mod image;
 pub mod occlusion;
 pub mod outgoing;
+pub mod painting;
 pub mod timeline;
 pub mod worker;

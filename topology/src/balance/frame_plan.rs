@@ -459,8 +459,9 @@ impl PlanInputs<'_> {
     }
 
     fn planned_jobs(&self, cut: &[CutJob]) -> Vec<PlannedJob> {
-        // Where rays go through other bricks, pixels do not follow from a job's own.
-        let is_reused = self.rules.reuse && !self.settings.has_secondary_rays();
+        // Where rays go through other bricks, or paint says who rendered them, pixels do not follow from a job's own.
+        let is_own = !self.settings.has_secondary_rays() && self.settings.paint().is_none();
+        let is_reused = self.rules.reuse && is_own;
         let frame = is_reused.then(|| self.frame_content());
         let job = |cut: &CutJob| PlannedJob {
             brick: cut.brick,

@@ -173,6 +173,21 @@ impl Mode {
     }
 }
 
+/// Where a picture comes from, as colours say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Paint {
+    /// A colour for each peer that rendered something.
+    Renderer,
+    /// A colour for each peer that has something, the first one of several.
+    Owner,
+    /// A colour for each brick, by its number.
+    Order,
+    /// What another peer rendered in the frame before is red, the rest is grey.
+    Moved,
+}
+
 /// How surfaces answer a white light: Blinn-Phong, on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -288,6 +303,9 @@ pub struct RenderSettings {
     /// Of surfaces, in modes dvr and iso.
     #[serde(default)]
     pub reflections: Option<Reflections>,
+    /// Colours say where the picture comes from, where pixels are colours: in modes dvr, iso and additive.
+    #[serde(default)]
+    pub paint: Option<Paint>,
     /// What is cut away.
     #[serde(default)]
     pub clip: Clip,
@@ -400,6 +418,7 @@ impl RenderSettings {
             shadows: false,
             ambient_occlusion: None,
             reflections: None,
+            paint: None,
             clip: Clip::default(),
             slice: None,
             jitter: true,
@@ -537,6 +556,12 @@ impl RenderSettings {
     #[must_use]
     pub fn casts_shadows(&self) -> bool {
         self.shadows && self.is_shaded() && self.light.direction.is_some()
+    }
+
+    /// What colours say of where the picture comes from, where they say so.
+    #[must_use]
+    pub fn paint(&self) -> Option<Paint> {
+        self.paint.filter(|_| !self.mode.combines_values())
     }
 
     /// Whether rays go on from surfaces, through whatever bricks are on their way.
@@ -681,6 +706,7 @@ impl RenderSettings {
             shadows,
             ambient_occlusion,
             reflections,
+            paint,
             clip: Clip { bounds, planes },
             slice,
             jitter,
@@ -718,6 +744,7 @@ impl RenderSettings {
         });
         numbers.extend(of_slice);
         numbers.extend(numbers_of_rays(*ambient_occlusion, *reflections));
+        numbers.extend(paint.map(|paint| f64::from(paint as u8)));
         let switches = [*shade, *jitter, *preintegrate, *shadows];
         let mut bytes = vec![*mode as u8];
         bytes.extend(counts.iter().flat_map(|n| (*n as u64).to_le_bytes()));
@@ -742,7 +769,7 @@ fn numbers_of_shape(shape: &TransferShape) -> [f64; 9] {
     [kind, opacity, from, to, flat, steep, r, g, b]
 }
 
-/// Those of reflections are last of all numbers, and only where there are some.
+/// Those of reflections are there only where there are some, and only the paint's follows them.
 fn numbers_of_rays(
     occlusion: Option<AmbientOcclusion>,
     reflections: Option<Reflections>,
@@ -890,11 +917,13 @@ mod tests {
         fn reflections(depth: u8, part: f32) -> Option<Reflections> {
             Some(Reflections { depth, part })
         }
-        let changes: [fn(&mut RenderSettings); 41] = [
+        let changes: [fn(&mut RenderSettings); 43] = [
             |s| s.shadows = true,
             |s| s.ambient_occlusion = occlusion(8, 1.0),
             |s| s.ambient_occlusion = occlusion(9, 1.0),
             |s| s.ambient_occlusion = occlusion(8, 2.0),
+            |s| s.paint = Some(Paint::Renderer),
+            |s| s.paint = Some(Paint::Moved),
             |s| s.reflections = reflections(1, 0.5),
             |s| s.reflections = reflections(2, 0.5),
             |s| s.reflections = reflections(1, 0.25),
