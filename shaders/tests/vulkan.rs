@@ -615,29 +615,36 @@ fn surfaces_close_to_each_other_are_in_the_processors_order() {
     }
 }
 
+/// Isosurfaces of waves, so opaque each, that rays may go on from.
+fn eight_surfaces(zoom: f64, opacity: f32) -> (Data, Scene) {
+    let data = waves(VolumeDescription::new([40; 3], VoxelType::U8), 0.0, 255.0);
+    let camera = Camera::orbit(&data.volume, 33.0, 21.0, zoom);
+    let mut scene = scene(&data, camera, colourful(0.0, 255.0), 0.3);
+    let surface = |n: u32| Isosurface {
+        value: 20.5 + 30.0 * f64::from(n),
+        color: [1.0, 0.5, 0.25],
+        opacity,
+    };
+    scene.settings.mode = Mode::Iso;
+    scene.settings.isosurfaces = (0..8).map(surface).collect();
+    scene.settings.shade = true;
+    let grid = BrickGrid::new(data.volume.dims, 40);
+    scene.casters = Some(Casters {
+        grid: grid.expect("bricks may be so large"),
+        bricks: Arc::new(BrickSet::all(1)),
+    });
+    (data, scene)
+}
+
 /// More surfaces one behind the other than points have room for at first.
 #[test]
 fn surfaces_are_lit_however_many_a_pixel_shows() {
     for mut device in devices("surfaces_are_lit…") {
         let mut cpu = CpuDevice::new(None, 1 << 30).unwrap();
-        let data = waves(VolumeDescription::new([40; 3], VoxelType::U8), 0.0, 255.0);
-        let camera = Camera::orbit(&data.volume, 33.0, 21.0, 1.5);
-        let mut scene = scene(&data, camera, colourful(0.0, 255.0), 0.3);
+        let (data, mut scene) = eight_surfaces(1.5, 0.05);
         let settings = &mut scene.settings;
-        settings.mode = Mode::Iso;
-        let surface = |n: u32| Isosurface {
-            value: 20.5 + 30.0 * f64::from(n),
-            color: [1.0, 0.5, 0.25],
-            opacity: 0.05,
-        };
-        settings.isosurfaces = (0..8).map(surface).collect();
-        settings.shade = true;
         settings.shadows = true;
         settings.light.direction = Some([1.0, 1.0, 0.5]);
-        scene.casters = Some(Casters {
-            grid: BrickGrid::new(data.volume.dims, 40).unwrap(),
-            bricks: Arc::new(BrickSet::all(1)),
-        });
         let here = whole(&mut device, &data, &scene);
         let again = whole(&mut device, &data, &scene);
         assert!(again == here, "in whatever order the device meets them");
@@ -660,22 +667,7 @@ fn surfaces_are_lit_however_many_a_pixel_shows() {
 fn surfaces_are_reflected_however_many_a_ray_meets() {
     for mut device in devices("surfaces_are_reflected…") {
         let mut cpu = CpuDevice::new(None, 1 << 30).unwrap();
-        let data = waves(VolumeDescription::new([40; 3], VoxelType::U8), 0.0, 255.0);
-        let camera = Camera::orbit(&data.volume, 33.0, 21.0, 0.4);
-        let mut scene = scene(&data, camera, colourful(0.0, 255.0), 0.3);
-        let settings = &mut scene.settings;
-        settings.mode = Mode::Iso;
-        let surface = |n: u32| Isosurface {
-            value: 20.5 + 30.0 * f64::from(n),
-            color: [1.0, 0.5, 0.25],
-            opacity: 0.3,
-        };
-        settings.isosurfaces = (0..8).map(surface).collect();
-        settings.shade = true;
-        scene.casters = Some(Casters {
-            grid: BrickGrid::new(data.volume.dims, 40).unwrap(),
-            bricks: Arc::new(BrickSet::all(1)),
-        });
+        let (data, mut scene) = eight_surfaces(0.4, 0.3);
         let bare = whole(&mut device, &data, &scene);
         let (depth, part) = (2, 0.75);
         scene.settings.reflections = Some(Reflections { depth, part });
