@@ -111,7 +111,7 @@ impl Compositor {
                 frame: key.1,
                 plan: whole.plan,
                 tile,
-                pixels: Pixels::of(whole.image, mode.unwrap_or_default()),
+                pixels: Pixels::Here(whole.image, mode.unwrap_or_default()),
                 composite_micros: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX),
                 received_bytes: whole.received_bytes,
             };

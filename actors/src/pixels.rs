@@ -4,7 +4,10 @@
 //! Invariant: nothing that comes is trusted: bytes that cannot be those of so many pixels, or numbers that are not finite, are no image.
 
 use crate::pixel_codes;
-use brickmesh_shaders::{SubImage, sub_image::is_seen};
+use brickmesh_shaders::{
+    SubImage,
+    sub_image::{are_finite, is_seen},
+};
 use brickmesh_topology::{
     PixelRect,
     frame::image::{Image as _, PIXEL_BYTES, Packed},
@@ -13,7 +16,7 @@ use brickmesh_topology::{
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::{borrow::Cow, iter, sync::Arc};
+use std::{iter, sync::Arc};
 
 /// How colours begin that follow as RGBA in half precision; codes (`pixel_codes`) begin otherwise.
 const HALVES: u8 = u8::MAX;
@@ -36,10 +39,10 @@ impl Pixels {
 
     /// The sub-image; `None` where what came is none.
     #[must_use]
-    pub fn into_image(self, mode: Mode) -> Option<SubImage> {
+    pub fn into_image(self, mode: Mode) -> Option<Arc<SubImage>> {
         match self {
-            Self::Here(image, _) => is_finite(image.pixels()).then(|| Arc::unwrap_or_clone(image)),
-            Self::Packed(packed) => packed.image(mode),
+            Self::Here(image, _) => image.is_finite().then_some(image),
+            Self::Packed(packed) => packed.image(mode).map(Arc::new),
         }
     }
 }
@@ -54,11 +57,8 @@ impl Packed for Pixels {
         }
     }
 
-    fn unpack(&self, mode: Mode) -> Option<Cow<'_, SubImage>> {
-        match self {
-            Self::Here(image, _) => is_finite(image.pixels()).then_some(Cow::Borrowed(image)),
-            Self::Packed(packed) => packed.image(mode).map(Cow::Owned),
-        }
+    fn unpack(self, mode: Mode) -> Option<SubImage> {
+        self.into_image(mode).map(Arc::unwrap_or_clone)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -165,7 +165,7 @@ impl PackedPixels {
                 _ => pixel_codes::decoded(&self.bytes, count)?,
             }
         };
-        if !is_finite(&pixels) {
+        if !are_finite(&pixels) {
             return None;
         }
         if self.seen.is_empty() {
@@ -190,12 +190,6 @@ impl PackedPixels {
         }
         SubImage::new(self.rect, whole)
     }
-}
-
-fn is_finite(pixels: &[[f32; 4]]) -> bool {
-    // Without a way out in the middle it is done eight at a time.
-    let mut numbers = pixels.as_flattened().iter();
-    numbers.by_ref().fold(true, |all, v| all & v.is_finite())
 }
 
 #[cfg(test)]
@@ -295,7 +289,7 @@ mod tests {
     #[test]
     fn what_is_no_number_is_no_image_in_its_own_peer_either() {
         let nan = Pixels::of(image(1, vec![[f32::NAN; 4]]), Mode::Dvr);
-        assert!(nan.unpack(Mode::Dvr).is_none() && nan.into_image(Mode::Dvr).is_none());
+        assert!(nan.into_image(Mode::Dvr).is_none());
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub(crate) struct SecondaryRays {
     /// How opaque a ray is behind which nothing is seen.
     opaque: f32,
     casters: Casters,
+    caster_count: usize,
     grid_from_world: DMat3,
     /// World units.
     off_surface: f64,
@@ -96,6 +97,7 @@ impl SecondaryRays {
             occlusion: occlusion.map_or((0, 0.0), |o| (o.rays, o.reach)),
             reflections: settings.reflections,
             opaque: settings.opaque().unwrap_or(1.0),
+            caster_count: casters.bricks.len() as usize,
             casters,
             grid_from_world: scene.volume.grid_from_world().matrix3,
             off_surface: OFF_SURFACE * scene.volume.min_spacing(),
@@ -206,6 +208,9 @@ fn enters(all: &mut OnTheWay, brick: BrickIndex, at: f64) {
     let nearest = all.entry(brick).or_insert(at);
     *nearest = nearest.min(at);
 }
+
+/// What is added to a pixel: where, and linear RGB.
+pub(crate) type PixelLight = ([u32; 2], [f32; 3]);
 
 /// Points of a job, and what is known of the light that reaches them.
 #[derive(Clone, Debug)]
@@ -389,18 +394,28 @@ impl LitPoints {
         begin.map(|(brick, _)| brick).collect()
     }
 
-    /// The rays that are not dark, each with its number, by bricks on their way: those that `is_due` says of. What is not there is
-    /// noted as lacking.
-    pub(crate) fn due(
+    /// The rays that are not dark, each with its number and as `kept` of it, by bricks on their way: those that `is_due` says of.
+    /// What is not there is noted as lacking.
+    pub(crate) fn due<R: Copy>(
         &mut self,
         rays: &SecondaryRays,
         is_there: impl Fn(BrickIndex) -> bool,
         is_due: impl Fn(BrickIndex) -> bool,
-    ) -> BTreeMap<BrickIndex, Vec<(usize, SecondaryRay)>> {
+        kept: impl Fn(&SecondaryRay) -> R,
+    ) -> BTreeMap<BrickIndex, Vec<(u32, R)>> {
         let mut due: BTreeMap<_, Vec<_>> = BTreeMap::new();
         self.lacking.clear();
-        for (number, _) in self.light.iter().enumerate().filter(|(_, l)| **l > DARK) {
-            let (point, n) = (number / rays.per_point(), number % rays.per_point());
+        if self.done.len() == rays.caster_count {
+            return due;
+        }
+        for (light, number) in self.light.iter().zip(0_u32..) {
+            if *light <= DARK {
+                continue;
+            }
+            let (point, n) = (
+                number as usize / rays.per_point(),
+                number as usize % rays.per_point(),
+            );
             let ray = rays.ray(&self.points[point], n);
             for (brick, at) in rays.casters_on(&ray) {
                 if self.done.contains(&brick) {
@@ -409,7 +424,7 @@ impl LitPoints {
                 if !is_there(brick) {
                     enters(&mut self.lacking, brick, at);
                 } else if is_due(brick) {
-                    due.entry(brick).or_default().push((number, ray));
+                    due.entry(brick).or_default().push((number, kept(&ray)));
                 }
             }
         }
@@ -433,10 +448,11 @@ impl LitPoints {
         self.lacking.is_empty() && self.reflected_lack.is_empty()
     }
 
-    /// Tells what each point adds to its pixel in the light that reaches it, and with what it reflects.
-    pub(crate) fn light_up(&self, rays: &SecondaryRays, mut add: impl FnMut([u32; 2], [f32; 3])) {
+    /// What each point adds to its pixel in the light that reaches it, and with what it reflects.
+    pub(crate) fn light_up(&self, rays: &SecondaryRays) -> impl Iterator<Item = PixelLight> {
         let mut reflected = self.reflected.iter().peekable();
-        for (n, point) in self.points.iter().enumerate() {
+        let points = self.points.iter().enumerate();
+        points.map(move |(n, point)| {
             let light = &self.light[n * rays.per_point()..(n + 1) * rays.per_point()];
             let (shadow, around) = light.split_at(usize::from(rays.to_light.is_some()));
             let direct = shadow.first().copied().unwrap_or(1.0);
@@ -450,8 +466,8 @@ impl LitPoints {
                 let own = own * (point.ambient[c] * ambient + point.direct[c] * direct);
                 reflected.map_or(own, |ray| own + ray.weight * ray.seen[c])
             };
-            add(point.pixel, std::array::from_fn(of));
-        }
+            (point.pixel, std::array::from_fn(of))
+        })
     }
 }
 
@@ -598,9 +614,8 @@ mod tests {
                 });
             }
             assert!(points.is_lit());
-            let mut colors = Vec::new();
-            points.light_up(&rays, |_, color| colors.push(color));
-            colors
+            let colors = points.light_up(&rays).map(|(_, color)| color);
+            colors.collect::<Vec<_>>()
         };
         let all = lit(&[&[0, 1, 2, 3, 4, 6, 7]]);
         for orders in [
@@ -657,7 +672,7 @@ mod tests {
         // There are more on its way, which are hidden.
         assert_eq!(way, [0, 4], "of casters, in depth order");
         assert!(points.is_lit());
-        points.light_up(&rays, |_, color| {
+        points.light_up(&rays).for_each(|(_, color)| {
             let own = 0.75 * (0.5 + 0.25);
             assert!((color[0] - (own + 0.125 * 0.5)).abs() < 1e-5, "{color:?}");
         });
@@ -688,7 +703,7 @@ mod tests {
         let behind = point(0, DVec3::new(-0.6, -0.48, -0.64));
         let mut points = LitPoints::new(vec![behind], &rays);
         points.go_on(&rays, |_, _| Some(1.0));
-        points.light_up(&rays, |_, color| {
+        points.light_up(&rays).for_each(|(_, color)| {
             assert!(color.iter().all(|c| (c - 0.5).abs() < 1e-6), "{color:?}");
         });
     }

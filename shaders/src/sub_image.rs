@@ -12,7 +12,10 @@ use brickmesh_topology::{
     frame::image::Image,
     picture::{finish::Finish, render_settings::Mode},
 };
+use rayon::prelude::*;
 
+/// Pixels that are worth several threads.
+pub(crate) const PARALLEL_PIXELS: usize = 1 << 16;
 /// Part of a painted colour that is the same however bright the picture is.
 const PAINTED_FLAT: f32 = 0.3;
 
@@ -53,10 +56,20 @@ impl SubImage {
 
     /// Paints all that is seen in a colour, linear RGB; what is bright stays brighter.
     pub fn paint(&mut self, color: [f32; 3]) {
-        for [r, g, b, a] in &mut self.pixels {
+        self.change(|[r, g, b, a]| {
             let bright = PAINTED_FLAT * *a + (1.0 - PAINTED_FLAT) * r.max(*g).max(*b).min(*a);
             [*r, *g, *b] = color.map(|c| c * bright);
+        });
+    }
+
+    /// Whether all its numbers are finite.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        if self.pixels.len() < PARALLEL_PIXELS {
+            return are_finite(&self.pixels);
         }
+        let parts = self.pixels.par_chunks(PARALLEL_PIXELS);
+        parts.all(are_finite)
     }
 
     /// Adds a colour to that of a pixel inside.
@@ -73,11 +86,9 @@ impl SubImage {
         if part == self.rect {
             return Some(self.clone());
         }
-        let mut pixels = Vec::with_capacity(part.pixel_count());
-        for y in part.y..part.y + part.height {
-            pixels.extend_from_slice(self.row(y, &part));
-        }
-        Some(Self { rect: part, pixels })
+        let mut cropped = Self::transparent(part);
+        cropped.paste(self);
+        Some(cropped)
     }
 
     /// The part inside `rect` that holds every pixel there that [`is_seen`]; no pixel where none is.
@@ -119,15 +130,13 @@ impl SubImage {
         let Some(part) = part.and_then(|part| part.intersection(rect)) else {
             return;
         };
-        for y in part.y..part.y + part.height {
-            let start = self.offset(part.x, y);
-            let front = &mut self.pixels[start..start + part.width as usize];
+        self.change_rows(&part, |y, front| {
             with_mode!(mode, M => {
                 for (f, b) in front.iter_mut().zip(behind.row(y, &part)) {
                     M::combine(f, *b);
                 }
             });
-        }
+        });
     }
 
     /// Writes `part` over this one's pixels, where they meet.
@@ -141,17 +150,12 @@ impl SubImage {
         let Some(common) = common.and_then(|common| common.intersection(rect)) else {
             return;
         };
-        for y in common.y..common.y + common.height {
-            let start = self.offset(common.x, y);
-            self.pixels[start..start + common.width as usize].copy_from_slice(part.row(y, &common));
-        }
+        self.change_rows(&common, |y, row| row.copy_from_slice(part.row(y, &common)));
     }
 
     /// The pixels of what all jobs came to: premultiplied linear RGBA.
     pub fn finish(&mut self, table: &TransferTable, mode: Mode) {
-        with_mode!(mode, M => for p in &mut self.pixels {
-            *p = M::finish(*p, |place| table.classify(place));
-        });
+        with_mode!(mode, M => self.change(|p| *p = M::finish(*p, |place| table.classify(place))));
     }
 
     /// A finished picture over an opaque background, linear, as 8-bit RGBA; alpha is 255.
@@ -164,13 +168,47 @@ impl SubImage {
     /// the picture.
     #[must_use]
     pub fn finished(&self, finish: &Finish, first: u32, height: u32) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.pixels.len());
-        let rows = self.pixels.chunks_exact(self.rect.width.max(1) as usize);
-        for (row, y) in rows.zip(first..) {
-            let background = finish.background_at(y, height);
-            out.extend(row.iter().map(|p| finish.pixel(*p, background).map(to_u8)));
-        }
+        let mut out = vec![[0; 4]; self.pixels.len()];
+        let width = self.rect.width.max(1) as usize;
+        let rows = self.pixels.par_chunks_exact(width).enumerate();
+        let least = PARALLEL_PIXELS / width;
+        let rows = out
+            .par_chunks_exact_mut(width)
+            .zip(rows)
+            .with_min_len(least.max(1));
+        rows.for_each(|(out, (y, row))| {
+            let background = finish.background_at(first.saturating_add(pixel_offset(y)), height);
+            for (out, p) in out.iter_mut().zip(row) {
+                *out = finish.pixel(*p, background).map(to_u8);
+            }
+        });
         out.into_flattened()
+    }
+
+    /// Changes each pixel.
+    fn change(&mut self, change: impl Fn(&mut [f32; 4]) + Sync) {
+        let rect = self.rect;
+        self.change_rows(&rect, |_, row| row.iter_mut().for_each(&change));
+    }
+
+    /// Changes the rows of a part inside, each by the number of its row in the picture.
+    fn change_rows(&mut self, part: &PixelRect, change: impl Fn(u32, &mut [[f32; 4]]) + Sync) {
+        if part.pixel_count() == 0 {
+            return;
+        }
+        let width = self.rect.width as usize;
+        let column = (part.x - self.rect.x) as usize;
+        let first = (part.y - self.rect.y) as usize * width;
+        let rows = &mut self.pixels[first..][..part.height as usize * width];
+        let change = |(row, y): (&mut [[f32; 4]], u32)| {
+            change(y, &mut row[column..][..part.width as usize]);
+        };
+        let ys = part.y..part.y + part.height;
+        if part.pixel_count() < PARALLEL_PIXELS {
+            rows.chunks_exact_mut(width).zip(ys).for_each(change);
+        } else {
+            rows.par_chunks_exact_mut(width).zip(ys).for_each(change);
+        }
     }
 
     fn offset(&self, x: u32, y: u32) -> usize {
@@ -214,6 +252,14 @@ impl Image for SubImage {
         part.unwrap_or_else(|| Self::transparent(seen))
     }
 
+    fn into_part(self, rect: &PixelRect) -> Self {
+        if self.seen_in(rect) == self.rect {
+            self
+        } else {
+            self.part(rect)
+        }
+    }
+
     fn combine(&mut self, behind: &Self, mode: Mode) {
         Self::combine(self, behind, mode);
     }
@@ -244,6 +290,14 @@ pub fn is_seen(pixel: &[f32; 4]) -> bool {
     // All bits but the signs.
     let bits = pixel.iter().fold(0, |all, c| all | c.to_bits() << 1);
     bits != 0
+}
+
+/// Whether all numbers of pixels are finite.
+#[must_use]
+pub fn are_finite(pixels: &[[f32; 4]]) -> bool {
+    // Without a way out in the middle it is done eight at a time.
+    let mut numbers = pixels.as_flattened().iter();
+    numbers.by_ref().fold(true, |all, v| all & v.is_finite())
 }
 
 fn pixel_offset(column: usize) -> u32 {
@@ -307,6 +361,83 @@ mod tests {
         let pixels = vec![[0.0; 4], [0.0, f32::NAN, 0.0, 0.0], [-0.0; 4]];
         let trimmed = SubImage::new(rect, pixels).unwrap().part(&rect);
         assert_eq!((trimmed.rect().x, trimmed.rect().width), (5, 1));
+    }
+
+    #[test]
+    fn large_pictures_are_as_those_of_their_rows() {
+        let rect = PixelRect {
+            x: 3,
+            y: 5,
+            width: 403,
+            height: 301,
+        };
+        let pixel = |n: usize, part: f32| {
+            let of = |by: usize| (n % by) as f32 / by as f32 * part;
+            [of(7), of(11), of(13), part]
+        };
+        let image = |part: f32| {
+            let pixels = (0..rect.pixel_count()).map(|n| pixel(n, part));
+            SubImage::new(rect, pixels.collect()).unwrap()
+        };
+        let inside = PixelRect {
+            x: 10,
+            y: 8,
+            width: 370,
+            height: 290,
+        };
+        let rows = |of: &PixelRect| {
+            let of = *of;
+            (of.y..of.y + of.height).map(move |y| PixelRect { y, height: 1, ..of })
+        };
+        let (front, behind) = (image(0.5), image(0.75));
+        let cropped = behind.crop(&inside).unwrap();
+        assert!(inside.pixel_count() > PARALLEL_PIXELS);
+        for row in rows(&inside) {
+            assert_eq!(cropped.crop(&row), behind.crop(&row));
+        }
+        let (mut whole, mut by_rows) = (front.clone(), front.clone());
+        whole.combine(&cropped, Mode::Dvr);
+        let parts = rows(&inside).filter_map(|row| behind.crop(&row));
+        parts.for_each(|row| by_rows.combine(&row, Mode::Dvr));
+        assert_eq!(whole, by_rows);
+        let finish = Finish::before([0.25; 3]);
+        let bytes = rows(&rect).flat_map(|row| {
+            let first = row.y - rect.y;
+            whole
+                .crop(&row)
+                .unwrap()
+                .finished(&finish, first, rect.height)
+        });
+        assert_eq!(
+            whole.finished(&finish, 0, rect.height),
+            bytes.collect::<Vec<u8>>()
+        );
+        assert!(whole.is_finite());
+        whole.pixels[70_000][2] = f32::NAN;
+        assert!(!whole.is_finite());
+    }
+
+    #[test]
+    fn what_lies_behind_nothing_is_itself() {
+        let rect = PixelRect {
+            x: 3,
+            y: 5,
+            width: 2,
+            height: 1,
+        };
+        let colors = [[0.25, 0.5, 0.125, 0.75], [0.0; 4]];
+        let values = [[0.25, 0.5, 0.0, 0.0], [0.0; 4]];
+        for mode in Mode::ALL {
+            let pixels = if mode.combines_values() {
+                values
+            } else {
+                colors
+            };
+            let part = SubImage::new(rect, pixels.to_vec()).unwrap();
+            let mut on_nothing = SubImage::transparent(rect);
+            on_nothing.combine(&part, mode);
+            assert_eq!(on_nothing, part, "{mode:?}");
+        }
     }
 
     proptest! {

@@ -686,7 +686,7 @@ fn receive(scene: &Scene, message: Message) -> Result<(), String> {
         }
         Message::Frame(request) => frame(scene, &request)?,
         Message::Partial(partial) => {
-            let mut parts = partial.parts.iter();
+            let mut parts = partial.parts.into_iter();
             if parts.any(|t| t.pixels.unpack(Mode::Dvr).is_none()) {
                 return Err("a part that is no image".to_owned());
             }

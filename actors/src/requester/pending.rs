@@ -59,7 +59,7 @@ impl Picture {
 pub(super) struct ArrivedTile {
     /// Tile of the plan.
     pub(super) tile: u32,
-    pub(super) image: SubImage,
+    pub(super) image: Arc<SubImage>,
     /// Blending it, microseconds.
     pub(super) composite_micros: u64,
     /// That went from peer to peer for it.

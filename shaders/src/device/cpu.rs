@@ -40,7 +40,7 @@ use crate::{
         preparation::{BrickCells, Preparation, PreparedBrick},
     },
     scene::Scene,
-    secondary::{LitPoint, LitPoints, SecondaryRays, UnlitJob},
+    secondary::{LitPoint, LitPoints, PixelLight, SecondaryRays, UnlitJob},
     sub_image::SubImage,
     triangle_tree::TriangleTree,
 };
@@ -328,6 +328,28 @@ impl CpuDevice {
         }
     }
 
+    /// Lights points, each part on whichever thread is free.
+    fn light_all(
+        &self,
+        parts: impl IndexedParallelIterator<Item = LitPoints>,
+        lighting: &Lighting,
+        is_wanted: IsWanted<'_>,
+    ) -> Vec<LitPart> {
+        let light = |part: LitPoints| {
+            let begun = Instant::now();
+            let mut colors = Vec::new();
+            let lacking = self.light(part, lighting, is_wanted, |part| {
+                colors.extend(part.light_up(&lighting.rays));
+            });
+            LitPart {
+                colors,
+                lacking,
+                nanos: nanos_since(begun),
+            }
+        };
+        parts.with_max_len(1).map(light).collect()
+    }
+
     /// Renders parts, the bands of all of them on whichever thread is free.
     fn render_parts(
         &self,
@@ -353,25 +375,37 @@ impl CpuDevice {
                 &band.rect,
                 band.rows,
             );
-            for points in points.chunks(POINTS_TOGETHER) {
-                let Some(lighting) = scene.lighting.as_deref().filter(|_| is_wanted()) else {
-                    break;
-                };
-                let rays = &lighting.rays;
-                let points = LitPoints::new(points.to_vec(), rays);
-                let lacking = self.light(points, lighting, is_wanted, |part| {
-                    part.light_up(rays, |pixel, color| band.add(pixel, color));
-                });
-                let unlit = band.unlit.lock();
-                unlit
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .extend(lacking);
+            let mut nanos = nanos_since(begun);
+            if let Some(lighting) = scene.lighting.as_deref().filter(|_| !points.is_empty()) {
+                let parts = points.par_chunks(POINTS_TOGETHER);
+                let parts = parts.map(|part| LitPoints::new(part.to_vec(), &lighting.rays));
+                for lit in self.light_all(parts, lighting, is_wanted) {
+                    lit.add_to(|pixel, color| band.add(pixel, color));
+                    nanos += lit.nanos;
+                    let unlit = band.unlit.lock();
+                    let mut unlit = unlit.unwrap_or_else(PoisonError::into_inner);
+                    unlit.extend(lit.lacking);
+                }
             }
-            band.thread_nanos
-                .fetch_add(nanos_since(begun), Ordering::Relaxed);
+            band.thread_nanos.fetch_add(nanos, Ordering::Relaxed);
         };
         self.pool
             .install(|| bands.into_par_iter().with_max_len(1).for_each(render));
+    }
+}
+
+/// What became of points that were lit together.
+struct LitPart {
+    /// What is added to which pixel.
+    colors: Vec<PixelLight>,
+    lacking: Vec<LitPoints>,
+    nanos: u64,
+}
+
+impl LitPart {
+    fn add_to(&self, mut add: impl FnMut([u32; 2], [f32; 3])) {
+        let colors = self.colors.iter();
+        colors.for_each(|(pixel, color)| add(*pixel, *color));
     }
 }
 
@@ -607,21 +641,11 @@ impl RenderDevice for CpuDevice {
         let go_on = |mut job: RenderedJob| {
             let begun = Instant::now();
             if let (Some(lighting), Some(mut unlit)) = (lighting, job.unlit.take()) {
-                let parts = std::mem::take(&mut unlit.parts);
-                let parts = parts.into_par_iter().with_max_len(1);
-                let light = |part: LitPoints| {
-                    let mut colors = Vec::new();
-                    let lacking = self.light(part, lighting, is_wanted, |part| {
-                        part.light_up(&lighting.rays, |pixel, color| colors.push((pixel, color)));
-                    });
-                    (colors, lacking)
-                };
-                let parts: Vec<_> = self.pool.install(|| parts.map(light).collect());
-                for (colors, lacking) in parts {
-                    for (pixel, color) in colors {
-                        job.image.add(pixel, color);
-                    }
-                    unlit.parts.extend(lacking);
+                let parts = std::mem::take(&mut unlit.parts).into_par_iter();
+                let lit = || self.light_all(parts, lighting, is_wanted);
+                for lit in self.pool.install(lit) {
+                    lit.add_to(|pixel, color| job.image.add(pixel, color));
+                    unlit.parts.extend(lit.lacking);
                 }
                 job.unlit = Some(unlit).filter(|unlit| !unlit.parts.is_empty());
             }

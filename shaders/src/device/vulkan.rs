@@ -46,7 +46,7 @@ use brickmesh_topology::{
 use explain::Explain;
 use gpu::{Commands, Gpu, Home, dispatch};
 use kernels::{Purpose, RaycastVariant};
-use lighting::{POINTS_BYTES_MAX, PointBuffers, RAYS_BYTES_MAX, parts as parts_of};
+use lighting::{POINTS_BYTES_MAX, Part, PointBuffers, RAYS_BYTES_MAX, rays_together};
 use params::{JobParams, SceneParams};
 use pictures::{GROUP_EDGE, PICTURE_BYTES_MAX, Pictures};
 use resident::{ResidentSet, TREE_ROW, Visibility, brick_measure, no_leaps, no_tree};
@@ -95,6 +95,8 @@ pub struct VulkanDevice {
     pictures: Pictures,
     points: PointBuffers,
     rays: Option<Subbuffer<[[f32; 4]]>>,
+    /// How many secondary rays go together.
+    rays_together: usize,
     /// Time that went into compiling kernels.
     compiled: Duration,
     preparation: Preparation,
@@ -168,6 +170,7 @@ impl VulkanDevice {
             pictures: Pictures::new(kind == VulkanKind::Discrete),
             points: PointBuffers::new(kind == VulkanKind::Discrete),
             rays: None,
+            rays_together: rays_together(kind),
             compiled: Duration::ZERO,
             timed_pixels: match kind {
                 VulkanKind::Cpu => 1,
@@ -465,7 +468,7 @@ impl VulkanDevice {
         }
         if let Some(rays) = &rays {
             let parts = points.iter().enumerate();
-            let parts = parts.flat_map(|(job, of)| parts_of(of, rays).map(move |p| (job, p)));
+            let parts = parts.flat_map(|(job, of)| Part::all_of(of, rays).map(move |p| (job, p)));
             if let Err(error) = self.light(&mut whole, parts, rays, is_wanted) {
                 return done
                     .into_iter()
@@ -649,7 +652,7 @@ impl RenderDevice for VulkanDevice {
         for (at, job) in jobs.iter_mut().enumerate() {
             let unlit = job.unlit.take().filter(|_| rays.is_some());
             let of_job = unlit.into_iter().flat_map(|unlit| unlit.parts);
-            parts.extend(of_job.map(|part| (at, part)));
+            parts.extend(of_job.map(|part| (at, Part::Begun(part))));
         }
         let lit = rays.map_or(Ok(()), |rays| {
             self.light(&mut jobs, parts.into_iter(), &rays, is_wanted)

@@ -102,7 +102,7 @@ pub struct WholeTile<I> {
     /// Tile of the plan.
     pub tile: u32,
     /// What its jobs came to.
-    pub image: I,
+    pub image: Arc<I>,
     /// Bytes that came for it from other peers.
     pub received_bytes: u64,
 }
@@ -196,9 +196,9 @@ impl<P: Packed> Compositing<P> {
 
     /// A whole tile, to be sent to the frame's requester.
     #[must_use]
-    pub fn tile(&self, key: &FrameKey, tile: u32) -> Option<WholeTile<P::Image>> {
-        let frame = self.frames.get(key)?;
-        let open = frame.tiles.get(&tile).filter(|open| open.is_whole())?;
+    pub fn tile(&mut self, key: &FrameKey, tile: u32) -> Option<WholeTile<P::Image>> {
+        let frame = self.frames.get_mut(key)?;
+        let open = frame.tiles.get_mut(&tile).filter(|open| open.is_whole())?;
         Some(WholeTile {
             plan: frame.plan.digest,
             tile,
@@ -275,7 +275,7 @@ impl<P: Packed> Frame<P> {
     fn take(&mut self, partial: Partial<P>, wire_bytes: u64) -> Option<BadPart> {
         let share = wire_bytes / partial.parts.len().max(1) as u64;
         let mut refused = None;
-        for part in &partial.parts {
+        for part in partial.parts {
             let Some(open) = self.tiles.get_mut(&part.tile) else {
                 continue;
             };

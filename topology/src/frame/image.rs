@@ -2,7 +2,6 @@
 //! of who rendered them.
 
 use crate::picture::{camera::PixelRect, render_settings::Mode};
-use std::borrow::Cow;
 
 /// Most bytes of a pixel on the wire, besides a few of each rectangle and a bit of each pixel.
 pub const PIXEL_BYTES: usize = 8;
@@ -28,6 +27,12 @@ pub trait Image: Clone + std::fmt::Debug {
     /// The part inside a rectangle, without borders of nothing.
     fn part(&self, rect: &PixelRect) -> Self;
 
+    /// The same of one that is used no more: what is all of it is not copied.
+    #[must_use]
+    fn into_part(self, rect: &PixelRect) -> Self {
+        self.part(rect)
+    }
+
     /// Puts what lies behind into this one, where they meet.
     fn combine(&mut self, behind: &Self, mode: Mode);
 
@@ -45,7 +50,7 @@ pub trait Packed {
     fn rect(&self) -> PixelRect;
 
     /// The image; `None`: these are no pixels that can be combined.
-    fn unpack(&self, mode: Mode) -> Option<Cow<'_, Self::Image>>;
+    fn unpack(self, mode: Mode) -> Option<Self::Image>;
 
     /// Memory that it takes, in bytes.
     fn memory_bytes(&self) -> usize;
@@ -55,8 +60,6 @@ pub trait Packed {
 pub mod named {
     use super::{Image, PIXEL_BYTES, Packed};
     use crate::picture::{camera::PixelRect, render_settings::Mode};
-    use std::borrow::Cow;
-
     /// See the module.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Names<N = u32> {
@@ -143,8 +146,8 @@ pub mod named {
             self.rect
         }
 
-        fn unpack(&self, _: Mode) -> Option<Cow<'_, Self>> {
-            Some(Cow::Borrowed(self))
+        fn unpack(self, _: Mode) -> Option<Self> {
+            Some(self)
         }
 
         fn memory_bytes(&self) -> usize {

@@ -8,9 +8,10 @@ use super::{gpu::TIMED_MAX, pictures::GROUP_EDGE, resident::Visibility};
 use crate::{
     device::{DeviceError, Job, RenderedJob},
     secondary::LitPoint,
-    sub_image::SubImage,
+    sub_image::{PARALLEL_PIXELS, SubImage},
 };
 use brickmesh_topology::PixelRect;
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// Bands of a submission, at most.
@@ -76,7 +77,11 @@ impl BandedJob {
         if self.pixels.is_empty() {
             self.pixels.reserve_exact(self.job.rect.pixel_count());
         }
-        self.pixels.extend_from_slice(pixels);
+        if pixels.len() < PARALLEL_PIXELS {
+            self.pixels.extend_from_slice(pixels);
+        } else {
+            self.pixels.par_extend(pixels);
+        }
         self.micros += micros;
     }
 

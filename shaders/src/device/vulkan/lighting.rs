@@ -7,6 +7,7 @@
 use super::{
     BandDispatch, VulkanDevice,
     bands::{ALIGNED_PIXELS, Band},
+    choice::VulkanKind,
     explain::Explain,
     gpu::{Commands, Gpu, Home},
     kernels::Purpose,
@@ -41,18 +42,18 @@ pub(super) const POINTS_BYTES_MAX: u64 = 4 * VECTOR_BYTES * POINT_VECTORS * POIN
 const PER_PIXEL: [u64; 2] = [2, 1024];
 /// The same of a band, at least: few pixels, or rays, may have many.
 const BAND_POINTS_MIN: u64 = 64;
-/// Rays that are sent together, each through several bricks.
-const RAYS_TOGETHER: usize = 1 << 14;
-/// The same of points that a thread works at.
+/// Rays that are sent together, each through several bricks, to processors that are Vulkan devices, and to GPUs: what comes on top of
+/// each submission counts there. Not by how long they take: so that light is added in the same order whenever it is.
+const RAYS_TOGETHER: [usize; 2] = [1 << 14, 1 << 16];
+/// Rays of points that a thread works at.
 const RAYS_OF_PART: usize = 1 << 10;
 /// Rays of a submission, counted once for each brick; those of one brick are fewer.
 pub(super) const RAYS_SUBMITTED: usize = 1 << 17;
 /// What these take.
 pub(super) const RAYS_BYTES_MAX: u64 =
     (RAYS_SUBMITTED * REFLECTED_VECTORS * size_of::<[f32; 4]>()) as u64;
-/// Vectors of a ray, and of which multiples those of a brick begin.
+/// Vectors of a ray.
 const RAY_VECTORS: usize = 2;
-const RAYS_ALIGNED: usize = RAY_VECTORS * ALIGNED_PIXELS;
 /// Rays of a workgroup; as in `wgsl/secondary.wgsl`.
 pub(super) const GROUP_RAYS: u32 = 64;
 
@@ -61,8 +62,11 @@ const REACH_MAX: f64 = 1e30;
 /// Bytes of a vector.
 const VECTOR_BYTES: u64 = 16;
 
+/// A ray as the kernel reads it.
+type RayVectors = [[f32; 4]; RAY_VECTORS];
+
 /// Rays of a part, by the numbers of both.
-type RaysOfPart = (usize, Vec<(usize, SecondaryRay)>);
+type RaysOfPart = (usize, Vec<(u32, RayVectors)>);
 
 /// Rays that are sent through a brick.
 struct SentRays {
@@ -173,6 +177,7 @@ impl PointBuffers {
         points: &BandPoints,
     ) -> Result<Option<Vec<Vec<LitPoint>>>, DeviceError> {
         let vectors = points.buffers.read()?;
+        let vectors: &[[f32; 4]] = &vectors;
         let at = |n: u64| vectors[usize::try_from(n).unwrap_or(usize::MAX)];
         let count = |of: &PointsOf| u64::from(at(of.first)[0].to_bits());
         let fullness = |of| (count(of) * self.per_pixel).div_ceil(of.most.max(1));
@@ -181,13 +186,14 @@ impl PointBuffers {
             let of_band = |of: &PointsOf| {
                 let first = of.first + HEADER_VECTORS;
                 let vectors = |n| [0, 1, 2, 3, 4].map(|v| at(first + POINT_VECTORS * n + v));
-                let mut all: Vec<_> = (0..count(of)).map(vectors).collect();
+                let mut all: Vec<_> = (0..count(of)).into_par_iter().map(vectors).collect();
                 // By pixels, as neighbours meet the same bricks; else in any order that is the same again.
-                all.sort_unstable_by_key(|p| {
-                    let bits = p.map(|v| v.map(f32::to_bits));
-                    (bits[0][3], bits)
+                let bits = |p: &[[f32; 4]; 5]| p.map(|v| v.map(f32::to_bits));
+                all.par_sort_unstable_by(|a, b| {
+                    let pixels = a[0][3].to_bits().cmp(&b[0][3].to_bits());
+                    pixels.then_with(|| bits(a).cmp(&bits(b)))
                 });
-                all.into_iter().map(point).collect()
+                all.into_par_iter().map(point).collect()
             };
             return Ok(Some(points.of.iter().map(of_band).collect()));
         }
@@ -246,6 +252,11 @@ fn point([place, normal, ambient, direct, ray]: [[f32; 4]; 5]) -> LitPoint {
     }
 }
 
+/// Rays that are sent together to such a device.
+pub(super) fn rays_together(kind: VulkanKind) -> usize {
+    RAYS_TOGETHER[usize::from(kind != VulkanKind::Cpu)]
+}
+
 /// Some points of a job, by its number.
 pub(super) type PartOfJob = (usize, LitPoints);
 
@@ -254,23 +265,45 @@ fn points_of_part(rays: &SecondaryRays) -> usize {
     (RAYS_OF_PART / rays.per_point_max().max(1)).max(1)
 }
 
-/// Points in parts, each with rays for a thread.
-pub(super) fn parts<'a>(
-    points: &'a [LitPoint],
-    rays: &'a SecondaryRays,
-) -> impl Iterator<Item = LitPoints> + 'a {
-    let count = points_of_part(rays);
-    let parts = points.chunks(count);
-    parts.map(move |part| LitPoints::new(part.to_vec(), rays))
+/// Points of a job, as many as have rays for a thread.
+pub(super) enum Part<'a> {
+    /// None of their rays went through any brick yet.
+    New(&'a [LitPoint]),
+    Begun(LitPoints),
+}
+
+impl<'a> Part<'a> {
+    /// New points in parts.
+    pub(super) fn all_of(
+        points: &'a [LitPoint],
+        rays: &SecondaryRays,
+    ) -> impl Iterator<Item = Self> + use<'a> {
+        points.chunks(points_of_part(rays)).map(Part::New)
+    }
+
+    /// Its rays, in number, at most.
+    fn ray_count(&self, rays: &SecondaryRays) -> usize {
+        match self {
+            Part::New(points) => points.len() * rays.per_point_max().max(1),
+            Part::Begun(points) => points.ray_count(),
+        }
+    }
+
+    fn begun(self, rays: &SecondaryRays) -> LitPoints {
+        match self {
+            Part::New(points) => LitPoints::new(points.to_vec(), rays),
+            Part::Begun(points) => points,
+        }
+    }
 }
 
 impl VulkanDevice {
     /// Sends the rays of points through those of the bricks on their way that are there. What is lit is added to its job, what lacks
     /// bricks is noted there.
-    pub(super) fn light(
+    pub(super) fn light<'a>(
         &mut self,
         jobs: &mut [RenderedJob],
-        parts: impl Iterator<Item = PartOfJob>,
+        parts: impl Iterator<Item = (usize, Part<'a>)>,
         rays: &Arc<SecondaryRays>,
         is_wanted: IsWanted<'_>,
     ) -> Result<(), DeviceError> {
@@ -280,34 +313,43 @@ impl VulkanDevice {
                 return Err(DeviceError::CalledOff);
             }
             let (begun, compiled) = (Instant::now(), self.compiled);
-            let mut together: Vec<PartOfJob> = Vec::new();
-            let mut count = 0;
+            let (mut together, mut count) = (Vec::new(), 0);
             // First those that reflected rays met, so that they are few at any time.
-            while count < RAYS_TOGETHER
+            while count < self.rays_together
                 && let Some(part) = following.pop().or_else(|| parts.next())
             {
-                count += part.1.ray_count();
+                count += part.1.ray_count(rays);
                 together.push(part);
             }
             if together.is_empty() {
                 return Ok(());
             }
+            let begun_all = together.into_par_iter();
+            let begun_all = begun_all.map(|(job, part)| (job, part.begun(rays)));
+            let mut together: Vec<PartOfJob> = begun_all.collect();
             self.send(&mut together, rays, is_wanted)?;
             let per_pixel = self.points.per_pixel();
             let met = self.reflect(&mut together, rays, is_wanted)?;
             self.points.set_per_pixel(per_pixel);
             for ((job, part), met) in together.iter().zip(met) {
                 let parts = part.following(&met, points_of_part(rays), rays);
-                following.extend(parts.map(|part| (*job, part)));
+                following.extend(parts.map(|part| (*job, Part::Begun(part))));
             }
             // To compile kernels is no job's time.
             let took = begun.elapsed().saturating_sub(self.compiled - compiled);
             let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-            for (job, part) in together {
+            let light = |(_, part): &PartOfJob| {
+                let is_lit = part.is_lit();
+                is_lit.then(|| part.light_up(rays).collect::<Vec<_>>())
+            };
+            let lit: Vec<_> = together.par_iter().map(light).collect();
+            let all: usize = together.iter().map(|(_, part)| part.ray_count()).sum();
+            for ((job, part), lit) in together.into_iter().zip(lit) {
                 let job = &mut jobs[job];
-                job.elapsed_micros += micros * part.ray_count() as u64 / count.max(1) as u64;
-                if part.is_lit() {
-                    part.light_up(rays, |pixel, color| job.image.add(pixel, color));
+                job.elapsed_micros += micros * part.ray_count() as u64 / all.max(1) as u64;
+                if let Some(colors) = lit {
+                    let colors = colors.into_iter();
+                    colors.for_each(|(pixel, color)| job.image.add(pixel, color));
                 } else {
                     let unlit = job.unlit.get_or_insert_with(UnlitJob::none);
                     unlit.parts.push(part);
@@ -330,7 +372,7 @@ impl VulkanDevice {
             let due = |(_, part): &mut PartOfJob| {
                 let begin = is_first.then(|| part.begin_in(rays));
                 let is_due = |b| begin.as_ref().is_none_or(|begin| begin.contains(&b));
-                part.due(rays, is_there, is_due)
+                part.due(rays, is_there, is_due, ray_vectors)
             };
             let due: Vec<_> = parts.par_iter_mut().map(due).collect();
             // Of each brick the rays of all parts.
@@ -344,7 +386,7 @@ impl VulkanDevice {
             for ((brick, of_parts), through) in by_brick.into_iter().zip(through) {
                 let mut through = through.into_iter();
                 for (part, rays) in of_parts {
-                    let numbers = rays.into_iter().map(|(number, _)| number);
+                    let numbers = rays.into_iter().map(|(number, _)| number as usize);
                     let through = numbers.zip(&mut through);
                     parts[part].1.went(brick, through.collect::<Vec<_>>());
                 }
@@ -354,7 +396,7 @@ impl VulkanDevice {
         let there = self.sets.get(&data_set);
         let is_there = |brick| there.is_some_and(|set| set.get(brick).is_some());
         let unlit = parts.par_iter_mut().filter(|(_, part)| !part.is_lit());
-        unlit.for_each(|(_, part)| drop(part.due(rays, is_there, |_| false)));
+        unlit.for_each(|(_, part)| drop(part.due(rays, is_there, |_| false, |_| ())));
         Ok(())
     }
 
@@ -373,7 +415,7 @@ impl VulkanDevice {
             if matches!(visibility, Visibility::Nothing) {
                 continue;
             }
-            let length = vectors.len() / RAY_VECTORS + count.next_multiple_of(ALIGNED_PIXELS);
+            let length = vectors.len() + count.next_multiple_of(ALIGNED_PIXELS);
             if length > RAYS_SUBMITTED {
                 self.submit_rays(std::mem::take(&mut sent), &vectors, &mut through)?;
                 vectors.clear();
@@ -382,11 +424,11 @@ impl VulkanDevice {
                 }
             }
             let rays = of.iter().flat_map(|(_, rays)| rays);
-            let first = vectors.len() / RAY_VECTORS;
-            vectors.extend(rays.flat_map(|(_, ray)| ray_vectors(ray)));
+            let first = vectors.len();
+            vectors.extend(rays.map(|(_, ray)| ray));
             // Those of each begin where devices let buffers begin.
-            let length = vectors.len().next_multiple_of(RAYS_ALIGNED);
-            vectors.resize(length, [0.0; 4]);
+            let length = vectors.len().next_multiple_of(ALIGNED_PIXELS);
+            vectors.resize(length, [[0.0; 4]; RAY_VECTORS]);
             sent.push(SentRays {
                 number: through.len() - 1,
                 rays: first..first + count,
@@ -403,15 +445,15 @@ impl VulkanDevice {
     fn submit_rays(
         &mut self,
         sent: Vec<SentRays>,
-        vectors: &[[f32; 4]],
+        vectors: &[RayVectors],
         through: &mut [Vec<f32>],
     ) -> Result<(), DeviceError> {
         if sent.is_empty() {
             return Ok(());
         }
-        let all = (vectors.len() / RAY_VECTORS) as u64;
+        let all = vectors.len() as u64;
         let buffers = self.pictures.buffers(&self.gpu, all)?;
-        let rays = self.ray_buffer(vectors)?;
+        let rays = self.ray_buffer(vectors.as_flattened())?;
         let mut dispatches = Vec::with_capacity(sent.len());
         for of in &sent {
             let [first, end] = [of.rays.start as u64, of.rays.end as u64];
@@ -468,9 +510,9 @@ pub(super) fn row_of(rays: usize) -> PixelRect {
     }
 }
 
-/// A ray as the kernel reads it.
+/// See [`RayVectors`].
 #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
-fn ray_vectors(ray: &SecondaryRay) -> [[f32; 4]; RAY_VECTORS] {
+fn ray_vectors(ray: &SecondaryRay) -> RayVectors {
     let [x, y, z] = ray.start.as_vec3().to_array();
     let [dx, dy, dz] = ray.direction.as_vec3().to_array();
     let reach = ray.reach.min(REACH_MAX) as f32;

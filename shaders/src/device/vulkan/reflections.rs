@@ -132,19 +132,19 @@ impl VulkanDevice {
     fn submit_reflected(&mut self, sent: &[ThroughBrick]) -> Result<Option<Seen>, DeviceError> {
         let (mut vectors, mut bands) = (Vec::new(), Vec::new());
         for (of, through) in sent.iter().enumerate() {
-            let first = (vectors.len() / REFLECTED_VECTORS) as u64;
+            let first = vectors.len() as u64;
             let rect = row_of(through.rays.len());
             bands.push(Band { of, rect, first });
-            let rays = through.rays.iter();
-            vectors.extend(rays.flat_map(|(_, ray)| ray_vectors(ray)));
+            let rays = through.rays.par_iter();
+            vectors.par_extend(rays.map(|(_, ray)| ray_vectors(ray)));
             // Those of each begin where devices let buffers begin.
-            let aligned = REFLECTED_VECTORS * ALIGNED_PIXELS;
-            vectors.resize(vectors.len().next_multiple_of(aligned), [0.0; 4]);
+            let length = vectors.len().next_multiple_of(ALIGNED_PIXELS);
+            vectors.resize(length, [[0.0; 4]; REFLECTED_VECTORS]);
         }
-        let all = (vectors.len() / REFLECTED_VECTORS) as u64;
+        let all = vectors.len() as u64;
         let buffers = self.pictures.buffers(&self.gpu, all)?;
         let points = self.points.of(&self.gpu, &bands)?;
-        let rays = self.ray_buffer(&vectors)?;
+        let rays = self.ray_buffer(vectors.as_flattened())?;
         let mut dispatches = Vec::with_capacity(sent.len());
         for (through, band) in sent.iter().zip(&bands) {
             let [first, end] = [band.first, band.first + through.rays.len() as u64];

@@ -12,6 +12,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter,
+    sync::Arc,
 };
 
 /// Why a part cannot be combined.
@@ -40,7 +41,7 @@ pub(super) struct OpenTile<I> {
     combined: usize,
     rect: PixelRect,
     /// From the first run on.
-    image: Option<I>,
+    image: Option<Arc<I>>,
     /// Runs that came before what they follow on: by their first job, how many, and their pixels.
     waiting: BTreeMap<usize, (usize, I)>,
     waiting_bytes: usize,
@@ -94,7 +95,7 @@ impl<I: Image> OpenTile<I> {
     pub(super) fn take<P: Packed<Image = I>>(
         &mut self,
         plan: &FramePlan,
-        part: &Part<P>,
+        part: Part<P>,
         bytes: u64,
     ) -> Result<(), BadPart> {
         let (first, count) = (part.first as usize, part.count as usize);
@@ -117,27 +118,32 @@ impl<I: Image> OpenTile<I> {
         if let (Some(map), Ok(last)) = (&mut self.occlusion, u32::try_from(last.0))
             && end < self.count
         {
-            self.hides_more |= map.add(last, &*image);
+            self.hides_more |= map.add(last, &image);
         }
         if first > self.combined {
-            let image = image.into_owned();
             self.waiting_bytes += image.bytes();
             self.waiting.insert(first, (count, image));
             return Ok(());
         }
-        self.combine(plan, &image, count);
+        self.combine(plan, image, count);
         while let Some((count, next)) = self.waiting.remove(&self.combined) {
             self.waiting_bytes -= next.bytes();
-            self.combine(plan, &next, count);
+            self.combine(plan, next, count);
         }
         Ok(())
     }
 
     /// Puts the next so many jobs behind the others.
-    fn combine(&mut self, plan: &FramePlan, next: &I, count: usize) {
-        let image = self.image.get_or_insert_with(|| I::nothing(self.rect));
-        image.combine(next, plan.mode);
+    fn combine(&mut self, plan: &FramePlan, next: I, count: usize) {
         self.combined += count;
+        if count == self.count {
+            // One peer has rendered all of it.
+            self.image = Some(Arc::new(next));
+            return;
+        }
+        let nothing = || Arc::new(I::nothing(self.rect));
+        let image = self.image.get_or_insert_with(nothing);
+        Arc::make_mut(image).combine(&next, plan.mode);
     }
 
     /// Jobs that did not come yet and are hidden, which was not said before: who is to render each, and the job.
@@ -173,10 +179,12 @@ impl<I: Image> OpenTile<I> {
         lacking.filter_map(|&(job, _)| u32::try_from(job).ok())
     }
 
-    /// What its jobs came to.
-    pub(super) fn image(&self) -> I {
-        let none = self.rect.emptied();
-        let image = self.image.as_ref();
-        image.map_or_else(|| I::nothing(none), |image| image.part(&self.rect))
+    /// What its jobs came to, without borders of nothing.
+    pub(super) fn image(&mut self) -> Arc<I> {
+        let image = self.image.take().map_or_else(
+            || I::nothing(self.rect.emptied()),
+            |image| Arc::unwrap_or_clone(image).into_part(&self.rect),
+        );
+        Arc::clone(self.image.insert(Arc::new(image)))
     }
 }
