@@ -12,7 +12,7 @@ use brickmesh_topology::{
     balance::{
         image_division::TILE_EDGE_MIN,
         partition::PartitionMethod,
-        plan_rules::{Division, PlanRules, Strategy},
+        plan_rules::{Division, PlanRules, Strategy, TileSharing},
         prediction::Prediction,
         schedule::Assignment,
     },
@@ -403,6 +403,9 @@ pub struct RulesArgs {
     /// Edge of a tile where the picture is divided, 8 to 2048 pixels [default: 32 to 256, by the number of peers]
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(i64::from(TILE_EDGE_MIN)..=i64::from(TILE_EDGE_MAX)))]
     pub tile: Option<u32>,
+    /// Who renders which tile where the picture is divided [default: planned]
+    #[arg(long, value_enum)]
+    pub tiles: Option<TileSharing>,
     /// Another strategy to cut bricks into jobs
     #[arg(long, value_enum, value_name = "STRATEGY")]
     pub decompose: Option<Strategy>,
@@ -462,14 +465,26 @@ impl RulesArgs {
                 );
             }
         };
+        let tiles = self.tiles.unwrap_or_default();
+        let steal = self.steal.unwrap_or(all.steal);
+        if self.tiles.is_some() && division == Division::SortLast {
+            return Err(
+                "--tiles is for pictures that are divided: give --strategy image or auto with it"
+                    .to_owned(),
+            );
+        }
+        if tiles != TileSharing::Planned && !steal {
+            return Err("--tiles steal and demand need --steal on".to_owned());
+        }
         Ok(PlanRules {
             division,
+            tile_sharing: tiles,
             decompose: self.decompose.unwrap_or(all.decompose),
             min_job_micros: (self.min_job).map_or(all.min_job_micros, |ms| (ms * 1000.0) as u64),
             prediction: self.prediction.unwrap_or(all.prediction),
             assign: self.assign.unwrap_or(all.assign),
             composite: self.composite.unwrap_or(all.composite),
-            steal: self.steal.unwrap_or(all.steal),
+            steal,
             reuse: all.reuse,
         })
     }
@@ -929,5 +944,28 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn tiles_are_for_divided_pictures_and_peers_that_take_jobs() {
+        let rules = |strategy, tiles, steal| {
+            let args = RulesArgs {
+                strategy,
+                tiles,
+                steal,
+                ..RulesArgs::default()
+            };
+            args.rules(false)
+        };
+        let demand = Some(TileSharing::Demand);
+        let image = Some(StrategyArg::Image);
+        let shared = rules(image, demand, None).unwrap();
+        assert_eq!(shared.tile_sharing, TileSharing::Demand);
+        assert!(rules(Some(StrategyArg::Auto), demand, Some(true)).is_ok());
+        let whole = rules(None, demand, None).unwrap_err();
+        assert!(whole.contains("--strategy image"), "{whole}");
+        let kept = rules(image, demand, Some(false)).unwrap_err();
+        assert!(kept.contains("--steal on"), "{kept}");
+        assert!(rules(image, Some(TileSharing::Planned), Some(false)).is_ok());
     }
 }

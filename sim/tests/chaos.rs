@@ -3,10 +3,11 @@
 //! of one to eight machines, as most labs are, and of fifty.
 //!
 //! What is broken is an error of the simulation, with the command that shows it again.
-//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|auto|shadows]]]` runs others instead: seeds, peers and
+//! `BRICKMESH_CHAOS=SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|auto|shadows|steal|demand]]]` runs others instead: seeds, peers and
 //! redundancy are a number or a range `A-B` (seeds: a number N is 1 to N), the field is what the volume
 //! shows, `filled` or `shells`, in a small picture; `default` leaves out volume and picture. `,image` after the field: the picture
-//! is divided, and peers fetch bricks for frames; `,shadows`: and rays go on from what jobs show, through further bricks.
+//! is divided, and peers fetch bricks for frames; `,shadows`: and rays go on from what jobs show, through further bricks; `,steal` and `,demand`:
+//! and tiles are shared out so.
 
 use serde_json::{Value, json};
 use std::{
@@ -27,6 +28,8 @@ struct Runs {
     field: String,
     /// What of frames is divided; of pictures, peers fetch bricks for them.
     division: &'static str,
+    /// And who renders which tile of them.
+    tiles: &'static str,
     /// And rays go on from what jobs show.
     has_shadows: bool,
 }
@@ -91,9 +94,14 @@ fn asked_for() -> Option<Runs> {
             field: parts.next().unwrap_or("filled").to_owned(),
             division: match how {
                 None => "sort-last",
-                Some("image" | "shadows") => "image",
+                Some("image" | "shadows" | "steal" | "demand") => "image",
                 Some("auto") => "auto",
                 Some(_) => return None,
+            },
+            tiles: match how {
+                Some("steal") => "steal",
+                Some("demand") => "demand",
+                _ => "planned",
             },
             has_shadows: how == Some("shadows"),
         };
@@ -101,7 +109,7 @@ fn asked_for() -> Option<Runs> {
     };
     Some(parsed().unwrap_or_else(|| {
         panic!(
-            "BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|auto|shadows]]]"
+            "BRICKMESH_CHAOS={given}: it must be SEEDS,FRAMES,PEERS[,REDUNDANCY[,FIELD[,image|auto|shadows|steal|demand]]]"
         )
     }))
 }
@@ -127,7 +135,7 @@ fn run_all(runs: &Runs) -> Sums {
         while let Some(&(seed, peers, redundancy)) = all.get(next.fetch_add(1, Relaxed)) {
             let mut input = scenario_of(seed, runs.frames, peers, redundancy, &runs.field);
             if runs.division != "sort-last" {
-                input["rules"] = json!({"division": {(runs.division): {"tile": null}}});
+                input["rules"] = json!({"division": {(runs.division): {"tile": null}}, "tile_sharing": runs.tiles});
                 input["shadows"] = json!(runs.has_shadows);
             }
             let answer = try_run(&input);
@@ -208,8 +216,8 @@ fn check(runs: &Runs) {
     );
 }
 
-#[test]
-fn no_seed_breaks_a_mesh() {
+/// Meshes in which the volume is divided.
+fn sort_last() -> Vec<Runs> {
     // As most labs are, each as anybody would write it; and a large one. As many faults happen in few
     // frames as in some hundreds.
     let small = Runs {
@@ -219,6 +227,7 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 1..=3,
         field: "default".to_owned(),
         division: "sort-last",
+        tiles: "planned",
         has_shadows: false,
     };
     // Full peers waited for each other's place here, until takers were chosen by what they have in memory.
@@ -227,9 +236,7 @@ fn no_seed_breaks_a_mesh() {
         frames: 300,
         peers: 7..=7,
         redundancies: 2..=2,
-        field: "default".to_owned(),
-        division: "sort-last",
-        has_shadows: false,
+        ..small.clone()
     };
     let large = Runs {
         seeds: 1..=20,
@@ -237,9 +244,13 @@ fn no_seed_breaks_a_mesh() {
         peers: 50..=50,
         redundancies: 3..=3,
         field: "filled".to_owned(),
-        division: "sort-last",
-        has_shadows: false,
+        ..small.clone()
     };
+    vec![stuck, small, large]
+}
+
+/// Meshes in which the picture is divided.
+fn image_parallel() -> Vec<Runs> {
     let divided = Runs {
         seeds: 1..=8,
         frames: 100,
@@ -247,12 +258,25 @@ fn no_seed_breaks_a_mesh() {
         redundancies: 1..=3,
         field: "default".to_owned(),
         division: "image",
+        tiles: "planned",
         has_shadows: false,
     };
     let with_rays = Runs {
         seeds: 1..=6,
         has_shadows: true,
         ..divided.clone()
+    };
+    let [stolen, drawn] = ["steal", "demand"].map(|tiles| Runs {
+        seeds: 1..=3,
+        tiles,
+        ..divided.clone()
+    });
+    // Nothing of a tile was to be seen, and its keeper took no other one.
+    let hidden_tiles = Runs {
+        seeds: 7..=7,
+        peers: 3..=4,
+        redundancies: 1..=1,
+        ..drawn.clone()
     };
     let chosen = Runs {
         seeds: 1..=4,
@@ -265,17 +289,20 @@ fn no_seed_breaks_a_mesh() {
         peers: 3..=3,
         ..chosen.clone()
     };
-    let usual = || {
-        vec![
-            stuck,
-            small,
-            divided,
-            chosen,
-            read_in_vain,
-            with_rays,
-            large,
-        ]
-    };
+    vec![
+        divided,
+        chosen,
+        read_in_vain,
+        with_rays,
+        stolen,
+        drawn,
+        hidden_tiles,
+    ]
+}
+
+#[test]
+fn no_seed_breaks_a_mesh() {
+    let usual = || [sort_last(), image_parallel()].concat();
     let runs = asked_for().map_or_else(usual, |asked| vec![asked]);
     runs.iter().for_each(check);
 }

@@ -718,11 +718,8 @@ fn hear(scene: &Scene, reply: FrameMessage) {
     match reply {
         FrameMessage::JobsDone { jobs, .. } => {
             let times = jobs.iter().map(|&(job, micros)| (job, (0, micros)));
-            let costs = scene.plan.learned(
-                &scene.costs,
-                &times.collect(),
-                request.attempt.rules.prediction,
-            );
+            let rules = &request.attempt.rules;
+            let costs = scene.plan.learned(&scene.costs, &times.collect(), rules);
             costs.1.validate(manifest.grid()).unwrap();
         }
         FrameMessage::Given { jobs, by, .. } => {

@@ -25,7 +25,7 @@ use brickmesh_tests::{
 };
 use brickmesh_topology::{
     PeerId, RenderSettings, View,
-    balance::plan_rules::{Division, PlanRules},
+    balance::plan_rules::{Division, PlanRules, TileSharing},
     frame::frame_requests::BrickAccesses,
 };
 use bytes::Bytes;
@@ -85,12 +85,26 @@ fn in_every_mode_a_divided_picture_is_that_of_one_peer_with_one_brick() {
         for (n, (look, settings)) in looks(&field).into_iter().enumerate() {
             let (eye, view) = views[n % views.len()];
             let tile = [None, Some(24), Some(64)][n % 3];
-            let what = format!("{name}, {look}, {eye}, {tile:?}");
+            let tiles = [
+                TileSharing::Planned,
+                TileSharing::Steal,
+                TileSharing::Demand,
+            ];
+            // Each with each edge.
+            let tiles = tiles[(n + n / 3) % 3];
+            let what = format!("{name}, {look}, {eye}, {tile:?}, {tiles:?}");
             let one = picture(Arc::new(Bricks::cut(&field, 128)), 1, &cpu, view, &settings);
             let many = actix::System::new().block_on(async {
                 let source = Arc::new(Bricks::cut(&field, 32));
                 let mut mesh = Mesh::start(5, 2, source, &cpu).await;
-                mesh.rules = divided(tile);
+                mesh.rules = PlanRules {
+                    tile_sharing: tiles,
+                    ..divided(tile)
+                };
+                if tiles == TileSharing::Steal {
+                    // Tiles stay where they were.
+                    drop(frame(&mesh, views[0].1, &settings).await);
+                }
                 let frame = frame(&mesh, view, &settings).await;
                 assert!(frame.stats.image_tile.is_some(), "{what}");
                 rgba(&frame, &settings)

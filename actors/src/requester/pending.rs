@@ -216,7 +216,8 @@ fn job_stats(
                 y: first[1] + j.rect.y,
                 ..j.rect
             },
-            stolen_from: (peer != planned).then(|| planned.clone()),
+            // What is drawn from a queue is nobody's before.
+            stolen_from: (peer != planned && plan.keeper.is_none()).then(|| planned.clone()),
             peer: peer.clone(),
             estimate_micros: j.estimate_micros,
             measured_micros: measured.map(|m| m.1),

@@ -10,10 +10,12 @@ use brickmesh_shaders::SubImage;
 use brickmesh_topology::frame::timeline::{Span, SpanKind};
 use brickmesh_topology::{
     BrickIndex, Camera, Digest, Manifest, PeerId, PixelRect, RenderSettings, TransferFunction,
+    View,
     balance::{
         cost_table::CostTable,
+        image_division::{TileGrid, TileRenderers},
         job_tree::{JobTree, Leaf, SplitRule},
-        plan_rules::{Division, PlanRules},
+        plan_rules::{Division, PlanRules, TileSharing},
         roster::{Roster, RosterEntry},
         stealing::StealMessage,
     },
@@ -253,7 +255,6 @@ fn frame() -> FrameId {
 /// Where the volume has no view.
 #[must_use]
 pub fn request(manifest: &Manifest) -> FrameRequest {
-    let view = Camera::whole(manifest.volume()).view(48, 32);
     FrameRequest {
         attempt: AttemptRequest {
             frame: frame(),
@@ -266,16 +267,23 @@ pub fn request(manifest: &Manifest) -> FrameRequest {
             }),
         },
         data_set: manifest.digest(),
-        view: view.expect("a view of the volume"),
+        view: request_view(manifest),
         settings: RenderSettings::new(TransferFunction::ramp(0.0, 255.0), 0.5),
         is_traced: true,
     }
 }
 
-/// The same, of which each peer renders tiles.
+fn request_view(manifest: &Manifest) -> View {
+    let view = Camera::whole(manifest.volume()).view(48, 32);
+    view.expect("a view of the volume")
+}
+
+/// The same, of which each peer renders tiles, as far as it had them before.
 fn divided(manifest: &Manifest) -> FrameRequest {
     let mut request = request(manifest);
-    request.attempt.rules.division = Division::Image { tile: Some(16) };
+    let rules = &mut request.attempt.rules;
+    rules.division = Division::Image { tile: Some(16) };
+    rules.tile_sharing = TileSharing::Steal;
     request
 }
 
@@ -308,6 +316,10 @@ pub fn costs(manifest: &Manifest) -> CostTable {
         let tree = JobTree::whole(leaf).split_and_merged(owned, &rule);
         table.trees.insert(BrickIndex(brick), tree);
     }
+    let grid = TileGrid::new(request_view(manifest).rect(), 16);
+    let peers = ["eve", "mallory"].map(PeerId::new);
+    let by: Vec<usize> = (0..grid.len()).map(|tile| tile % 2).collect();
+    table.tile_renderers = Some(TileRenderers::new(grid, peers.into(), &by));
     table
 }
 

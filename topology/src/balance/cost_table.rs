@@ -5,7 +5,10 @@
 //! Costs in microseconds on a device of speed 1. Bricks that never had a job are not in it.
 
 use crate::{
-    balance::job_tree::{JobTree, JobTreeError, Leaf},
+    balance::{
+        image_division::{BadTileRenderers, TileRenderers},
+        job_tree::{JobTree, JobTreeError, Leaf},
+    },
     base::digest::Digest,
     data::brick_grid::{BrickGrid, BrickIndex},
 };
@@ -17,6 +20,9 @@ use std::collections::BTreeMap;
 pub struct CostTable {
     /// Tree of each brick that had jobs.
     pub trees: BTreeMap<BrickIndex, JobTree>,
+    /// Who rendered the tiles of the last frame, where the next one is to follow that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tile_renderers: Option<TileRenderers>,
 }
 
 /// A cost table that cannot be used.
@@ -39,6 +45,9 @@ pub enum CostTableError {
         /// What is wrong.
         error: JobTreeError,
     },
+    /// Tiles that are not those of a picture.
+    #[error(transparent)]
+    Tiles(#[from] BadTileRenderers),
 }
 
 impl CostTable {
@@ -80,6 +89,9 @@ impl CostTable {
             tree.validate(grid.owned_box(brick))
                 .map_err(|error| CostTableError::Tree { brick, error })?;
         }
+        self.tile_renderers
+            .as_ref()
+            .map_or(Ok(()), TileRenderers::validate)?;
         Ok(())
     }
 
@@ -89,13 +101,17 @@ impl CostTable {
         let entry = |(brick, tree): (&BrickIndex, &JobTree)| {
             size_of_val(brick) + size_of_val(tree) + size_of_val(tree.nodes())
         };
-        self.trees.iter().map(entry).sum()
+        let tiles = self
+            .tile_renderers
+            .as_ref()
+            .map_or(0, TileRenderers::memory_bytes);
+        self.trees.iter().map(entry).sum::<usize>() + tiles
     }
 
     /// Name of this table.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        let mut bytes = Vec::new();
+        let mut bytes = (self.trees.len() as u64).to_le_bytes().to_vec();
         for (brick, tree) in &self.trees {
             bytes.extend(brick.0.to_le_bytes());
             bytes.extend((tree.nodes().len() as u64).to_le_bytes());
@@ -104,6 +120,9 @@ impl CostTable {
                     .iter()
                     .for_each(|n| bytes.extend(n.to_le_bytes()));
             }
+        }
+        if let Some(tiles) = &self.tile_renderers {
+            tiles.put(&mut bytes);
         }
         Digest::of(&bytes)
     }

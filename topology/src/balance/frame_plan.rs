@@ -14,9 +14,9 @@ use crate::{
     balance::{
         cost_table::CostTable,
         decompose::{CutJob, DecomposeInputs, decompose},
-        image_division::TileGrid,
+        image_division::{TILES_MAX, TileGrid, TileRenderers},
         job_tree::JobTree,
-        plan_rules::{Division, PlanRules, Strategy},
+        plan_rules::{Division, PlanRules, Strategy, TileSharing},
         prediction::{Prediction, Work, next_speeds},
         roster::{Roster, RosterEntry, put_text},
         schedule::{SPEED_ONE, Schedule, ScheduledJob, assign, cost_on, loads, work_of},
@@ -125,6 +125,8 @@ pub struct FramePlan {
     pub trees: BTreeMap<BrickIndex, JobTree>,
     /// Edge of the tiles that the picture is divided into, pixels; `None`: the volume is.
     pub image_tile: Option<u32>,
+    /// Index of the peer that hands out tiles one by one, its own to itself, where that is how they are shared ([`TileSharing::Demand`]).
+    pub keeper: Option<usize>,
     /// Bricks that secondary rays go through: something is to be seen of them, and somebody has them. None where no rays are sent.
     pub casters: Arc<BrickSet>,
     /// Digest of settings, jobs, peers and tiles.
@@ -192,8 +194,14 @@ impl FramePlan {
             entries.clone().map(RosterEntry::effective_speed).collect();
         let able = divided.as_ref().map(|_| inputs.able()).unwrap_or_default();
         let scheduled = inputs.assignable(&mut jobs, &holders, &peers, &able);
+        let is_queue = inputs.rules.tile_sharing == TileSharing::Demand && inputs.rules.steal;
+        let is_queue = is_queue && divided.is_some();
+        let keeper = is_queue.then(|| able.first().copied()).flatten();
         let (schedule, tiles, tile_jobs) = match &divided {
-            Some(divided) => divided.shared_out(&scheduled, &effective_speeds, &able),
+            Some(divided) => {
+                let before = inputs.tiles_before(&divided.grid, &peers);
+                divided.shared_out(&scheduled, (&effective_speeds, &able), (keeper, &before))
+            }
             None => {
                 let mut schedule = assign(inputs.rules.assign, &scheduled, &effective_speeds);
                 let (tiles, tile_jobs) =
@@ -218,6 +226,7 @@ impl FramePlan {
             schedule,
             trees,
             image_tile: divided.map(|d| d.grid.edge()),
+            keeper,
             casters: Arc::new(inputs.casters(&held)),
             digest,
         })
@@ -226,7 +235,8 @@ impl FramePlan {
     /// Longest time that a peer is expected to render, without waiting for bricks, microseconds.
     #[must_use]
     pub fn rendering_makespan_micros(&self) -> u64 {
-        if self.speeds == self.effective_speeds {
+        // A queue is emptied by all, who may wait for bricks: so it may take a little longer.
+        if self.speeds == self.effective_speeds || self.keeper.is_some() {
             return self.schedule.makespan_micros;
         }
         let costs = self.jobs.iter().map(PlannedJob::cost_micros);
@@ -271,7 +281,7 @@ impl FramePlan {
         &self,
         before: &CostTable,
         measured: &BTreeMap<u32, (usize, u64)>,
-        prediction: Prediction,
+        rules: &PlanRules,
     ) -> (Vec<u64>, CostTable) {
         let mut work = vec![Work::default(); self.peers.len()];
         for (&job, &(d, micros)) in measured {
@@ -289,8 +299,38 @@ impl FramePlan {
             .iter()
             .map(|(&job, &(d, micros))| (job as usize, work_of(micros, speed(d))))
             .collect();
-        let table = self.costs_after(before, &costs, prediction);
+        let mut table = self.costs_after(before, &costs, rules.prediction);
+        table.tile_renderers = match rules.tile_sharing {
+            TileSharing::Steal => self.tile_renderers(measured).or(table.tile_renderers),
+            TileSharing::Planned | TileSharing::Demand => None,
+        };
         (speeds, table)
+    }
+
+    /// Who rendered most of each tile, of what was measured ([`Self::learned`]); `None`: the picture was not divided.
+    fn tile_renderers(&self, measured: &BTreeMap<u32, (usize, u64)>) -> Option<TileRenderers> {
+        let whole = self.tiles.iter().map(|tile| tile.rect);
+        let whole = whole.reduce(|a, b| a.around(&b))?;
+        let grid = TileGrid::new(whole, self.image_tile?);
+        let of_tile = |(tile, planned): (usize, &Tile)| {
+            let mut took = vec![0_u64; self.peers.len()];
+            let jobs = self.tile_jobs.of_tile(tile).iter();
+            for (by, micros) in jobs.filter_map(|j| measured.get(&u32::try_from(j.0).ok()?)) {
+                if let Some(took) = took.get_mut(*by) {
+                    // What was hidden counts, too.
+                    *took = took.saturating_add((*micros).max(1));
+                }
+            }
+            let most = (0..took.len()).max_by_key(|&by| (took[by], by == planned.compositor));
+            most.unwrap_or(planned.compositor)
+        };
+        let by: Vec<usize> = self
+            .tiles
+            .iter()
+            .enumerate()
+            .map(|(t, tile)| of_tile((t, tile)))
+            .collect();
+        Some(TileRenderers::new(grid, self.peers.clone(), &by))
     }
 
     /// The cost table after this frame: its trees, with what `prediction` remembers of the costs
@@ -349,6 +389,13 @@ impl PlanInputs<'_> {
     /// The roster of the frame's first attempt: jobs are cut for that.
     fn first_roster(&self) -> &Roster {
         self.earlier.map_or(self.roster, |e| e.roster)
+    }
+
+    /// Who rendered each tile in the last frame, where that is to go on.
+    fn tiles_before(&self, grid: &TileGrid, peers: &[PeerId]) -> Vec<Option<usize>> {
+        let before = self.costs.tile_renderers.as_ref();
+        let before = before.filter(|_| self.rules.tile_sharing == TileSharing::Steal);
+        before.map_or(Vec::new(), |b| b.among(grid, peers).collect())
     }
 
     /// Edge of the tiles by which the picture is divided, where it is: `Some(None)`: by the number of peers.
@@ -600,7 +647,7 @@ const MIRRORED_BYTES: u32 = 48;
 const RAYS_OF_TILE_BYTES: u32 = 16 << 20;
 
 /// Most jobs of a frame whose picture is divided, and most tiles: they are as large as that needs.
-const IMAGE_JOBS_MAX: u64 = 1 << 15;
+const IMAGE_JOBS_MAX: u64 = TILES_MAX as u64;
 /// Most peers that may render these jobs, of all jobs together.
 const HOLDERS_MAX: u64 = 1 << 20;
 
@@ -648,13 +695,13 @@ impl Divided {
         }
     }
 
-    /// Each tile to a peer that is `able`, which also composites it, and its jobs, but such as were rendered elsewhere. Where none is
-    /// able, jobs go to holders.
+    /// Each tile to a peer that is `able`, which also composites it, and its jobs, but such as were rendered elsewhere: to who had it `before`
+    /// where that is known, or all to the `keeper` of a queue, who composites its part alone. Where none is able, jobs go to holders.
     fn shared_out(
         &self,
         scheduled: &[ScheduledJob],
-        speeds: &[u64],
-        able: &[usize],
+        (speeds, able): (&[u64], &[usize]),
+        (keeper, before): (Option<usize>, &[Option<usize>]),
     ) -> (Schedule, Vec<Tile>, TileJobs) {
         let mut costs = vec![0_u64; self.grid.len()];
         for (job, &tile) in scheduled.iter().zip(&self.tile_of) {
@@ -665,11 +712,15 @@ impl Divided {
         let of_able: Vec<u64> = of_able
             .map(|(d, &s)| if is_able(d) { s } else { 0 })
             .collect();
-        let peers = self.grid.divide(&costs, &of_able);
+        let mut peers = self.grid.divide(&costs, &of_able);
+        for (peer, before) in peers.iter_mut().zip(before) {
+            *peer = before.filter(|&d| is_able(d)).unwrap_or(*peer);
+        }
         let of_tile = |(job, tile): (&ScheduledJob, &usize)| {
-            let is_holder = job.holders.binary_search(&peers[*tile]).is_ok();
+            let renderer = keeper.unwrap_or(peers[*tile]);
+            let is_holder = job.holders.binary_search(&renderer).is_ok();
             let first = job.holders.first().copied();
-            if is_holder { Some(peers[*tile]) } else { first }
+            if is_holder { Some(renderer) } else { first }
         };
         let assignment: Vec<_> = scheduled.iter().zip(&self.tile_of).map(of_tile).collect();
         let costs = scheduled.iter().map(|j| j.cost_micros);
@@ -680,9 +731,12 @@ impl Divided {
         let tiles = self.grid.rects().zip(&peers);
         let tiles = tiles.map(|(rect, &compositor)| Tile { rect, compositor });
         let all: u64 = of_able.iter().fold(0, |sum, s| sum.saturating_add(*s));
+        let lower_bound_micros = cost_on(costs.fold(0, u64::saturating_add), all);
+        let makespan_micros = loads_micros.iter().copied().max().unwrap_or(0);
         let schedule = Schedule {
-            makespan_micros: loads_micros.iter().copied().max().unwrap_or(0),
-            lower_bound_micros: cost_on(costs.fold(0, u64::saturating_add), all),
+            // A queue is emptied by all of them.
+            makespan_micros: keeper.map_or(makespan_micros, |_| lower_bound_micros),
+            lower_bound_micros,
             assignment,
             loads_micros,
         };
@@ -741,6 +795,7 @@ pub(crate) fn scripted(
         digest: digest(Digest::of(b""), &peers, &jobs, &tiles),
         trees: BTreeMap::new(),
         image_tile: None,
+        keeper: None,
         casters: Arc::default(),
         peers,
         effective_speeds: speeds.clone(),

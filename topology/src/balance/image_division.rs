@@ -2,25 +2,35 @@
 //! brick by brick, and fetches the bricks that it lacks.
 //!
 //! Space: pixel. Jobs of a tile are the parts of bricks that it shows, so that a peer goes through the bricks in depth order,
-//! with all of its tiles at once: but for what is stolen, or asked for again, each brick is needed once a frame, however little memory there is.
+//! with all of its tiles at once, where tiles are not drawn from a queue: but for what is stolen, or asked for again, each brick is needed once a frame, however little memory there is.
 //! Tiles follow each other on a Hilbert curve, which is cut where the work is shared out by speeds: a peer's tiles are
 //! side by side, and from frame to frame the cuts move little, so that it needs mostly what it had.
 //! Invariant: whole numbers only; equal inputs give equal bytes on every machine.
 //!
 //! Source: DeMarle, Gribble, Boulos, Parker 2005, sections 1 and 4.4: image-parallel tiles that stay where they were. The curve
-//! is ours; theirs are drawn from a queue, or kept and stolen.
+//! is ours; tiles that are drawn from a queue, or kept and stolen, are theirs ([`TileSharing`](super::plan_rules::TileSharing)).
 
-use crate::picture::{camera::PixelRect, tiles::TILE_EDGE_MAX};
+use crate::{
+    balance::roster::{ROSTER_PEERS_MAX, put_text},
+    base::peer::PeerId,
+    picture::{
+        camera::{PICTURE_EDGE_MAX, PixelRect},
+        tiles::TILE_EDGE_MAX,
+    },
+};
+use serde::{Deserialize, Serialize};
 
 /// Smallest tile edge, pixels.
 pub const TILE_EDGE_MIN: u32 = 8;
+/// Most tiles of a picture that is divided.
+pub const TILES_MAX: usize = 1 << 15;
 /// Tiles that each peer gets, about, where nobody says how large they are: loads are as even as tiles are small.
 const TILES_PER_PEER: u64 = 16;
 /// Tile edges that are chosen, pixels: jobs of smaller ones cost more than they render.
 const CHOSEN: (u32, u32) = (32, 256);
 
 /// The tiles of a picture, row by row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TileGrid {
     picture: PixelRect,
     edge: u32,
@@ -167,6 +177,76 @@ impl TileGrid {
     }
 }
 
+/// Who rendered the tiles of a frame: what the next one begins with, where tiles stay where they were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TileRenderers {
+    grid: TileGrid,
+    peers: Vec<PeerId>,
+    /// Of each tile, as an index into `peers`.
+    by: Vec<u32>,
+}
+
+/// Renderers of tiles that cannot be those of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the renderers of the last frame's tiles are not those of a picture's tiles")]
+pub struct BadTileRenderers;
+
+impl TileRenderers {
+    /// Those of a grid's tiles; `by`: index of each one's among `peers`.
+    #[must_use]
+    pub fn new(grid: TileGrid, peers: Vec<PeerId>, by: &[usize]) -> Self {
+        let number = |&n: &usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let by = by.iter().map(number).collect();
+        Self { grid, peers, by }
+    }
+
+    /// Checks what comes from a peer.
+    ///
+    /// # Errors
+    /// [`BadTileRenderers`]: not one of these peers for each tile.
+    pub fn validate(&self) -> Result<(), BadTileRenderers> {
+        let TileGrid { picture, edge } = self.grid;
+        let edges = 1..=PICTURE_EDGE_MAX;
+        let is_picture = edges.contains(&picture.width) && edges.contains(&picture.height);
+        let is_picture = is_picture && picture.x.max(picture.y) <= PICTURE_EDGE_MAX;
+        let is_tile = (TILE_EDGE_MIN..=TILE_EDGE_MAX).contains(&edge);
+        let is_there = |by: &u32| (*by as usize) < self.peers.len();
+        let fits = is_picture && is_tile && self.by.len() == self.grid.len();
+        let fits = fits && self.by.len() <= TILES_MAX && self.peers.len() <= ROSTER_PEERS_MAX;
+        let fits = fits && self.by.iter().all(is_there);
+        fits.then_some(()).ok_or(BadTileRenderers)
+    }
+
+    /// Who rendered each tile, as an index into these peers, which ascend; `None`: nobody of them. Of another grid nobody is known.
+    pub fn among(&self, grid: &TileGrid, peers: &[PeerId]) -> impl Iterator<Item = Option<usize>> {
+        let now: Vec<_> = self
+            .peers
+            .iter()
+            .map(|p| peers.binary_search(p).ok())
+            .collect();
+        let is_same = self.grid == *grid;
+        let by = self.by.iter().filter(move |_| is_same);
+        by.map(move |&by| now.get(by as usize).copied().flatten())
+    }
+
+    /// Memory that it takes, in bytes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let names: usize = self.peers.iter().map(|p| p.as_str().len()).sum();
+        size_of_val(self.by.as_slice()) + size_of_val(self.peers.as_slice()) + names
+    }
+
+    /// Adds what its name follows from.
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        let TileGrid { picture, edge } = self.grid;
+        let numbers = [picture.x, picture.y, picture.width, picture.height, edge];
+        let all = numbers.iter().chain(&self.by);
+        all.for_each(|n| bytes.extend(n.to_le_bytes()));
+        bytes.extend((self.by.len() as u64).to_le_bytes());
+        self.peers.iter().for_each(|p| put_text(bytes, p.as_str()));
+    }
+}
+
 /// Where a Hilbert curve over a square of this side, a power of two, comes to a cell.
 fn place_on_curve(side: u32, column: u32, row: u32) -> u64 {
     let (mut x, mut y, mut place) = (column, row, 0_u64);
@@ -233,6 +313,43 @@ mod tests {
                 let share = all * speed / all_speeds;
                 prop_assert!(has.abs_diff(share) <= 5_000 + 192, "{has} of {share}");
             }
+        }
+    }
+
+    #[test]
+    fn renderers_of_tiles_that_are_those_of_no_picture_are_refused() {
+        let grid = TileGrid::new(picture(40, 20), 16);
+        let peers = ["a", "b"].map(PeerId::new);
+        let good = TileRenderers::new(grid, peers.to_vec(), &[0, 1, 0, 1, 1, 0]);
+        assert_eq!(good.validate(), Ok(()));
+        let ascending = ["a", "c"].map(PeerId::new);
+        let now: Vec<_> = good.among(&grid, &ascending).collect();
+        assert_eq!(now, [Some(0), None, Some(0), None, None, Some(0)]);
+        let of_picture = |change: &dyn Fn(&mut TileGrid)| {
+            let mut bad = good.clone();
+            change(&mut bad.grid);
+            assert_eq!(bad.among(&grid, &ascending).count(), 0, "of another grid");
+            bad
+        };
+        let huge = |g: &mut TileGrid| {
+            (g.picture.width, g.picture.height, g.edge) = (PICTURE_EDGE_MAX, PICTURE_EDGE_MAX, 8);
+        };
+        let mut all = vec![
+            of_picture(&|g| g.edge = 0),
+            of_picture(&|g| g.edge = TILE_EDGE_MAX + 1),
+            of_picture(&|g| g.picture.width = 0),
+            of_picture(&|g| g.picture.height = PICTURE_EDGE_MAX + 1),
+            of_picture(&|g| g.picture.x = u32::MAX),
+            of_picture(&huge),
+        ];
+        all[5].by = vec![0; all[5].grid.len()];
+        for by in [&[0, 1, 0, 1, 1][..], &[0; 7], &[0, 1, 2, 0, 0, 0]] {
+            all.push(TileRenderers::new(grid, peers.to_vec(), by));
+        }
+        let many = vec![PeerId::new("a"); ROSTER_PEERS_MAX + 1];
+        all.push(TileRenderers::new(grid, many, &[0; 6]));
+        for bad in all {
+            assert_eq!(bad.validate(), Err(BadTileRenderers), "{:?}", bad.grid);
         }
     }
 

@@ -49,12 +49,30 @@ impl Division {
     }
 }
 
+/// Who renders which tile of a divided picture.
+///
+/// Source: DeMarle, Gribble, Boulos, Parker 2005, section 4.4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum TileSharing {
+    /// Tiles side by side for each peer, by their costs and its speed; who is done takes jobs from others. Ours
+    #[default]
+    Planned,
+    /// Who rendered a tile in the last frame has it again; who is done takes jobs from others
+    Steal,
+    /// One peer keeps a queue of all tiles; who is done takes the next one: no forecast, but more messages and more bricks to fetch
+    Demand,
+}
+
 /// The rules of a frame's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanRules {
     /// What is divided.
     pub division: Division,
+    /// Who renders which tile, where the picture is divided.
+    pub tile_sharing: TileSharing,
     /// How bricks are cut into jobs ([`crate::balance::decompose`]).
     pub decompose: Strategy,
     /// Shortest job that a cut may make, microseconds on a device of speed 1; with the largest number
@@ -99,6 +117,7 @@ impl PlanRules {
     pub fn all(strategy: Strategy) -> Self {
         Self {
             division: Division::SortLast,
+            tile_sharing: TileSharing::Planned,
             decompose: strategy,
             min_job_micros: MIN_JOB_MICROS,
             prediction: match strategy {

@@ -16,6 +16,9 @@
 //! offered: in a frame that goes as planned nobody says a word. Plans know how long bricks take to be read only from frames before: who
 //! waits for them offers jobs while it does.
 //!
+//! Where tiles are shared out by a queue ([`FramePlan::keeper`]), its keeper takes the next tile when nothing else waits there, and gives one at a time to
+//! who asks. Once the queue is empty, who is late with its last tile offers jobs of that as ever.
+//!
 //! Costs are whole microseconds. Peers are indices into the roster of the frame's plan.
 //!
 //! Source: DeMarle, Gribble, Boulos, Parker 2005, section 4: work stealing, here held to bricks that the
@@ -104,6 +107,12 @@ pub struct Work {
     effective_speeds: Vec<u64>,
     /// What each peer was planned to take.
     loads: Vec<u64>,
+    /// When all of them were to be done, microseconds.
+    planned_micros: u64,
+    /// Who hands out tiles one by one.
+    keeper: Option<usize>,
+    /// Where that is this peer: jobs of the tiles that nobody has yet, tile by tile.
+    unclaimed: VecDeque<Vec<u32>>,
     /// Jobs to render, front to back.
     queue: VecDeque<u32>,
     /// Jobs whose bricks are not in device memory yet, front to back.
@@ -142,20 +151,37 @@ impl Work {
     pub fn new(plan: &FramePlan, me: usize, steal: bool) -> Self {
         let mine = plan.jobs.iter().zip(0_u32..);
         let none = vec![false; plan.jobs.len()];
-        let queue: VecDeque<u32> = mine
-            .filter(|(j, _)| j.renderer == Some(me))
-            .map(|(_, i)| i)
-            .collect();
+        let mine = mine.filter(|(j, _)| j.renderer == Some(me));
+        let mine: Vec<u32> = mine.map(|(_, i)| i).collect();
+        let steal = steal && plan.peers.len() > 1;
+        let keeper = plan.keeper.filter(|_| steal);
+        let (queue, unclaimed) = if keeper == Some(me) {
+            (VecDeque::new(), tile_by_tile(plan, &mine))
+        } else {
+            (mine.iter().copied().collect(), VecDeque::new())
+        };
         let mut work = Self {
             to_come: none,
             to_come_micros: 0,
             me,
-            steal: steal && plan.peers.len() > 1,
+            steal,
+            keeper,
+            unclaimed,
             costs: plan.jobs.iter().map(PlannedJob::cost_micros).collect(),
             holders: Arc::clone(&plan.holders),
             renderers: plan.jobs.iter().map(|j| j.renderer).collect(),
             effective_speeds: plan.effective_speeds.clone(),
             loads: plan.schedule.loads_micros.clone(),
+            planned_micros: match keeper {
+                Some(_) => plan.schedule.makespan_micros,
+                None => plan
+                    .schedule
+                    .loads_micros
+                    .iter()
+                    .copied()
+                    .max()
+                    .unwrap_or(0),
+            },
             queue,
             parked: VecDeque::new(),
             running: VecDeque::new(),
@@ -171,9 +197,16 @@ impl Work {
             offered_at: None,
             offers: 0,
         };
-        let mine: Vec<u32> = work.queue.iter().copied().collect();
         work.set_to_come(&mine, true);
         work
+    }
+
+    /// Takes the next tile of the queue of tiles, where this peer keeps it and nothing else waits here; false: it does not.
+    pub fn take_tile(&mut self) -> bool {
+        let is_next = self.queue.is_empty() && self.parked.is_empty();
+        let tile = is_next.then(|| self.unclaimed.pop_front()).flatten();
+        self.queue.extend(tile.iter().flatten());
+        tile.is_some()
     }
 
     /// Takes the next job to render, front to back; `None`: nothing is left here.
@@ -241,7 +274,10 @@ impl Work {
     /// Whether jobs wait or are rendered here.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.has_jobs() || !self.running.is_empty() || !self.parked.is_empty()
+        self.has_jobs()
+            || !self.running.is_empty()
+            || !self.parked.is_empty()
+            || !self.unclaimed.is_empty()
     }
 
     /// Whether nothing can be rendered here before bricks come; `begun` of the jobs that were taken wait for some, too.
@@ -325,7 +361,7 @@ impl Work {
             *v != self.me
                 && !self.refused.contains(v)
                 && !self.lost.contains(v)
-                && (self.late.contains(v) || promising[*v])
+                && (self.late.contains(v) || promising[*v] || self.keeper == Some(*v))
         };
         // Thieves start at different peers where loads are alike.
         let turn = |v: usize| (v + peers - self.me) % peers;
@@ -483,6 +519,9 @@ impl Work {
     /// Takes jobs out of the queue for a thief, from the back, while that ends the work of both
     /// earlier; first of those whose bricks have yet to come.
     fn give(&mut self, thief: usize, pace: u64) -> Vec<u32> {
+        if !self.unclaimed.is_empty() {
+            return self.give_tile(thief);
+        }
         let (here, mut left) = (self.pace(), self.left());
         let mut thief_time = 0;
         let mut given = Vec::new();
@@ -504,6 +543,16 @@ impl Work {
         });
         (self.parked, self.queue) = (parked, queue);
         given.sort_unstable();
+        self.set_to_come(&given, false);
+        given
+    }
+
+    /// The next tile of the queue that the thief may render all of: what was rendered here in an earlier attempt stays.
+    fn give_tile(&mut self, thief: usize) -> Vec<u32> {
+        let may_render = |jobs: &Vec<u32>| jobs.iter().all(|&j| self.holds(thief, j));
+        let at = self.unclaimed.iter().position(may_render);
+        let given = at.and_then(|at| self.unclaimed.remove(at));
+        let given = given.unwrap_or_default();
         self.set_to_come(&given, false);
         given
     }
@@ -578,12 +627,13 @@ impl Work {
 
     /// Offers jobs when this peer will end later than planned for anybody: once a frame, and again while it waits for bricks.
     fn offer_if_late(&mut self, out: &mut Vec<StealOutput>) {
-        let is_said = self.offered_at.is_some();
+        // As long as there are tiles that nobody has, others ask for them.
+        let is_said = self.offered_at.is_some() || !self.unclaimed.is_empty();
         if !self.steal || is_said || self.queue.is_empty() && self.parked.is_empty() {
             return;
         }
         let end = self.done.measured_micros.saturating_add(self.left());
-        let planned = self.loads.iter().copied().max().unwrap_or(0);
+        let planned = self.planned_micros;
         let late = end.saturating_mul(1000) > planned.saturating_mul(LATE_THOUSANDTHS);
         if !late || end < planned.saturating_add(GAIN_MICROS_MIN) {
             return;
@@ -610,6 +660,17 @@ impl Work {
             });
         }
     }
+}
+
+/// Jobs of a plan that wait for who asks, by their tiles.
+fn tile_by_tile(plan: &FramePlan, jobs: &[u32]) -> VecDeque<Vec<u32>> {
+    let mut tiles: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for &job in jobs {
+        let mut of_job = plan.tile_jobs.of_job(job as usize);
+        let tile = of_job.next().map_or(0, |(tile, ..)| tile);
+        tiles.entry(tile).or_default().push(job);
+    }
+    tiles.into_values().collect()
 }
 
 #[cfg(test)]

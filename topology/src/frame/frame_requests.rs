@@ -28,7 +28,7 @@ use crate::{
         division_choice::{DivisionChoice, Forecast, Worked},
         frame_plan::FramePlan,
         plan_rules::PlanRules,
-        prediction::{Prediction, next_wait},
+        prediction::next_wait,
         roster::{Candidate, Roster, RosterEntry},
         schedule::SPEED_ONE,
     },
@@ -419,7 +419,7 @@ impl FrameRequests {
         let (plan, measured, accesses, forecast) = match asked.state {
             State::Running(run) => {
                 if end == FrameEnd::Whole {
-                    self.learn(asked.data_set, asked.rules.prediction, &run);
+                    self.learn(asked.data_set, &asked.rules, &run);
                 }
                 if end == FrameEnd::Whole && asked.attempt == 0 {
                     self.learn_division(asked.data_set, &run);
@@ -470,12 +470,12 @@ impl FrameRequests {
     }
 
     /// Speeds, waits and costs for the next frames.
-    fn learn(&mut self, data_set: Digest, prediction: Prediction, run: &Run) {
+    fn learn(&mut self, data_set: Digest, rules: &PlanRules, run: &Run) {
         let Some(data_set) = self.data_sets.get_mut(&data_set) else {
             return;
         };
         let plan = run.plan();
-        let (speeds, costs) = plan.learned(&data_set.costs, &run.measured, prediction);
+        let (speeds, costs) = plan.learned(&data_set.costs, &run.measured, rules);
         data_set.costs = Arc::new(costs);
         if run.inputs.are_read || run.inputs.are_fetched {
             for (by, peer) in plan.peers.iter().enumerate() {

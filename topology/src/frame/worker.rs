@@ -770,7 +770,38 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         if self.waiting > 0 {
             return;
         }
-        self.end_stuck(out);
+        loop {
+            self.end_stuck(out);
+            if !self.give_jobs(out) {
+                return;
+            }
+            // After what is kept, which may hide what would be read.
+            self.stage(out);
+            if !self.take_tiles() {
+                break;
+            }
+        }
+        self.make_room(out);
+        let is_idle = self.has_device && self.on_device.is_empty();
+        for frame in self.frames.iter_mut().filter(|f| !f.is_busy()) {
+            frame.send_all(out);
+            if is_idle {
+                frame.idle(out);
+            }
+        }
+    }
+
+    /// Takes the next tile of each frame whose queue of tiles is here and of which nothing else waits; false: of none.
+    fn take_tiles(&mut self) -> bool {
+        let mut taken = false;
+        for frame in &mut self.frames {
+            taken |= frame.take_tile(&self.bricks, &self.cache);
+        }
+        taken
+    }
+
+    /// Gives the device its next jobs; false: it is to go on later.
+    fn give_jobs(&mut self, out: &mut Vec<WorkerOutput<F, I>>) -> bool {
         while let Some(at) = self.next_frame() {
             let frame = &self.frames[at];
             let is_next = |o: &OnDevice<F>| o.key == frame.key && o.can_go_on(&self.bricks);
@@ -786,7 +817,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             if let Some(brick) = frame.skip_next_hidden(out) {
                 let name = (frame.data_set, brick);
                 if self.is_paused_after(name, out) {
-                    return;
+                    return false;
                 }
                 continue;
             }
@@ -816,23 +847,14 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 self.cache.put(&frame.key, job, image, micros);
                 let name = (frame.data_set, job.brick);
                 if self.is_paused_after(name, out) {
-                    return;
+                    return false;
                 }
                 continue;
             }
             (order.index, order.joins_last) = (index, joins_last);
             self.give_device(order, out);
         }
-        // After what is kept, which may hide what would be read.
-        self.stage(out);
-        self.make_room(out);
-        let is_idle = self.has_device && self.on_device.is_empty();
-        for frame in self.frames.iter_mut().filter(|f| !f.is_busy()) {
-            frame.send_all(out);
-            if is_idle {
-                frame.idle(out);
-            }
-        }
+        true
     }
 }
 

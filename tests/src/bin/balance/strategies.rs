@@ -19,25 +19,46 @@ const WELL_CHOSEN: f64 = 1.1;
 enum Kind {
     SortLast,
     Image,
+    /// The picture, whose tiles stay where they were.
+    Steal,
+    /// The picture, whose tiles are drawn from a queue.
+    Demand,
     Auto,
     /// The picture, among hosts that hold all.
     Replicated,
 }
 
-const KINDS: [Kind; 4] = [Kind::SortLast, Kind::Image, Kind::Auto, Kind::Replicated];
+const KINDS: [Kind; 6] = [
+    Kind::SortLast,
+    Kind::Image,
+    Kind::Steal,
+    Kind::Demand,
+    Kind::Auto,
+    Kind::Replicated,
+];
 
 impl Kind {
     fn name(self) -> &'static str {
         match self {
             Self::SortLast => "sort-last",
-            Self::Image | Self::Replicated => "image",
+            Self::Image | Self::Steal | Self::Demand | Self::Replicated => "image",
             Self::Auto => "auto",
+        }
+    }
+
+    fn tiles(self) -> Option<&'static str> {
+        match self {
+            Self::Steal => Some("steal"),
+            Self::Demand => Some("demand"),
+            Self::SortLast | Self::Image | Self::Auto | Self::Replicated => None,
         }
     }
 
     fn words(self) -> &'static str {
         match self {
             Self::Replicated => "image, replicated",
+            Self::Steal => "image, tiles stolen",
+            Self::Demand => "image, tiles on demand",
             other => other.name(),
         }
     }
@@ -89,6 +110,7 @@ fn run_of(setting: &Setting, kind: Kind, cameras: &Path) -> Result<Run, String> 
     };
     let copies = if is_whole { setting.hosts } else { 1 };
     let mesh = HeldMesh::new(&side, setting.hosts)?;
+    let tiles = kind.tiles().map(|tiles| ("--tiles", tiles.to_owned()));
     let more = [
         ("--strategy", kind.name().to_owned()),
         ("--redundancy", copies.to_string()),
@@ -97,6 +119,7 @@ fn run_of(setting: &Setting, kind: Kind, cameras: &Path) -> Result<Run, String> 
     ];
     let more: Vec<String> = more
         .into_iter()
+        .chain(tiles)
         .flat_map(|(name, value)| [name.to_owned(), value])
         .collect();
     run(&side, &mesh, &more, |_| Ok(()))

@@ -6,7 +6,7 @@ use crate::{
     },
     base::seeded::Seeded,
     data::{brick_grid::BrickIndex, voxel_box::VoxelBox},
-    picture::camera::PixelRect,
+    picture::{camera::PixelRect, tiles::Tile},
 };
 use proptest::prelude::*;
 
@@ -115,6 +115,91 @@ fn who_is_done_gets_the_rear_half_of_who_is_not() {
     assert_eq!(out, []);
     assert_eq!(thief.next_job(), Some(4));
     assert_eq!(victim.next_job(), Some(0));
+}
+
+/// Three tiles with two jobs each, which the first of two peers hands out.
+fn queue_of_tiles() -> FramePlan {
+    let rect = |x| PixelRect {
+        x,
+        y: 0,
+        width: 8,
+        height: 8,
+    };
+    let tile = |x| Tile {
+        rect: rect(x),
+        compositor: 1,
+    };
+    let job = |b: u32| PlannedJob {
+        brick: BrickIndex(b),
+        owned: VoxelBox::new([b, 0, 0], [b + 1, 1, 1]),
+        rect: rect(b % 3 * 8),
+        leaf: 0,
+        estimate_micros: 50,
+        renderer: Some(0),
+        is_rendered: false,
+        content: None,
+    };
+    let plan = scripted(
+        &["a", "b"],
+        vec![SPEED_ONE; 2],
+        (0..6).map(job).collect(),
+        vec![vec![0, 1]; 6],
+        [0, 8, 16].map(tile).into(),
+    );
+    FramePlan {
+        keeper: Some(0),
+        ..plan
+    }
+}
+
+#[test]
+fn the_keeper_of_a_queue_and_who_asks_take_a_tile_at_a_time() {
+    let plan = queue_of_tiles();
+    let (mut keeper, mut thief) = (Work::new(&plan, 0, true), Work::new(&plan, 1, true));
+    let mut out = Vec::new();
+    let take = |keeper: &mut Work, thief: &mut Work, out: &mut Vec<StealOutput>| {
+        // Also where so little is left that it would not be worth stealing.
+        thief.idle(out);
+        let asked = sent(out, 0);
+        keeper.heard(1, &asked[0], out);
+        let granted = sent(out, 1);
+        thief.heard(0, &granted[0], out);
+        [thief.next_job(), thief.next_job()]
+    };
+    assert!(keeper.is_busy() && !keeper.has_jobs() && keeper.waiting().next().is_none());
+    assert!(keeper.take_tile() && !keeper.take_tile(), "one at a time");
+    assert_eq!(keeper.queued().collect::<Vec<_>>(), [0, 3]);
+    assert_eq!(take(&mut keeper, &mut thief, &mut out), [Some(1), Some(4)]);
+    assert!(keeper.is_to_come(2) && !keeper.is_to_come(1) && thief.is_to_come(1));
+    [1, 4]
+        .into_iter()
+        .for_each(|job| thief.job_done(job, 50, &mut out));
+    assert_eq!(take(&mut keeper, &mut thief, &mut out), [Some(2), Some(5)]);
+    [2, 5]
+        .into_iter()
+        .for_each(|job| thief.job_done(job, 50, &mut out));
+    // What the keeper has begun is not given away.
+    assert_eq!(take(&mut keeper, &mut thief, &mut out), [None, None]);
+    assert!(!keeper.take_tile() && keeper.is_busy());
+    for job in [0, 3] {
+        assert_eq!(keeper.next_job(), Some(job));
+        keeper.job_done(job, 50, &mut out);
+    }
+    assert!(!keeper.is_busy() && !thief.is_busy() && keeper.to_come_micros() == 0);
+    // What the keeper rendered in an earlier attempt stays, and others are given.
+    let mut holders = vec![vec![0, 1]; 6];
+    holders[3] = vec![0];
+    let again = FramePlan {
+        holders: Arc::new(holders),
+        ..plan.clone()
+    };
+    let (mut keeper, mut thief) = (Work::new(&again, 0, true), Work::new(&again, 1, true));
+    assert_eq!(take(&mut keeper, &mut thief, &mut out), [Some(1), Some(4)]);
+    assert!(keeper.take_tile());
+    assert_eq!(keeper.queued().collect::<Vec<_>>(), [0, 3]);
+    // Where nothing may change hands, it has all.
+    let alone = Work::new(&plan, 0, false);
+    assert_eq!(alone.queued().count(), 6);
 }
 
 #[test]

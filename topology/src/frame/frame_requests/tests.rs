@@ -139,7 +139,10 @@ impl Asking {
     fn measured(&mut self) {
         let trees = BTreeMap::from([(BrickIndex(0), JobTree::whole(Leaf::default()))]);
         let data_set = self.frames.data_sets.entry(data_set()).or_default();
-        data_set.costs = Arc::new(CostTable { trees });
+        data_set.costs = Arc::new(CostTable {
+            trees,
+            tile_renderers: None,
+        });
     }
 
     fn plan(&self, frame: FrameId) -> Digest {

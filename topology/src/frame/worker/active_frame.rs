@@ -144,6 +144,15 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.to_ask = kept.into_iter().chain(others).collect();
     }
 
+    /// Takes the next tile, where this peer keeps a queue of them and has nothing else of the frame waiting; false: it does not.
+    pub(super) fn take_tile(&mut self, bricks: &DeviceBricks, cache: &RenderCache<I>) -> bool {
+        let is_taken = self.work.take_tile();
+        if is_taken {
+            self.look_for_bricks(bricks, cache);
+        }
+        is_taken
+    }
+
     /// Whether what a job needs is here.
     pub(super) fn is_here(
         &self,
