@@ -100,12 +100,15 @@ struct WrittenFrame<'a> {
     jobs: Vec<WrittenJob<'a>>,
 }
 
-/// Bricks that a peer needed for a picture.
+/// Bricks that a peer needed for a picture, and how long it waited for them, microseconds.
 #[derive(Serialize)]
 struct WrittenAccesses<'a> {
     peer: &'a str,
-    #[serde(flatten)]
-    bricks: BrickAccesses,
+    held: u32,
+    cached: u32,
+    missed: u32,
+    acquired: u32,
+    waited_us: u64,
 }
 
 #[derive(Serialize)]
@@ -280,9 +283,13 @@ impl Stats {
             device: &known.device,
             bricks: &known.bricks,
         });
-        let of_peer = |(peer, &bricks): (&PeerId, &BrickAccesses)| WrittenAccesses {
+        let of_peer = |(peer, bricks): (&PeerId, &BrickAccesses)| WrittenAccesses {
             peer: name_in(&names, peer),
-            bricks,
+            held: bricks.held,
+            cached: bricks.cached,
+            missed: bricks.missed,
+            acquired: bricks.acquired,
+            waited_us: bricks.waited_micros,
         };
         let frames = self
             .frames
@@ -376,10 +383,7 @@ fn forecasts_of(bands: &[FrameStats]) -> Option<Forecasts> {
 fn accesses_of(bands: &[FrameStats]) -> BTreeMap<PeerId, BrickAccesses> {
     let mut all: BTreeMap<PeerId, BrickAccesses> = BTreeMap::new();
     for (peer, of_band) in bands.iter().flat_map(|b| &b.accesses) {
-        let sum = all.entry(peer.clone()).or_default();
-        sum.held = sum.held.saturating_add(of_band.held);
-        sum.cached = sum.cached.saturating_add(of_band.cached);
-        sum.missed = sum.missed.saturating_add(of_band.missed);
+        all.entry(peer.clone()).or_default().add(of_band);
     }
     all
 }

@@ -171,6 +171,15 @@ fn hidden(key: FrameKey, plan: Digest) -> Message {
     Message::Hidden(HiddenJobs { key, plan, jobs })
 }
 
+/// More than a peer can have needed.
+fn accesses() -> BrickAccesses {
+    BrickAccesses {
+        acquired: u32::MAX,
+        waited_micros: u64::MAX,
+        ..BrickAccesses::default()
+    }
+}
+
 fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Message> {
     let key = || (PeerId::new("mallory"), frame);
     let steal = |message| {
@@ -202,8 +211,8 @@ fn about_frames(manifest: &Manifest, frame: FrameId, plan: Digest) -> Vec<Messag
         reply(FrameMessage::JobsDone {
             plan,
             jobs: vec![(1, 700); 2],
-            took: (700, 300),
-            bricks: BrickAccesses::default(),
+            rendered_micros: 700,
+            bricks: accesses(),
         }),
         reply(FrameMessage::Lacking {
             plan,

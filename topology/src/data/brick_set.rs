@@ -147,6 +147,15 @@ impl BrickSet {
         count_ones(self.words.iter().zip(others).map(|(w, o)| w & !o))
     }
 
+    /// The bricks that another set has not.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let others = other.words.iter().chain(std::iter::repeat(&0));
+        let words = self.words.iter().zip(others).map(|(w, o)| w & !o);
+        let (brick_count, words) = (self.brick_count, words.collect());
+        Told { brick_count, words }.into()
+    }
+
     /// The bricks, in index order.
     pub fn iter(&self) -> impl Iterator<Item = BrickIndex> + '_ {
         let bricks = (0_u32..).step_by(64).zip(&self.words);
@@ -230,7 +239,12 @@ mod tests {
         };
         let (mut one, other) = (of(&[0, 63, 64]), of(&[63, 129]));
         assert_eq!((one.len_without(&other), other.len_without(&one)), (2, 1));
+        assert_eq!(
+            (one.without(&other), other.without(&one)),
+            (of(&[0, 64]), of(&[129]))
+        );
         assert_eq!(one.len_without(&BrickSet::default()), 3);
+        assert_eq!(one.without(&BrickSet::default()), one);
         let mut all = BrickSet::default();
         all.insert_all(&other);
         assert_eq!(all, other);

@@ -425,7 +425,9 @@ impl FrameRequests {
                     self.learn_division(asked.data_set, &run);
                 }
                 let plan = Some(Arc::clone(run.attempt.plan()));
-                (plan, run.measured, run.accesses, run.forecast)
+                let took = run.took.into_iter();
+                let accesses = took.map(|(by, (_, bricks))| (by, bricks)).collect();
+                (plan, run.measured, accesses, run.forecast)
             }
             _ => (None, BTreeMap::new(), BTreeMap::new(), None),
         };
@@ -456,12 +458,11 @@ impl FrameRequests {
         }
         // Of frames that overlap, each takes the time that it adds.
         let took = self.now - run.began.max(data_set.last_end);
-        let worked = |(&by, &(rendered_micros, waited_micros)): (&usize, &(u64, u64))| {
-            let missed = run.accesses.get(&by).map_or(0, |a| a.missed);
+        let worked = |(&by, &(rendered_micros, bricks)): (&usize, &(u64, BrickAccesses))| {
             let worked = Worked {
                 rendered_micros,
-                waited_micros,
-                missed,
+                waited_micros: bricks.waited_micros,
+                missed: bricks.missed,
             };
             (by, worked)
         };
@@ -479,9 +480,9 @@ impl FrameRequests {
         data_set.costs = Arc::new(costs);
         if run.inputs.are_read || run.inputs.are_fetched {
             for (by, peer) in plan.peers.iter().enumerate() {
-                let (rendered, waited) = run.took.get(&by).copied().unwrap_or_default();
+                let (rendered, bricks) = run.took.get(&by).copied().unwrap_or_default();
                 let before = data_set.waits.get(peer).copied();
-                if let Some(wait) = next_wait(before, rendered, waited) {
+                if let Some(wait) = next_wait(before, rendered, bricks.waited_micros) {
                     data_set.waits.insert(peer.clone(), wait);
                 }
             }

@@ -696,6 +696,13 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     fn give_device(&mut self, mut order: OnDevice<F>, out: &mut Vec<WorkerOutput<F, I>>) {
         order.given_micros = order.estimate_micros.min(SLICE_MICROS);
         self.turns.gave(&order.key.0, order.given_micros);
+        let is_here = |brick: &&BrickIndex| self.bricks.is_here((order.data_set, **brick));
+        let acquired = match &*order.awaits.bricks {
+            [] => usize::from(order.before_micros == 0),
+            awaited => awaited.iter().filter(is_here).count(),
+        };
+        let frame = self.frames.iter_mut().find(|f| f.key == order.key);
+        frame.into_iter().for_each(|f| f.acquired(acquired));
         match out.last_mut() {
             Some(WorkerOutput::Render { key, jobs, .. })
                 if order.joins_last && *key == order.key =>

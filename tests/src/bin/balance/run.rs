@@ -3,7 +3,7 @@
 //! A frame is done when its picture is written. Two frames are under way at a time unless `--ahead` says otherwise, so a frame's
 //! latency (`total_us`, from request to last tile) is longer than the time from frame to frame.
 
-use crate::{Setting, held_mesh::HeldMesh};
+use crate::{Setting, figures::mean, held_mesh::HeldMesh};
 use brickmesh_tests::lab::cpu_time;
 use serde::Deserialize;
 use std::{
@@ -47,6 +47,10 @@ pub(crate) struct FrameFigures {
     /// Bricks that all peers needed, and those of them that were fetched.
     pub(crate) needed: f64,
     pub(crate) missed: f64,
+    /// How often jobs acquired a brick.
+    pub(crate) acquired: f64,
+    /// How long a host waited for bricks, on average.
+    pub(crate) waited_ms: f64,
     /// Parts that nobody could render.
     pub(crate) holes: usize,
     /// What each peer's jobs were measured to take.
@@ -166,6 +170,8 @@ struct StatsAccesses {
     held: f64,
     cached: f64,
     missed: f64,
+    acquired: f64,
+    waited_us: f64,
 }
 
 #[derive(Deserialize)]
@@ -379,6 +385,9 @@ fn figures(frame: &StatsFrame, done: SystemTime, interval: Option<Duration>) -> 
         is_image: frame.strategy == "image",
         needed: (frame.memory.iter().map(|m| m.held + m.cached + m.missed)).sum(),
         missed: frame.memory.iter().map(|m| m.missed).sum(),
+        acquired: frame.memory.iter().map(|m| m.acquired).sum(),
+        // 0 where nobody needed any.
+        waited_ms: mean(frame.memory.iter().map(|m| m.waited_us / 1000.0)).max(0.0),
         holes: frame.missing.len(),
         measured_ms,
         estimate_error: off / sum,

@@ -131,9 +131,11 @@ fn print(setting: &Setting, runs: &BTreeMap<Kind, Run>) {
         setting.hosts, setting.peer_memory, setting.rounds
     );
     println!(
-        "| strategy | frames a second | ms: median | longest | frames divided as pictures | hits after a quarter | bricks fetched a frame | KiB of pixels a frame | failed attempts | frames with holes |"
+        "| strategy | frames a second | ms: median | longest | frames divided as pictures | bricks found after a quarter | accesses that hit then | bricks fetched a frame | waited a host, ms | KiB of pixels a frame | failed attempts | frames with holes |"
     );
-    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    println!(
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    );
     for (kind, run) in runs {
         let warm: Vec<&FrameFigures> = run.warm().collect();
         let all =
@@ -144,20 +146,24 @@ fn print(setting: &Setting, runs: &BTreeMap<Kind, Run>) {
             .rounds()
             .flat_map(|r| &r[(r.len() / 4).max(WARM_UP)..])
             .filter(|f| f.is_image);
-        let (needed, missed) = late.fold((0.0, 0.0), |(n, m), f| (n + f.needed, m + f.missed));
-        let hits = if needed > 0.0 {
-            format!("{:.1} %", 100.0 * (1.0 - missed / needed))
-        } else {
-            String::new()
+        let (needed, acquired, missed) = late.fold((0.0, 0.0, 0.0), |(n, a, m), f| {
+            (n + f.needed, a + f.acquired, m + f.missed)
+        });
+        let hits = |of: f64| match of > 0.0 {
+            true => format!("{:.1} %", 100.0 * (1.0 - missed / of)),
+            false => String::new(),
         };
         println!(
-            "| {} | {:.2} | {:.0} | {:.0} | {images} of {} | {hits} | {:.1} | {:.0} | {} | {} |",
+            "| {} | {:.2} | {:.0} | {:.0} | {images} of {} | {} | {} | {:.1} | {:.0} | {:.0} | {} | {} |",
             kind.words(),
             1000.0 / mean(latency.iter().copied()),
             median(latency.iter().copied()),
             latency.iter().copied().fold(0.0, f64::max),
             warm.len(),
+            hits(needed),
+            hits(acquired),
             mean(all(&|f| f.missed)),
+            mean(all(&|f| f.waited_ms)),
             mean(all(&|f| f.kibibytes)),
             run.frames.iter().map(|f| f.failed).sum::<u32>(),
             run.frames.iter().filter(|f| f.holes > 0).count(),

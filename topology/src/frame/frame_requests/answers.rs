@@ -2,8 +2,8 @@
 //! their compositors are asked.
 
 use super::{
-    Complaint, FrameId, FrameMessage, FrameOrder, FrameRequests, FramesOutput, Why, asked::Run,
-    attempt::AttemptInput, blame::Blame, participants::BUSY_MAX,
+    BrickAccesses, Complaint, FrameId, FrameMessage, FrameOrder, FrameRequests, FramesOutput, Why,
+    asked::Run, attempt::AttemptInput, blame::Blame, participants::BUSY_MAX,
 };
 use crate::base::{digest::Digest, peer::PeerId};
 use std::sync::Arc;
@@ -34,16 +34,9 @@ impl FrameRequests {
             FrameMessage::JobsDone {
                 plan,
                 jobs,
-                took,
+                rendered_micros,
                 bricks,
-            } => {
-                if let Some(run) = self.run(frame).filter(|r| r.plan().digest == plan)
-                    && let Some(by) = run.plan().index_of(&from)
-                {
-                    run.accesses.insert(by, bricks);
-                }
-                self.jobs_done(&from, frame, plan, (jobs, took), out);
-            }
+            } => self.jobs_done(&from, frame, plan, (jobs, rendered_micros, bricks), out),
             FrameMessage::Given { plan, jobs, by } => {
                 for job in jobs {
                     let given = AttemptInput::Given {
@@ -90,7 +83,7 @@ impl FrameRequests {
         from: &PeerId,
         frame: FrameId,
         plan: Digest,
-        (jobs, (rendered, waited)): (Vec<(u32, u64)>, (u64, u64)),
+        (jobs, rendered_micros, bricks): (Vec<(u32, u64)>, u64, BrickAccesses),
         out: &mut Vec<FramesOutput>,
     ) {
         let asked = self.frames.get(&frame.number);
@@ -99,7 +92,11 @@ impl FrameRequests {
         if let Some(run) = self.run(frame).filter(|r| r.plan().digest == plan)
             && let Some(by) = run.plan().index_of(from)
         {
-            run.took.insert(by, (rendered.min(most), waited.min(most)));
+            let bricks = BrickAccesses {
+                waited_micros: bricks.waited_micros.min(most),
+                ..bricks
+            };
+            run.took.insert(by, (rendered_micros.min(most), bricks));
         }
         for (job, micros) in jobs {
             let done = AttemptInput::Job {

@@ -63,10 +63,8 @@ pub(super) struct Run {
     pub(super) began: u64,
     /// Who rendered each job, as index of the plan, and the time it took there.
     pub(super) measured: BTreeMap<u32, (usize, u64)>,
-    /// How long peers, by index of the plan, rendered and waited for bricks, microseconds.
-    pub(super) took: BTreeMap<usize, (u64, u64)>,
-    /// Bricks that peers, by index of the plan, needed.
-    pub(super) accesses: BTreeMap<usize, BrickAccesses>,
+    /// How long peers, by index of the plan, rendered, microseconds, and bricks that they needed.
+    pub(super) took: BTreeMap<usize, (u64, BrickAccesses)>,
     /// What was expected of it, and how long it was expected to take by each plan that there was; none where there was one.
     pub(super) forecast: Option<(Forecast, Vec<u64>)>,
     /// The time that it has.
@@ -126,7 +124,6 @@ impl Run {
             began,
             measured: BTreeMap::new(),
             took: BTreeMap::new(),
-            accesses: BTreeMap::new(),
             forecast: None,
             micros: 0,
             blame: None,

@@ -124,9 +124,9 @@ pub struct AttemptRequest {
     pub earlier: Option<EarlierWork>,
 }
 
-/// Bricks that a peer needed for a frame, each counted once, by where they were when they were needed first.
+/// Bricks that a peer needed for a frame, each counted once, by where they were when they were needed first; and how often jobs acquired one.
 ///
-/// Source: DeMarle, Gribble, Boulos, Parker 2005, section 3.1: resident set, cache, misses; here of whole bricks.
+/// Source: DeMarle, Gribble, Boulos, Parker 2005, section 3.1: resident set, cache, misses, acquire; here of whole bricks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrickAccesses {
     /// Held by the peer.
@@ -135,6 +135,26 @@ pub struct BrickAccesses {
     pub cached: u32,
     /// Read, or fetched from others.
     pub missed: u32,
+    /// How often a job acquired a brick: its own, and each that its rays waited for.
+    pub acquired: u32,
+    /// How long the peer waited for bricks and rendered nothing, as seen every twentieth of a second, microseconds.
+    pub waited_micros: u64,
+}
+
+impl BrickAccesses {
+    /// Adds those of another peer, or of another part of the picture.
+    pub fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.held, other.held),
+            (&mut self.cached, other.cached),
+            (&mut self.missed, other.missed),
+            (&mut self.acquired, other.acquired),
+        ];
+        for (sum, other) in pairs {
+            *sum = sum.saturating_add(other);
+        }
+        self.waited_micros = self.waited_micros.saturating_add(other.waited_micros);
+    }
 }
 
 /// What peers say to the requester of a frame. Tiles are not among what can be written: they come
@@ -155,8 +175,8 @@ pub enum FrameMessage {
         plan: Digest,
         /// Jobs, and the time that each took, microseconds; 0: nobody would have seen it.
         jobs: Vec<(u32, u64)>,
-        /// How long the sender has rendered jobs in this attempt until now, and, as seen every twentieth of a second, waited for bricks of it, microseconds.
-        took: (u64, u64),
+        /// How long the sender has rendered jobs in this attempt until now, microseconds.
+        rendered_micros: u64,
         /// Bricks that it needed for the attempt until now.
         bricks: BrickAccesses,
     },

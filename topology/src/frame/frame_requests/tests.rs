@@ -160,15 +160,19 @@ impl Asking {
     /// A job, and the time that it took.
     fn done_in(&mut self, name: &str, frame: FrameId, job: (u32, u64)) -> Vec<FramesOutput> {
         let jobs = vec![job];
-        let (plan, took) = (self.plan(frame), (job.1, self.waited));
+        let plan = self.plan(frame);
+        let bricks = BrickAccesses {
+            waited_micros: self.waited,
+            ..BrickAccesses::default()
+        };
         self.says(
             name,
             frame,
             FrameMessage::JobsDone {
                 plan,
                 jobs,
-                took,
-                bricks: BrickAccesses::default(),
+                rendered_micros: job.1,
+                bricks,
             },
         )
     }
@@ -349,7 +353,7 @@ fn who_follows_another_plan_is_left_out_once_for_all_that_it_says() {
     let done = FrameMessage::JobsDone {
         plan,
         jobs,
-        took: (0, 0),
+        rendered_micros: 0,
         bricks: BrickAccesses::default(),
     };
     let out = mesh.says("a", frame(0, 0), done);

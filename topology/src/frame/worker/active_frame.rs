@@ -127,10 +127,20 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.unheld.clear();
         for job in self.work.all_jobs() {
             let brick = brick_of(job);
-            if !bricks.is_held((data_set, brick)) {
+            let name = (data_set, brick);
+            let is_held = bricks.is_held(name);
+            if !is_held {
                 self.unheld.entry(brick).or_default().push(job);
-            } else if self.accessed.insert(brick) {
-                self.accesses.held += 1;
+            }
+            if bricks.is_here(name) && self.accessed.insert(brick) {
+                // What is here and not held, another frame needs, too.
+                let accesses = &mut self.accesses;
+                let count = if is_held {
+                    &mut accesses.held
+                } else {
+                    &mut accesses.cached
+                };
+                *count += 1;
             }
         }
         let mut seen = BTreeSet::new();
@@ -185,6 +195,12 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             };
             *count += 1;
         }
+    }
+
+    /// A job that goes to the device acquired so many bricks.
+    pub(super) fn acquired(&mut self, bricks: usize) {
+        let bricks = u32::try_from(bricks).unwrap_or(u32::MAX);
+        self.accesses.acquired = self.accesses.acquired.saturating_add(bricks);
     }
 
     /// A brick was to be asked for, and is not needed any more.
@@ -487,12 +503,14 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         if !times.is_empty() || waited >= self.told_waited + TOLD_MICROS {
             self.told_waited = waited;
             let (plan, jobs) = (self.plan().digest, times);
-            let took = (self.work.rendered_micros(), waited);
             let done = FrameMessage::JobsDone {
                 plan,
                 jobs,
-                took,
-                bricks: self.accesses,
+                rendered_micros: self.work.rendered_micros(),
+                bricks: BrickAccesses {
+                    waited_micros: waited,
+                    ..self.accesses
+                },
             };
             out.push(WorkerOutput::Tell(self.key.clone(), done));
         }

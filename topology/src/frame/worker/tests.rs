@@ -144,9 +144,10 @@ fn the_device_has_one_job_or_a_few_small_ones_on_hand_oldest_frame_first() {
     let jobs_done = FrameMessage::JobsDone {
         plan,
         jobs,
-        took: (2_000, 0),
+        rendered_micros: 2_000,
         bricks: BrickAccesses {
             held: 2,
+            acquired: 2,
             ..BrickAccesses::default()
         },
     };
@@ -656,7 +657,11 @@ fn the_time_for_which_a_frame_waits_for_bricks_is_told_without_that_of_rendering
         out.clear();
         worker.ask_again(at * 50_000, &mut out);
         let took = told(&out).into_iter().filter_map(|(key, m)| match m {
-            FrameMessage::JobsDone { took, .. } => Some((key.1.number, took)),
+            FrameMessage::JobsDone {
+                rendered_micros,
+                bricks,
+                ..
+            } => Some((key.1.number, (rendered_micros, bricks.waited_micros))),
             _ => None,
         });
         took.collect::<Vec<_>>()
@@ -1043,6 +1048,14 @@ fn rays_go_on_through_each_brick_as_it_comes_and_keep_none_while_another_is_awai
     let out = done(&mut worker, &key(1, 0), 0);
     assert_eq!(stages(&out), (vec![], vec![3]));
     assert_eq!(runs(&out).concat(), [0, 1]);
+    let acquired = told(&out).into_iter().filter_map(|(_, m)| match m {
+        FrameMessage::JobsDone { bricks, .. } => Some(bricks.acquired),
+        _ => None,
+    });
+    assert!(
+        acquired.eq([5]),
+        "two of their own, and three on the way of rays"
+    );
 }
 
 #[test]

@@ -37,17 +37,11 @@ impl TriangleSum {
         }
         let known = self.bricks.take();
         let known = known.unwrap_or_else(|| BrickSet::new(bricks.brick_count()));
-        let sum = |words: &mut dyn Iterator<Item = u64>| {
-            let bits = (0..).zip(words).flat_map(|(at, word)| {
-                let bits = (0..u64::BITS).filter(move |bit| word >> bit & 1 == 1);
-                bits.map(move |bit| BrickIndex(at * u64::BITS + bit))
-            });
-            bits.map(|brick| manifest.triangle_memory(brick))
-                .sum::<u64>()
+        let sum = |bricks: BrickSet| -> u64 {
+            let memory = bricks.iter().map(|brick| manifest.triangle_memory(brick));
+            memory.sum()
         };
-        let pairs = || known.words().iter().zip(bricks.words());
-        let new = sum(&mut pairs().map(|(before, now)| now & !before));
-        let gone = sum(&mut pairs().map(|(before, now)| before & !now));
+        let (new, gone) = (sum(bricks.without(&known)), sum(known.without(bricks)));
         self.bytes = (self.bytes + new).saturating_sub(gone);
         self.bricks = Some(bricks.clone());
         self.bytes
