@@ -314,6 +314,8 @@ pub struct SkipGrid {
     /// Of each octant, found when first asked for.
     ahead: [OnceLock<Vec<u8>>; OCTANTS],
     visible: Option<[[u32; 3]; 2]>,
+    /// Found when first asked for.
+    visible_boxes: OnceLock<Vec<[[u32; 3]; 2]>>,
     of_surfaces: Option<Box<Self>>,
     /// Where it is of surfaces alone, found when first asked for.
     surface_cells: Option<Arc<OnceLock<SurfaceCells>>>,
@@ -332,6 +334,8 @@ struct SurfaceCells {
     known: Vec<AtomicU64>,
 }
 
+/// Macrocells on each edge of a box of visible ones.
+const BOX_EDGE: u32 = 2;
 /// Octants of directions.
 const OCTANTS: usize = 8;
 
@@ -365,6 +369,7 @@ impl SkipGrid {
             distances,
             ahead: Default::default(),
             visible,
+            visible_boxes: OnceLock::new(),
             surface_cells: (values.of_surfaces.is_none() && !values.surfaces.is_empty())
                 .then(Arc::default),
             of_surfaces: (values.of_surfaces.as_ref())
@@ -434,6 +439,27 @@ impl SkipGrid {
     #[must_use]
     pub fn of_surfaces(&self) -> &Self {
         self.of_surfaces.as_deref().unwrap_or(self)
+    }
+
+    /// Half-open boxes of macrocells that hold all visible ones, each at most [`BOX_EDGE`] long.
+    #[must_use]
+    pub(crate) fn visible_boxes(&self) -> &[[[u32; 3]; 2]] {
+        self.visible_boxes.get_or_init(|| {
+            let counts = self.counts.map(|n| n.div_ceil(BOX_EDGE));
+            let all = counts.map(|n| n as usize).iter().product();
+            let mut boxes: Vec<Option<[[u32; 3]; 2]>> = vec![None; all];
+            let cells = places(self.counts).zip(&self.distances);
+            for (at, _) in cells.filter(|(_, distance)| **distance == 0) {
+                let [x, y, z] = at.map(|n| n / BOX_EDGE);
+                let [lo, hi] =
+                    boxes[((z * counts[1] + y) * counts[0] + x) as usize].get_or_insert([at, at]);
+                for a in 0..3 {
+                    lo[a] = lo[a].min(at[a]);
+                    hi[a] = hi[a].max(at[a] + 1);
+                }
+            }
+            boxes.into_iter().flatten().collect()
+        })
     }
 
     /// The half-open box of macrocells that holds all visible ones; `None`: nothing to see.

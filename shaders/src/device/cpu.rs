@@ -27,6 +27,7 @@ mod packet_voxel;
 mod ray;
 mod scalar;
 mod surface_hits;
+mod surface_tiles;
 mod surfaces;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,7 @@ use std::{
     },
     time::Instant,
 };
+use surface_tiles::SurfaceTiles;
 use voxel::with_voxel;
 
 /// Rows of pixels that a thread takes at a time; even, for packets.
@@ -357,10 +359,14 @@ impl CpuDevice {
         parts: &mut [Option<SeenPart<'_>>],
         is_wanted: IsWanted<'_>,
     ) {
-        let bands: Vec<_> = parts
-            .iter_mut()
+        let tiles: Vec<_> = parts
+            .iter()
             .flatten()
-            .flat_map(SeenPart::bands)
+            .map(|part| SurfaceTiles::new(&scene.frame, &part.field, part.rect))
+            .collect();
+        let parts = parts.iter_mut().flatten().zip(&tiles);
+        let bands: Vec<_> = parts
+            .flat_map(|(part, tiles)| part.bands(tiles.as_ref()))
             .collect();
         let render = |mut band: Band<'_>| {
             if !is_wanted() {
@@ -370,7 +376,7 @@ impl CpuDevice {
             let points = render_part(
                 self.kernel,
                 &scene.frame,
-                band.field,
+                &band.field,
                 band.voxel,
                 &band.rect,
                 band.rows,
@@ -424,7 +430,7 @@ struct SeenPart<'a> {
 /// Rows of pixels of a [`SeenPart`].
 struct Band<'a> {
     rect: PixelRect,
-    field: &'a Field<'a>,
+    field: Field<'a>,
     voxel: VoxelType,
     rows: &'a mut [[f32; 4]],
     unlit: &'a Mutex<Vec<LitPoints>>,
@@ -441,9 +447,10 @@ impl Band<'_> {
 }
 
 impl SeenPart<'_> {
-    fn bands(&mut self) -> impl Iterator<Item = Band<'_>> {
-        let (rect, voxel) = (self.rect, self.voxel);
-        let (field, unlit) = (&self.field, &self.unlit);
+    fn bands<'b>(&'b mut self, tiles: Option<&'b SurfaceTiles>) -> impl Iterator<Item = Band<'b>> {
+        let (rect, voxel, unlit) = (self.rect, self.voxel, &self.unlit);
+        let mut field: Field<'b> = self.field;
+        field.surface_tiles = tiles;
         let thread_nanos = &self.thread_nanos;
         let ys = (rect.y..rect.y + rect.height).step_by(BAND_ROWS as usize);
         let rows = (self.pixels).chunks_mut(rect.width as usize * BAND_ROWS as usize);

@@ -87,15 +87,24 @@ impl GridProjection {
 
     /// See [`View::rect_of`].
     #[must_use]
+    pub fn rect_of(&self, owned: &VoxelBox) -> Option<PixelRect> {
+        let seen = self.rect_and_depth_of(owned.field_corners(self.dims));
+        seen.map(|(rect, _)| rect)
+    }
+
+    /// The pixels whose rays may meet the box between two corners, and the least depth of it; 0 where some of it is not before the eye.
+    #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "clamped to the picture before"
     )]
-    pub fn rect_of(&self, owned: &VoxelBox) -> Option<PixelRect> {
+    pub fn rect_and_depth_of(&self, ends: [DVec3; 2]) -> Option<(PixelRect, f64)> {
         let (mut lo, mut hi) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         let (mut in_front, mut behind) = (false, false);
-        for at in self.corners(owned.field_corners(self.dims)) {
+        let mut depth = f64::INFINITY;
+        for at in self.corners(ends) {
+            depth = depth.min(at.z);
             let aside = at.x.abs() * self.reach[0] + at.y.abs() * self.reach[1];
             if at.z > 0.0 && at.z > DEPTH_PART_MIN * aside {
                 in_front = true;
@@ -112,12 +121,13 @@ impl GridProjection {
             return None;
         }
         if behind {
-            return Some(PixelRect {
+            let all = PixelRect {
                 x: 0,
                 y: 0,
                 width,
                 height,
-            });
+            };
+            return Some((all, 0.0));
         }
         let span = |axis: usize, pixels: u32| {
             let n = f64::from(pixels);
@@ -127,12 +137,13 @@ impl GridProjection {
         };
         let (x, width) = span(0, width)?;
         let (y, height) = span(1, height)?;
-        Some(PixelRect {
+        let rect = PixelRect {
             x,
             y,
             width,
             height,
-        })
+        };
+        Some((rect, depth))
     }
 }
 

@@ -4,7 +4,11 @@
 //! Invariant: whatever the position, the voxels addressed are stored ones: a brick without the
 //! ghosts that it should have gives a wrong picture, never a read beyond it.
 
-use super::ray::Bounds;
+use super::{
+    frame::Frame,
+    ray::{Bounds, Ray},
+    surface_tiles::SurfaceTiles,
+};
 use crate::{brick::BrickVoxels, macrocells::SkipGrid, triangle_tree::TriangleTree};
 use brickmesh_topology::{VolumeDescription, VoxelBox, VoxelNumbers};
 use glam::DVec3;
@@ -39,6 +43,8 @@ pub(super) struct Field<'a> {
     pub(super) skip: Option<&'a SkipGrid>,
     /// The same for surfaces.
     pub(super) skip_for_surfaces: Option<&'a SkipGrid>,
+    /// Where these may be met, where that is known.
+    pub(super) surface_tiles: Option<&'a SurfaceTiles>,
     /// Whether the volume has one voxel on an axis.
     is_thin: [bool; 3],
     /// The brick's triangles, where some are seen.
@@ -90,6 +96,7 @@ impl<'a> Field<'a> {
             cells: surface_bounds(owned, volume, &stored, skip_for_surfaces),
             skip,
             skip_for_surfaces,
+            surface_tiles: None,
             is_thin: volume.dims.map(|n| n == 1),
             triangles: None,
             points,
@@ -99,6 +106,16 @@ impl<'a> Field<'a> {
     /// The same with triangles.
     pub(super) fn with_triangles(self, triangles: Option<&'a TriangleTree>) -> Self {
         Self { triangles, ..self }
+    }
+
+    /// The ray of a pixel, and whether it may meet surfaces.
+    #[inline(always)]
+    pub(super) fn ray(&self, frame: &Frame, [x, y]: [u32; 2]) -> (Ray, bool) {
+        let mut ray = frame.ray(x, y);
+        if let Some(tiles) = self.surface_tiles {
+            ray.exact.near = tiles.near(frame, [x, y]);
+        }
+        (ray, ray.exact.near < f64::INFINITY)
     }
 
     /// First and last stored voxel.

@@ -96,16 +96,27 @@ impl Frame {
         }
     }
 
+    /// What a pixel has of what changes evenly across the picture.
+    #[inline(always)]
+    fn of_pixel(&self, [middle, right, down]: [DVec3; 3], x: u32, y: u32) -> DVec3 {
+        let u = 2.0 * (f64::from(x) + 0.5) / f64::from(self.view.width) - 1.0;
+        let v = 2.0 * (f64::from(y) + 0.5) / f64::from(self.view.height) - 1.0;
+        middle + right * u + down * v
+    }
+
+    /// The direction of a pixel's ray in the world, to depth 1.
+    #[inline(always)]
+    pub(super) fn along(&self, x: u32, y: u32) -> DVec3 {
+        self.of_pixel(self.rays.along, x, y)
+    }
+
     /// The ray of a pixel.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
     pub(super) fn ray(&self, x: u32, y: u32) -> Ray {
         let view = &self.view;
-        let u = 2.0 * (f64::from(x) + 0.5) / f64::from(view.width) - 1.0;
-        let v = 2.0 * (f64::from(y) + 0.5) / f64::from(view.height) - 1.0;
-        let at = |[middle, right, down]: [DVec3; 3]| middle + right * u + down * v;
-        let (mut eye, mut end) = (at(self.start), SAMPLE_MAX);
-        let direction = at(self.along) / at(self.rays.along).length();
+        let (mut eye, mut end) = (self.of_pixel(self.start, x, y), SAMPLE_MAX);
+        let direction = self.of_pixel(self.along, x, y) / self.along(x, y).length();
         if let Some(slice) = &self.slice {
             (eye, end) = slice.samples(eye, direction, self.step);
         }
@@ -126,6 +137,7 @@ impl Frame {
                 step: self.step,
                 jitter: jitter.into(),
                 end,
+                near: 0.0,
                 reach: f64::INFINITY,
             },
         }

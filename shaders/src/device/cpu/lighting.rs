@@ -78,6 +78,7 @@ fn kernel_ray(ray: &SecondaryRay, step: f64) -> Ray {
             step,
             jitter: MIDDLE.into(),
             end: samples.clamp(0.0, f64::from(SAMPLE_MAX)) as u32,
+            near: 0.0,
             reach: ray.reach,
         },
     }

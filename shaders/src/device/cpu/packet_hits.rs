@@ -52,7 +52,7 @@ impl<'a, V: StoredVoxel> PacketHits<'a, V> {
             let (x, y) = (n % pixels.width, n / pixels.width);
             let at = y as usize * row_pixels + x as usize;
             let pixel = [pixels.x + x, pixels.y + y];
-            let ray = frame.ray(pixel[0], pixel[1]);
+            let (ray, _) = field.ray(frame, pixel);
             let hits = SurfaceHits::new(frame, field, &ray);
             let next = None;
             let mut hits = RayHits {

@@ -64,7 +64,9 @@ pub(super) struct ExactRay {
     pub(super) jitter: f64,
     /// The first sample that is not taken, wherever it is.
     pub(super) end: u32,
-    /// How far surfaces are met, world units.
+    /// From where on surfaces are met, and how far, world units.
+    pub(super) near: f64,
+    /// See [`Self::near`].
     pub(super) reach: f64,
 }
 
@@ -143,7 +145,7 @@ impl ExactRay {
 
     /// Where the ray is inside a box and not beyond the planes, world units from its beginning; upside down: nowhere.
     pub(super) fn way(&self, clip: Option<[[f64; 3]; 2]>, planes: &[[f64; 4]]) -> [f64; 2] {
-        let [mut from, mut to] = [0.0, self.reach];
+        let [mut from, mut to] = [self.near, self.reach];
         let mut cut = |at_eye: f64, along: f64| {
             // Shown where at_eye + t · along is 0 or more.
             let crossing = -at_eye / along;
@@ -300,6 +302,7 @@ mod tests {
                 step: f64::from(step),
                 jitter,
                 end: last,
+                near: 0.0,
                 reach: f64::INFINITY,
             };
             let (first, end) = ray.interval(&bounds);

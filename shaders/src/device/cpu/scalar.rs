@@ -16,6 +16,9 @@ use crate::{
 };
 use brickmesh_topology::{PixelRect, data::voxel_numbers::NO_DATA_MIN};
 
+/// Columns of pixels that are rendered before the next rows: what they read stays in cache.
+const TILE_COLUMNS: u32 = 32;
+
 /// Where a position lies between voxels.
 #[derive(Clone, Copy)]
 struct CellPlace {
@@ -34,15 +37,24 @@ pub(super) fn render_part<V: StoredVoxel>(
     (rows, row_pixels): (&mut [[f32; 4]], usize),
     points: &mut Vec<LitPoint>,
 ) {
-    for (y, row) in (part.y..part.y + part.height).zip(rows.chunks_mut(row_pixels)) {
-        for (x, pixel) in (part.x..part.x + part.width).zip(row) {
-            let ray = frame.ray(x, y);
-            let lit = &mut LitPixel {
-                pixel: [x, y],
-                weight: 1.0,
-                points,
-            };
-            *pixel = meet::<V>(frame, field, &ray, [0.0; 4], lit);
+    for tile in (0..part.width).step_by(TILE_COLUMNS as usize) {
+        let columns = tile..part.width.min(tile + TILE_COLUMNS);
+        for (y, row) in (part.y..part.y + part.height).zip(rows.chunks_mut(row_pixels)) {
+            let pixels = &mut row[columns.start as usize..columns.end as usize];
+            for (x, pixel) in columns.clone().zip(pixels) {
+                let x = part.x + x;
+                let (ray, may_meet) = field.ray(frame, [x, y]);
+                if !may_meet && !frame.has_samples {
+                    *pixel = [0.0; 4];
+                    continue;
+                }
+                let lit = &mut LitPixel {
+                    pixel: [x, y],
+                    weight: 1.0,
+                    points,
+                };
+                *pixel = meet::<V>(frame, field, &ray, [0.0; 4], lit);
+            }
         }
     }
 }
@@ -187,26 +199,52 @@ pub(super) fn difference<V: StoredVoxel>(field: &Field<'_>, p: [f32; 3]) -> [f32
     let place = locate(field, p);
     // Cells beside it are stored, and none is clamped.
     let is_inside = (0..3).all(|a| (1..field.size[a].saturating_sub(2)).contains(&place.cell[a]));
-    std::array::from_fn(|a| {
-        let difference = if is_inside {
-            let beside = |cell: usize| {
-                let mut place = place;
-                place.cell[a] = cell;
-                sample::<V>(field, &place)
-            };
-            beside(place.cell[a] + 1) - beside(place.cell[a] - 1)
-        } else {
+    let differences = if is_inside {
+        difference_inside::<V>(field, &place)
+    } else {
+        std::array::from_fn(|a| {
             let beside = |by: f32| {
                 let mut q = p;
                 q[a] += by;
                 sample::<V>(field, &locate(field, q))
             };
             beside(1.0) - beside(-1.0)
-        };
-        if difference.abs() < NO_DATA_MIN {
-            difference
-        } else {
-            0.0
-        }
-    })
+        })
+    };
+    differences.map(|d| if d.abs() < NO_DATA_MIN { d } else { 0.0 })
+}
+
+/// The same where all cells beside it are stored: what they share is read once.
+fn difference_inside<V: StoredVoxel>(field: &Field<'_>, place: &CellPlace) -> [f32; 3] {
+    let [x, y, z] = place.cell;
+    let [fx, fy, fz] = place.fraction;
+    let [_, row, slice] = field.stride;
+    let at = x + row * y + slice * z;
+    let mix = |a: f32, b: f32, t: f32| a + (b - a) * t;
+    let of = |[a, b]: [f32; 2], [c, d]: [f32; 2]| mix(mix(a, b, fx), mix(c, d, fx), fy);
+    // Rows of four from the voxel below on x, of both neighbours on y and z; and of two beside these.
+    let [a, b] =
+        [at, at + slice].map(|at| [at - 1, at + row - 1].map(|at| numbers::<V, 4>(field, at)));
+    let rows = |at: usize| [at, at + row].map(|at| numbers::<V, 2>(field, at));
+    let [before, behind] = [at - slice, at + 2 * slice].map(rows);
+    let side = |at: usize| [at - row, at + 2 * row].map(|at| numbers::<V, 2>(field, at));
+    let [side_a, side_b] = [side(at), side(at + slice)];
+    let two = |row: [f32; 4], from: usize| [row[from], row[from + 1]];
+    let face = |rows: [[f32; 4]; 2], from: usize| of(two(rows[0], from), two(rows[1], from));
+    let in_cell = |rows: [[f32; 4]; 2]| rows.map(|row| two(row, 1));
+    let (cell_a, cell_b) = (in_cell(a), in_cell(b));
+    let (face_a, face_b) = (of(cell_a[0], cell_a[1]), of(cell_b[0], cell_b[1]));
+    [
+        mix(face(a, 2), face(b, 2), fz) - mix(face(a, 0), face(b, 0), fz),
+        mix(of(cell_a[1], side_a[1]), of(cell_b[1], side_b[1]), fz)
+            - mix(of(side_a[0], cell_a[0]), of(side_b[0], cell_b[0]), fz),
+        mix(face_b, of(behind[0], behind[1]), fz) - mix(of(before[0], before[1]), face_a, fz),
+    ]
+}
+
+/// So many voxels of a row.
+#[inline(always)]
+fn numbers<V: StoredVoxel, const COUNT: usize>(field: &Field<'_>, at: usize) -> [f32; COUNT] {
+    let bytes = &field.bytes[at * V::BYTES..][..COUNT * V::BYTES];
+    std::array::from_fn(|n| V::read(&bytes[n * V::BYTES..]).number(&field.numbers))
 }

@@ -45,6 +45,7 @@ impl Field<'_> {
 }
 
 impl<'a, V: StoredVoxel> SurfaceHits<'a, V> {
+    #[inline(always)]
     pub(super) fn new(frame: &'a Frame, field: &'a Field<'a>, ray: &Ray) -> Self {
         let way = ray.exact.way(frame.clip_bounds, &frame.clip_planes);
         let mut triangles = Vec::new();

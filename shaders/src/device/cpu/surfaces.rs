@@ -16,10 +16,15 @@ use super::{
 };
 use crate::scene::Scene;
 use brickmesh_topology::{data::voxel_numbers::NO_DATA_MIN, picture::isosurface::Isosurface};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// A root is known to such a part of the way through its cell.
 const ROOT_PART: f64 = 1e-7;
+/// Of [`CELL_EDGE`].
+const LAST: i32 = CELL_EDGE.cast_signed() - 1;
+/// [`CELL_SHIFT`].
+const SHIFT: usize = CELL_SHIFT as usize;
 /// Steps to a root, at most.
 const ROOT_STEPS: usize = 48;
 
@@ -69,9 +74,14 @@ pub(super) struct Walk<'a, V> {
     /// Where the ray begins, from where the faces of the first cells are.
     eye: [f64; 3],
     direction: [f64; 3],
+    /// Where distances to faces begin, and how fast they grow: see [`Self::distance`].
+    origin: [f64; 3],
     inverse: [f64; 3],
+    /// Whether it goes up on each axis.
+    is_up: [bool; 3],
     cell: [i32; 3],
-    /// As [`Self::exits_of`] the cell.
+    /// How far the faces of the cell are through which the ray may leave it, where [`Self::seen_cells`] is known; infinite on an
+    /// axis that it is not moving on.
     exits: [f64; 3],
     /// Where the ray is, and ends.
     at: f64,
@@ -83,13 +93,14 @@ pub(super) struct Walk<'a, V> {
     /// The cells with a surface of the macrocell that the ray is in, where it is known; as [`Self::find_cells`].
     seen_cells: Option<u64>,
     /// Those in the cell that was left last.
-    hits: Vec<Hit>,
+    hits: SmallVec<[Hit; 3]>,
     next: usize,
     voxel: PhantomData<V>,
 }
 
 impl<'a, V: StoredVoxel> Walk<'a, V> {
     /// Of a ray that ends at a distance, and begins at one that is not negative.
+    #[inline(always)]
     pub(super) fn new(
         field: &'a Field<'a>,
         surfaces: &'a [Surface],
@@ -106,7 +117,15 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             surfaces,
             eye: std::array::from_fn(|a| ray.eye[a] - field.face_offset(a)),
             direction: ray.direction,
-            inverse: ray.direction.map(|d| 1.0 / d),
+            origin: std::array::from_fn(|a| {
+                if ray.direction[a] == 0.0 {
+                    f64::NEG_INFINITY
+                } else {
+                    ray.eye[a] - field.face_offset(a)
+                }
+            }),
+            inverse: ray.direction.map(|d| if d == 0.0 { 1.0 } else { 1.0 / d }),
+            is_up: ray.direction.map(|d| d > 0.0),
             cell: std::array::from_fn(|a| {
                 let [lo, hi] = field.cells;
                 if ray.direction[a] > 0.0 {
@@ -121,7 +140,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             number: None,
             face: None,
             seen_cells: None,
-            hits: Vec::new(),
+            hits: SmallVec::new(),
             next: 0,
             voxel: PhantomData,
         };
@@ -130,6 +149,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
     }
 
     /// Goes to the first cell, or to the end.
+    #[inline(always)]
     fn enter(&mut self) {
         let [lo, hi] = self.field.cells;
         for a in 0..3 {
@@ -140,8 +160,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
                     self.end = f64::NEG_INFINITY;
                 }
             } else {
-                let is_up = self.direction[a] > 0.0;
-                let (near, far) = if is_up {
+                let (near, far) = if self.is_up[a] {
                     (lo[a], hi[a])
                 } else {
                     (hi[a], lo[a])
@@ -154,42 +173,37 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             }
         }
         if self.at < self.end {
-            self.place([lo, hi]);
+            self.go_to_cell(hi.map(|end| end - 1), lo, self.face);
         }
     }
 
-    /// How far the face before cell `plane` of an axis is.
+    /// How far the face before cell `plane` of an axis is; infinite where the ray is not moving on that.
+    #[inline(always)]
     fn distance(&self, axis: usize, plane: i32) -> f64 {
-        (f64::from(plane) - self.eye[axis]) * self.inverse[axis]
+        (f64::from(plane) - self.origin[axis]) * self.inverse[axis]
     }
 
-    /// Puts the ray into the cell of `within` that it is in now; on the axis whose face it is on, it is at the border.
+    /// Puts the ray into the cell that it is in now, between the one that it was in and the last ones upwards or downwards; not on the
+    /// axis on whose face it is: there it is at the border.
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "saturates, and is clamped to cells"
     )]
-    fn place(&mut self, [lo, hi]: [[i32; 3]; 2]) {
+    fn go_to_cell(&mut self, up: [i32; 3], down: [i32; 3], face: Option<usize>) {
         let p = self.position(self.at);
         for a in 0..3 {
-            let whole = p[a] as i32;
-            let here = whole - i32::from(p[a] < f64::from(whole));
-            let here = here.max(lo[a]).min(hi[a] - 1);
-            let is_up = self.direction[a] > 0.0;
-            self.cell[a] = match self.face {
-                Some(axis) if axis == a => {
-                    if is_up {
-                        lo[a]
-                    } else {
-                        hi[a] - 1
-                    }
-                }
+            if face != Some(a) {
                 // Rounding must not lead back.
-                _ if is_up => here.max(self.cell[a]),
-                _ if self.direction[a] < 0.0 => here.min(self.cell[a]),
-                _ => here,
-            };
+                let (low, high) = if self.is_up[a] {
+                    (self.cell[a], up[a])
+                } else {
+                    (down[a], self.cell[a])
+                };
+                // Cells are named by numbers from 0 on: the whole part is the one below.
+                self.cell[a] = (p[a] as i32).max(low).min(high);
+            }
         }
-        self.exits = self.exits_of([self.cell, self.cell.map(|c| c + 1)]);
     }
 
     /// Where the ray is, in cells.
@@ -219,102 +233,148 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
     fn step(&mut self) {
         self.hits.clear();
         self.next = 0;
-        let hidden = match self.seen_cells {
-            Some(_) => None,
-            None => self.hidden_around(),
-        };
-        let exits = hidden.map_or(self.exits, |block| self.exits_of(block));
-        let (mut leaves, mut axis) = (self.end, None);
-        for (a, exit) in exits.into_iter().enumerate() {
-            // On the border of the job, too: the field there is that of the face.
-            if exit <= leaves {
-                (leaves, axis) = (exit, Some(a));
+        if self.seen_cells.is_none() {
+            let (macrocell, distance) = self.macrocell();
+            if distance > 0 {
+                return self.leap(macrocell, distance);
             }
+            self.exits = std::array::from_fn(|a| self.exit_before(a, self.cell[a]));
         }
-        // Rounding must not lead back.
-        let leaves = leaves.max(self.at);
-        if hidden.is_none() && self.has_surface() {
+        self.pass_cells();
+        let (leaves, axis) = self.way_out(&self.exits);
+        if self
+            .seen_cells
+            .is_none_or(|seen| seen >> self.place_in_macrocell() & 1 == 1)
+        {
             self.look(leaves, axis);
         } else {
             self.number = None;
         }
-        let Some(axis) = axis else {
+        let Some((axis, next)) = axis.and_then(|axis| self.next_cell(axis, self.cell[axis])) else {
             self.at = self.end;
             return;
         };
-        let is_up = self.direction[axis] > 0.0;
-        let [low, high] = hidden.unwrap_or([self.cell, self.cell.map(|c| c + 1)]);
-        let next = if is_up { high[axis] } else { low[axis] - 1 };
+        (self.at, self.face) = (leaves, Some(axis));
+        let first = self.stored[0][axis];
+        let is_left = (next - first) >> CELL_SHIFT != (self.cell[axis] - first) >> CELL_SHIFT;
+        self.seen_cells.take_if(|_| is_left);
+        self.cell[axis] = next;
+        self.exits[axis] = self.exit_before(axis, next);
+    }
+
+    /// Passes cells without a surface of the macrocell that the ray is in, where these are known. The last one there it does not leave.
+    fn pass_cells(&mut self) {
+        let mut place = self.place_in_macrocell();
+        let Some(seen) = self.seen_cells.filter(|seen| seen >> place & 1 == 0) else {
+            return;
+        };
         let [lo, hi] = self.field.cells;
-        if next < lo[axis] || next >= hi[axis] {
+        let left: [i32; 3] = std::array::from_fn(|a| {
+            let inside = (place >> (a * SHIFT)) & LAST;
+            if self.is_up[a] {
+                (LAST - inside).min(hi[a] - 1 - self.cell[a])
+            } else {
+                inside.min(self.cell[a] - lo[a])
+            }
+        });
+        let (mut left, mut exits, mut at) = (left, self.exits, self.at);
+        while seen >> place & 1 == 0 {
+            let axis = nearest(&exits);
+            let leaves = exits[axis];
+            if left[axis] == 0 || leaves > self.end {
+                break;
+            }
+            let by = if self.is_up[axis] { 1 } else { -1 };
+            left[axis] -= 1;
+            place += by << (axis * SHIFT);
+            self.cell[axis] += by;
+            self.face = Some(axis);
+            self.number = None;
+            at = if leaves > at { leaves } else { at };
+            exits[axis] = self.exit_before(axis, self.cell[axis]);
+        }
+        (self.exits, self.at) = (exits, at);
+    }
+
+    /// Leaves macrocells that nothing is seen of: those less than `distance` away, as far as they are ahead.
+    fn leap(&mut self, macrocell: [i32; 3], distance: i32) {
+        self.number = None;
+        let first = self.stored[0];
+        // The last cells ahead.
+        let last: [i32; 3] = std::array::from_fn(|a| {
+            if self.is_up[a] {
+                first[a] + ((macrocell[a] + distance) << CELL_SHIFT) - 1
+            } else {
+                first[a] + ((macrocell[a] + 1 - distance) << CELL_SHIFT)
+            }
+        });
+        let exits = std::array::from_fn(|a| self.exit_before(a, last[a]));
+        let (leaves, axis) = self.way_out(&exits);
+        let Some((axis, next)) = axis.and_then(|axis| self.next_cell(axis, last[axis])) else {
             self.at = self.end;
             return;
-        }
+        };
         (self.at, self.face) = (leaves, Some(axis));
-        if hidden.is_some() {
-            // No writes to a place that is found while this runs: who reads the whole waits for them.
-            let of = |end: i32, bound: fn(i32, i32) -> i32, block: [i32; 3], border: [i32; 3]| {
-                std::array::from_fn(|a| {
-                    if a == axis {
-                        end
-                    } else {
-                        bound(block[a], border[a])
-                    }
-                })
-            };
-            self.place([
-                of(next, i32::max, low, lo),
-                of(next + 1, i32::min, high, hi),
-            ]);
-        } else {
-            let first = self.stored[0][axis];
-            let is_left = (next - first) >> CELL_SHIFT != (self.cell[axis] - first) >> CELL_SHIFT;
-            self.seen_cells.take_if(|_| is_left);
-            self.cell[axis] = next;
-            self.exits[axis] = self.distance(axis, next + i32::from(is_up));
-        }
+        self.cell[axis] = next;
+        let [lo, hi] = self.field.cells;
+        let up = std::array::from_fn(|a| last[a].min(hi[a] - 1));
+        let down = std::array::from_fn(|a| last[a].max(lo[a]));
+        self.go_to_cell(up, down, self.face);
     }
 
-    /// How far the borders of a block of cells are through which the ray may leave it; infinite on an axis that it is not
-    /// moving on.
-    fn exits_of(&self, [low, high]: [[i32; 3]; 2]) -> [f64; 3] {
-        let mut exits = [f64::INFINITY; 3];
-        for a in 0..3 {
-            if self.direction[a] != 0.0 {
-                let is_up = self.direction[a] > 0.0;
-                exits[a] = self.distance(a, if is_up { high[a] } else { low[a] });
-            }
-        }
-        exits
+    /// How far the face of a cell is through which the ray may leave it on an axis; infinite where it is not moving on that.
+    #[inline(always)]
+    fn exit_before(&self, axis: usize, cell: i32) -> f64 {
+        self.distance(axis, cell + i32::from(self.is_up[axis]))
     }
 
-    /// Whether a surface may be in the cell.
-    fn has_surface(&self) -> bool {
-        let inside = |a: usize| (self.cell[a] - self.stored[0][a]) & (CELL_EDGE.cast_signed() - 1);
-        let bit = (inside(2) << CELL_SHIFT | inside(1)) << CELL_SHIFT | inside(0);
-        self.seen_cells.is_none_or(|seen| seen >> bit & 1 == 1)
+    /// Where the ray is when it has left cells through one of these faces, and on which axis; `None`: it ends there.
+    #[inline(always)]
+    fn way_out(&self, exits: &[f64; 3]) -> (f64, Option<usize>) {
+        let axis = nearest(exits);
+        // On the border of the job, too: the field there is that of the face.
+        let is_before_end = exits[axis] <= self.end;
+        let leaves = if is_before_end { exits[axis] } else { self.end };
+        // Rounding must not lead back.
+        let leaves = if leaves > self.at { leaves } else { self.at };
+        (leaves, is_before_end.then_some(axis))
     }
 
-    /// The cells ahead that nothing is seen of; `None`: this one may be seen, as far as its macrocell says.
-    fn hidden_around(&mut self) -> Option<[[i32; 3]; 2]> {
-        let skip = self.field.skip_for_surfaces?;
+    /// The cell behind another on an axis; `None`: it is not of the job.
+    #[inline(always)]
+    fn next_cell(&self, axis: usize, cell: i32) -> Option<(usize, i32)> {
+        let [lo, hi] = self.field.cells;
+        let next = cell + if self.is_up[axis] { 1 } else { -1 };
+        (lo[axis] <= next && next < hi[axis]).then_some((axis, next))
+    }
+
+    /// The number of the cell in its macrocell, x fastest.
+    #[inline(always)]
+    fn place_in_macrocell(&self) -> i32 {
+        let inside = |a: usize| (self.cell[a] - self.stored[0][a]) & LAST;
+        (inside(2) << SHIFT | inside(1)) << SHIFT | inside(0)
+    }
+
+    /// The macrocell that the ray is in, and how far the next one ahead is of which something is seen; 0: this one may be seen, and which
+    /// of its cells is known from now on.
+    #[inline(always)]
+    fn macrocell(&mut self) -> ([i32; 3], i32) {
+        let Some(skip) = self.field.skip_for_surfaces else {
+            return ([0; 3], 0);
+        };
         let first = self.stored[0];
         let counts = skip.counts().map(u32::cast_signed);
         let at: [i32; 3] = std::array::from_fn(|a| {
-            ((self.cell[a] - first[a]) >> CELL_SHIFT).clamp(0, counts[a] - 1)
+            let from_first = (self.cell[a] - first[a]) >> CELL_SHIFT;
+            from_first.max(0).min(counts[a] - 1)
         });
         let index = (at[2] * counts[1] + at[1]) * counts[0] + at[0];
         let index = index.cast_unsigned() as usize;
         let distance = i32::from(self.distances[index]);
         if distance == 0 {
             self.seen_cells = skip.cells_with_surfaces(index, || self.find_cells(at));
-            return None;
         }
-        // Behind the ray the borders are not asked for.
-        let block = [1 - distance, distance];
-        let border =
-            |end: i32| std::array::from_fn(|a| first[a] + (at[a] + end) * CELL_EDGE.cast_signed());
-        Some(block.map(border))
+        (at, distance)
     }
 
     /// Which cells of a macrocell may have a surface: bits, x fastest.
@@ -363,16 +423,12 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             return;
         }
         let corners = numbers.map(f64::from);
-        let after = match axis {
-            Some(axis) => self.on_face(&corners, axis, leaves, true),
-            None => self.inside(&corners, leaves),
-        };
-        let before = before.unwrap_or_else(|| match self.face {
-            Some(axis) => self.on_face(&corners, axis, self.at, false),
-            None => self.inside(&corners, self.at),
-        });
+        let [from, to] = [self.local(self.at), self.local(leaves)];
+        let after = self.value(&corners, to, axis.map(|axis| (axis, self.is_up[axis])));
+        let comes = self.face.map(|axis| (axis, !self.is_up[axis]));
+        let before = before.unwrap_or_else(|| self.value(&corners, from, comes));
         self.number = Some(after);
-        let way = Cubic::through(&corners, self.local(self.at), self.local(leaves));
+        let way = Cubic::through(&corners, from, to);
         for (at, surface) in self.surfaces.iter().enumerate() {
             if !is_inside(surface) {
                 continue;
@@ -386,10 +442,13 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
                 });
             }
         }
-        self.hits.sort_by(|a, b| a.at.total_cmp(&b.at));
+        if self.hits.len() > 1 {
+            self.hits.sort_by(|a, b| a.at.total_cmp(&b.at));
+        }
     }
 
     /// Where the ray is in its cell, 0 to 1.
+    #[inline(always)]
     fn local(&self, at: f64) -> [f64; 3] {
         let p = self.position(at);
         std::array::from_fn(|a| (p[a] - f64::from(self.cell[a])).clamp(0.0, 1.0))
@@ -422,22 +481,28 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         corners
     }
 
-    /// The field in the cell.
-    fn inside(&self, corners: &[f64; 8], at: f64) -> f64 {
-        let [x, y, z] = self.local(at);
-        let line = |c: usize| mix(corners[c], corners[c + 1], x);
-        mix(mix(line(0), line(2), y), mix(line(4), line(6), y), z)
+    /// The field at a place in the cell; on a face, an axis and whether it is the far one, of the voxels on that face alone.
+    #[inline(always)]
+    fn value(&self, corners: &[f64; 8], local: [f64; 3], face: Option<(usize, bool)>) -> f64 {
+        let line =
+            |from: usize, axis: usize| mix(corners[from], corners[from + (1 << axis)], local[axis]);
+        let side = |from: usize, a: usize, b: usize| {
+            mix(line(from, a), line(from + (1 << b), a), local[b])
+        };
+        match face {
+            Some((axis, is_far)) => {
+                side(usize::from(is_far) << axis, (axis + 1) % 3, (axis + 2) % 3)
+            }
+            None => mix(side(0, 0, 1), side(4, 0, 1), local[2]),
+        }
     }
+}
 
-    /// The field where the ray passes the face of its cell through which it comes or leaves: of the voxels on that face alone.
-    fn on_face(&self, corners: &[f64; 8], axis: usize, at: f64, leaves: bool) -> f64 {
-        let (b, c) = ((axis + 1) % 3, (axis + 2) % 3);
-        let is_far = leaves == (self.direction[axis] > 0.0);
-        let face = usize::from(is_far) << axis;
-        let local = self.local(at);
-        let line = |from: usize| mix(corners[from], corners[from + (1 << b)], local[b]);
-        mix(line(face), line(face + (1 << c)), local[c])
-    }
+/// The axis on which the least of distances is; of equal ones the last.
+#[inline(always)]
+fn nearest(&[x, y, z]: &[f64; 3]) -> usize {
+    let (axis, least) = if y <= x { (1, y) } else { (0, x) };
+    if z <= least { 2 } else { axis }
 }
 
 /// A range of voxels.

@@ -157,6 +157,7 @@ fn ray(eye: DVec3, at: DVec3) -> ExactRay {
         step: 0.5,
         jitter: 0.0,
         end: u32::MAX,
+        near: 0.0,
         reach: f64::INFINITY,
     }
 }
