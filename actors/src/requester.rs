@@ -17,6 +17,7 @@ use actix::{
     dev::{MessageResponse, OneshotSender},
     fut::wrap_future,
 };
+use brickmesh_shaders::SubImage;
 use brickmesh_topology::{
     Digest, Manifest, PeerId, RenderSettings, View,
     balance::{
@@ -38,7 +39,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// Frames that may be under way at a time; more are refused.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 4;
@@ -58,6 +59,8 @@ pub struct AskFrame {
     pub rules: PlanRules,
     /// Whether peers tell what they did when: [`FrameStats::trace`].
     pub is_traced: bool,
+    /// Where its tiles go as they come, before the frame is whole.
+    pub tiles: Option<mpsc::UnboundedSender<SubImage>>,
 }
 
 /// See the module.

@@ -394,6 +394,7 @@ impl Session {
             },
             rules,
             is_traced: false,
+            tiles: None,
         }
     }
 

@@ -6,6 +6,7 @@
 //! neither waits for the other.
 
 mod app;
+mod canvas;
 mod following;
 mod hands;
 mod keys;
@@ -21,6 +22,7 @@ mod ui;
 
 use self::{
     app::App,
+    canvas::Canvas,
     panes::{PANES, Pane},
     peer_thread::{Viewer, start_peer},
     scene::{Scene, Seen},
@@ -113,13 +115,12 @@ struct Opened {
     scene: Scene,
 }
 
-/// A picture for the window: 0x00RRGGBB, row by row.
+/// A picture for the window.
 #[derive(Debug)]
 struct Shown {
-    width: u32,
-    height: u32,
-    pixels: Vec<u32>,
-    report: FrameReport,
+    canvas: Canvas,
+    /// `None`: parts of it are of a picture before.
+    report: Option<FrameReport>,
 }
 
 /// How a picture came about.

@@ -194,6 +194,19 @@ impl Mesh {
         }
     }
 
+    /// What asks for a frame.
+    #[must_use]
+    pub fn ask(&self, view: View, settings: &RenderSettings) -> AskFrame {
+        AskFrame {
+            data_set: self.source.manifest().digest(),
+            view,
+            settings: settings.clone(),
+            rules: self.rules,
+            is_traced: false,
+            tiles: None,
+        }
+    }
+
     /// Asks peer `n` for a frame.
     ///
     /// # Errors
@@ -207,16 +220,9 @@ impl Mesh {
         view: View,
         settings: &RenderSettings,
     ) -> Result<Frame, FrameError> {
-        let ask = AskFrame {
-            data_set: self.source.manifest().digest(),
-            view,
-            settings: settings.clone(),
-            rules: self.rules,
-            is_traced: false,
-        };
         self.peers[n]
             .requester
-            .send(ask)
+            .send(self.ask(view, settings))
             .await
             .expect("the peer lives")
     }

@@ -358,6 +358,7 @@ impl Scene {
             settings: self.settings.clone(),
             rules: PlanRules::default(),
             is_traced: false,
+            tiles: None,
         };
         let frame = tokio::time::timeout(SETTLE, of.peer.requester.send(ask)).await;
         let frame = frame.unwrap_or_else(|_| panic!("frame {n} has not ended after {SETTLE:?}"));

@@ -545,6 +545,28 @@ fn a_slow_frame_of_one_viewer_is_put_aside_for_that_of_another_and_comes_whole()
 }
 
 #[test]
+fn tiles_come_one_by_one_and_are_the_picture() {
+    let (field, settings) = field_and_settings();
+    let view = Camera::whole(&field.volume).view(200, 160).unwrap();
+    actix::System::new().block_on(async {
+        let mesh = Mesh::start(3, 1, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
+        let (to_here, mut tiles) = tokio::sync::mpsc::unbounded_channel();
+        let ask = requester::AskFrame {
+            tiles: Some(to_here),
+            ..mesh.ask(view, &settings)
+        };
+        let frame = mesh.peers[0].requester.send(ask).await.unwrap().unwrap();
+        let mut image = SubImage::transparent(view.rect());
+        image.paste(&tiles.try_recv().unwrap());
+        assert_ne!(image, frame.image, "one tile is not all");
+        while let Ok(tile) = tiles.try_recv() {
+            image.paste(&tile);
+        }
+        assert_eq!(image, frame.image);
+    });
+}
+
+#[test]
 fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
     let (field, settings) = field_and_settings();
     let view = Camera::whole(&field.volume).view(8, 8).unwrap();
@@ -556,6 +578,7 @@ fn a_frame_of_a_data_set_that_nobody_holds_is_an_error() {
             settings,
             rules: Default::default(),
             is_traced: false,
+            tiles: None,
         };
         let error = mesh.peers[0]
             .requester

@@ -272,6 +272,34 @@ fn the_window_shows_a_picture_and_hands_move_it() {
     }
 }
 
+#[test]
+fn tiles_that_are_shown_as_they_come_end_in_the_same_picture() {
+    let (_server, display) = match display("480x400") {
+        Ok(display) => display,
+        Err(why) => return skip("tiles_that_are_shown_as_they_come", &why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--size", "400x320", "--panels", "off"];
+    let whole = {
+        let _view = viewer(&display, folder.path(), &args);
+        wait_for(&display, folder.path(), "a picture", |s| lit(s) > 1000);
+        at_rest(&display, folder.path())
+    };
+    let args = [&args[..], &["--frameless", "--strategy", "image"]].concat();
+    let _view = viewer(&display, folder.path(), &args);
+    let is_whole = |s: &[u8]| differing_pixels(&whole, s) == 0;
+    wait_for(&display, folder.path(), "the same picture", is_whole);
+    hand(&display, "search --name brickmesh windowfocus");
+    hand(
+        &display,
+        "mousemove 200 160 mousedown 1 mousemove 240 170 mousemove 300 190 mouseup 1",
+    );
+    let moved = |s: &[u8]| lit(s) > 1000 && differing_pixels(&whole, s) > 2000;
+    wait_for(&display, folder.path(), "a drag", moved);
+    hand(&display, "key ctrl+z");
+    wait_for(&display, folder.path(), "the same picture again", is_whole);
+}
+
 /// The middles of the handles of the clip box: orange discs.
 fn handles(screen: &[u8], width: usize) -> Vec<[usize; 2]> {
     let is_orange = |x: usize, y: usize| {

@@ -97,6 +97,13 @@ impl Pending {
         let tile = picture.plan.tiles.get(arrived.tile as usize);
         if let Some(tile) = tile {
             picture.image.paste_part(&arrived.image, &tile.rect);
+            if let Some(tiles) = &self.ask.tiles {
+                let mut image = SubImage::transparent(tile.rect);
+                image.paste(&arrived.image);
+                if tiles.send(image).is_err() {
+                    tracing::trace!("nobody looks at a tile");
+                }
+            }
         }
         picture.composite_micros = picture
             .composite_micros

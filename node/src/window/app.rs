@@ -6,8 +6,7 @@ use super::{
     keys::{self, Command},
     panels::{Asked, Facts, Line, Panels, PictureChoice, Pointed},
     panes::{PANES, Pane},
-    recent,
-    scaling::{self, Picture},
+    recent, scaling,
     scene::{History, Scene},
     stage::Stage,
     ui::{Area, UiLayer},
@@ -320,7 +319,7 @@ impl App {
         let facts = Facts {
             manifest: &stage.opened.manifest,
             histogram: &stage.opened.histogram,
-            frames: std::array::from_fn(|n| self.shown[n].as_ref().map(|s| &s.report)),
+            frames: std::array::from_fn(|n| self.shown[n].as_ref()?.report.as_ref()),
             mesh: &self.mesh,
             told: &(self.told.iter().map(|(_, line)| line))
                 .chain(&self.trouble)
@@ -466,10 +465,11 @@ impl App {
     }
 
     fn note_shown(&mut self) {
-        let Some(shown) = &self.shown[Pane::Volume.index()] else {
+        let shown = self.shown[Pane::Volume.index()].as_ref();
+        let Some(report) = shown.and_then(|shown| shown.report.as_ref()) else {
             return;
         };
-        let is_it = |(_, camera): &(Instant, Camera)| *camera == shown.report.camera;
+        let is_it = |(_, camera): &(Instant, Camera)| *camera == report.camera;
         if let Some(at) = self.dragged.iter().position(is_it) {
             let latency = self.dragged[at].0.elapsed();
             tracing::debug!(?latency, "a drag is seen");
@@ -499,16 +499,11 @@ impl App {
                 width: columns,
                 height,
             } = area;
-            let picture = Picture {
-                width: shown.width as usize,
-                height: shown.height as usize,
-                pixels: &shown.pixels,
-            };
             // The window may have grown since it was laid out.
             let right = width.min((left + columns) as usize);
             let columns = right.min(left as usize)..right;
             let rows = buffer.chunks_exact_mut(width).skip(top as usize);
-            scaling::draw(picture, columns, height as usize, rows);
+            scaling::draw(shown.canvas.picture(), columns, height as usize, rows);
         }
         screen.ui.paint(&mut Canvas {
             width,
@@ -857,7 +852,14 @@ impl ApplicationHandler<Told> for App {
                 let new =
                     std::mem::take(&mut *self.slot.lock().unwrap_or_else(PoisonError::into_inner));
                 for (shown, new) in self.shown.iter_mut().zip(new) {
-                    *shown = new.or(shown.take());
+                    let before = shown.take();
+                    *shown = match (new, before) {
+                        (Some(new), Some(before)) => Some(Shown {
+                            report: new.report.or(before.report),
+                            ..new
+                        }),
+                        (new, before) => new.or(before),
+                    };
                 }
                 let is_drawn_on = self.stage.as_ref().is_some_and(Stage::draws_over);
                 self.redraw(is_drawn_on || self.panels.follow_pictures());

@@ -3,7 +3,9 @@
 
 use super::{
     AskedVolume, FrameReport, JobsDone, MeshReport, Opened, PeerRow, PictureFile, Shown, Slot,
-    Told, Wanted, Wish, following, missing,
+    Told, Wanted, Wish,
+    canvas::Canvas,
+    following, missing,
     panes::{PANES, Pane},
     scene::Scene,
 };
@@ -21,6 +23,7 @@ use brickmesh_actors::{
     plain_text::plain_text,
     requester::{AskFrame, Frame},
 };
+use brickmesh_shaders::{Scene as RenderedScene, SubImage, transfer_table::TransferTable};
 use brickmesh_topology::{
     Camera, View, VolumeDescription,
     balance::plan_rules::PlanRules,
@@ -32,12 +35,13 @@ use brickmesh_topology::{
 };
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     path::PathBuf,
     sync::{Arc, PoisonError},
     thread,
     time::{Duration, Instant},
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use winit::event_loop::EventLoopProxy;
 
 /// A camera that the wheel moved rests after this.
@@ -50,6 +54,8 @@ const AT_ONCE_BYTES: u64 = 64 << 20;
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// From one level that is seen while finer ones are opened to the next: each has 64 times as many voxels.
 const LEVELS_A_STEP: usize = 2;
+/// From one look at the tiles of a picture to the next, at least.
+const LOOK: Duration = Duration::from_millis(16);
 /// After this, what did not come or had holes is asked for again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -191,10 +197,8 @@ impl Viewer {
             },
         };
         tell(&self.proxy, Told::Opened(Box::new(opened)));
-        let target_fps = self.args.target_fps;
         let (slot, proxy) = (Arc::clone(&self.slot), self.proxy.clone());
-        let how = (picture.quality, rules);
-        let pictures = Pictures::new(session, how, number, target_fps, slot, proxy);
+        let pictures = Pictures::new(session, &self.args, rules, number, (slot, proxy));
         let goal = pictures.goal.subscribe();
         tokio::select! {
             never = refine(session, goal) => never.map(|()| None).map_err(Into::into),
@@ -417,6 +421,8 @@ struct Pictures<'a> {
     panes: [PanePicture; PANES],
     /// From one picture of a moving scene to the next, at least.
     interval: Duration,
+    /// Tiles are shown as they come.
+    is_frameless: bool,
     /// Pictures that were asked for.
     asked: u64,
     /// What the window was told to be wrong.
@@ -433,6 +439,8 @@ struct PanePicture {
     shown: Option<(Wish, Seen)>,
     /// What has not changed for a while: the scene rests.
     rested: Option<Wish>,
+    /// What is shown of it, where that may be parts of several pictures.
+    canvas: Canvas,
     /// What is wrong with what is shown.
     trouble: Option<String>,
     /// [`Pictures::asked`] when it was last asked for, and when that was.
@@ -459,6 +467,7 @@ impl PanePicture {
             qualities,
             shown: None,
             rested: None,
+            canvas: Canvas::default(),
             trouble: None,
             asked: 0,
             began: None,
@@ -490,16 +499,17 @@ impl PanePicture {
 impl<'a> Pictures<'a> {
     fn new(
         session: &'a Session,
-        (quality, rules): (QualityArg, PlanRules),
+        args: &ViewArgs,
+        rules: PlanRules,
         number: u32,
-        target_fps: f64,
-        slot: Slot,
-        proxy: EventLoopProxy<Told>,
+        (slot, proxy): (Slot, EventLoopProxy<Told>),
     ) -> Self {
+        let target_fps = args.target_fps;
         Self {
             session,
-            quality,
+            quality: args.picture.quality,
             rules,
+            is_frameless: args.frameless,
             levels: session.open_levels(),
             goal: watch::channel(usize::MAX).0,
             number,
@@ -541,15 +551,22 @@ impl<'a> Pictures<'a> {
                 }
             } else if let Some(Next { wish, seen, .. }) = next {
                 self.begins(&wish);
-                tokio::select! {
+                let pane = wish.pane.index();
+                let mut canvas = std::mem::take(&mut self.panes[pane].canvas);
+                let ended = tokio::select! {
                     biased;
-                    come = self.frame(&wish, seen) => {
+                    come = self.frame(&wish, seen, &mut canvas) => Ok(come),
+                    // A picture of a scene that rested is not waited for any more, and called off. One of
+                    // a moving scene is: it takes little time, and without any nothing would move.
+                    changed = changed, if rests => Err(changed.is_err()),
+                };
+                self.panes[pane].canvas = canvas;
+                match ended {
+                    Ok(come) => {
                         self.came(wish, seen, come)?;
                         false
                     }
-                    // A picture of a scene that rested is not waited for any more, and called off. One of
-                    // a moving scene is: it takes little time, and without any nothing would move.
-                    changed = changed, if rests => changed.is_err(),
+                    Err(gone) => gone,
                 }
             } else {
                 let (wait, mut levels) = (self.wait(&now), self.levels.clone());
@@ -660,10 +677,12 @@ impl<'a> Pictures<'a> {
         }
     }
 
+    /// A picture; where that is wanted, its tiles are shown as they come, over what is there.
     async fn frame(
         &self,
         wish: &Wish,
         (level, choice): Seen,
+        canvas: &mut Canvas,
     ) -> Result<Option<Come>, SessionError> {
         let start = Instant::now();
         let fineness = choice.fineness();
@@ -684,12 +703,66 @@ impl<'a> Pictures<'a> {
         let mut settings = (*wish.seen.settings).clone();
         settings.step *= fineness.step;
         let manifest = self.session.open_level(level).await?;
+        let (to_canvas, tiles) = mpsc::unbounded_channel();
         let ask = AskFrame {
             is_traced: wish.is_traced,
+            tiles: self.is_frameless.then_some(to_canvas),
             ..self.session.ask(&manifest, view, &settings, self.rules)
         };
-        let frame = self.session.frame(ask).await?;
-        Ok(Some((view, frame, start.elapsed())))
+        let scene = RenderedScene::new(&manifest, view, ask.settings.clone());
+        tokio::select! {
+            biased;
+            frame = self.session.frame(ask) => Ok(Some((view, frame?, start.elapsed()))),
+            never = self.show_tiles(wish, &scene, tiles, canvas) => match never {},
+        }
+    }
+
+    /// Shows the tiles of a picture that is rendered as they come.
+    async fn show_tiles(
+        &self,
+        wish: &Wish,
+        scene: &RenderedScene,
+        mut tiles: mpsc::UnboundedReceiver<SubImage>,
+        canvas: &mut Canvas,
+    ) -> Infallible {
+        let finish = wish.seen.settings.finish();
+        let mode = scene.settings.mode;
+        let table = mode.combines_values().then(|| TransferTable::new(scene));
+        let size = [scene.view.width, scene.view.height].map(|n| n as usize);
+        let (mut due, mut is_new) = (Instant::now(), false);
+        loop {
+            tokio::select! {
+                biased;
+                tile = tiles.recv() => {
+                    let Some(mut tile) = tile else {
+                        // The whole picture is about to come.
+                        return std::future::pending().await;
+                    };
+                    if let Some(table) = &table {
+                        tile.finish(table, mode);
+                    }
+                    *canvas = std::mem::take(canvas).resized(size);
+                    canvas.put(&tile, &finish);
+                    is_new = true;
+                }
+                () = tokio::time::sleep_until(due.into()), if is_new => {
+                    let canvas = canvas.clone();
+                    self.put(wish.pane, Shown { canvas, report: None });
+                    (due, is_new) = (Instant::now() + LOOK, false);
+                }
+            }
+        }
+    }
+
+    /// Puts a picture into the slot; a report there that the window has not seen stays where there is no newer one.
+    fn put(&self, pane: Pane, shown: Shown) {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = &mut slot[pane.index()];
+        let before = place.take().and_then(|before| before.report);
+        let report = shown.report.or(before);
+        *place = Some(Shown { report, ..shown });
+        drop(slot);
+        tell(&self.proxy, Told::Frame);
     }
 
     /// Shows what came, and says what is wrong with it.
@@ -744,32 +817,24 @@ impl<'a> Pictures<'a> {
 
     /// Puts a frame into the slot; what is missing in it, for people.
     fn present(
-        &self,
+        &mut self,
         wish: &Wish,
         view: &View,
         frame: &Frame,
         seen: Seen,
         took: Duration,
     ) -> Option<String> {
-        let rect = frame.image.rect();
-        let finish = wish.seen.settings.finish();
-        let rgba = frame.image.finished(&finish, 0, rect.height);
-        let pixel = |p: &[u8]| u32::from_be_bytes([0, p[0], p[1], p[2]]);
-        let mut pixels: Vec<u32> = rgba.chunks_exact(4).map(pixel).collect();
+        let mut canvas = Canvas::of(&frame.image, &wish.seen.settings.finish());
         let missing = &frame.stats.missing;
         let volumes = self.session.volumes();
         let volume = &volumes[seen.0];
-        missing::outline(&mut pixels, view, volume, missing);
-        let shown = Shown {
-            width: rect.width,
-            height: rect.height,
-            pixels,
-            report: FrameReport::of(frame, wish.seen.camera, seen, [&volumes[0], volume], took),
-        };
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        slot[wish.pane.index()] = Some(shown);
-        drop(slot);
-        tell(&self.proxy, Told::Frame);
+        missing::outline(&mut canvas.pixels, view, volume, missing);
+        let report = FrameReport::of(frame, wish.seen.camera, seen, [&volumes[0], volume], took);
+        if self.is_frameless {
+            self.panes[wish.pane.index()].canvas = canvas.clone();
+        }
+        let report = Some(report);
+        self.put(wish.pane, Shown { canvas, report });
         (!missing.is_empty()).then(|| missing_boxes(missing.len()))
     }
 }
