@@ -441,7 +441,8 @@ impl SkipGrid {
         self.of_surfaces.as_deref().unwrap_or(self)
     }
 
-    /// Half-open boxes of macrocells that hold all visible ones, each at most [`BOX_EDGE`] long.
+    /// Half-open boxes of macrocells that hold all visible ones, each at most [`BOX_EDGE`] long: up to a twentieth of the memory of voxels
+    /// of 8 bit.
     #[must_use]
     pub(crate) fn visible_boxes(&self) -> &[[[u32; 3]; 2]] {
         self.visible_boxes.get_or_init(|| {

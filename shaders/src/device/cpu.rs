@@ -359,12 +359,13 @@ impl CpuDevice {
         parts: &mut [Option<SeenPart<'_>>],
         is_wanted: IsWanted<'_>,
     ) {
-        let tiles: Vec<_> = parts
-            .iter()
-            .flatten()
-            .map(|part| SurfaceTiles::new(&scene.frame, &part.field, part.rect))
-            .collect();
-        let parts = parts.iter_mut().flatten().zip(&tiles);
+        let tiles = |part: &Option<SeenPart<'_>>| {
+            let part = part.as_ref()?;
+            SurfaceTiles::new(&scene.frame, &part.field, part.rect)
+        };
+        let tiles: Vec<_> = (self.pool).install(|| parts.par_iter().map(tiles).collect());
+        let parts = parts.iter_mut().zip(&tiles);
+        let parts = parts.filter_map(|(part, tiles)| Some((part.as_mut()?, tiles)));
         let bands: Vec<_> = parts
             .flat_map(|(part, tiles)| part.bands(tiles.as_ref()))
             .collect();

@@ -13,6 +13,8 @@ use glam::DVec3;
 
 /// Edge of a tile, pixels.
 const TILE: u32 = 4;
+/// Of fewer pixels for each box it takes longer to project these than rays would take to come there.
+const PIXELS_OF_BOX: usize = 4;
 /// By which boxes are enlarged: more than rounding moves a ray, and half of a voxel that is alone on an axis.
 const SLACK_VOXELS: f64 = 1.0;
 
@@ -31,7 +33,8 @@ impl SurfaceTiles {
     pub(super) fn new(frame: &Frame, field: &Field<'_>, rect: PixelRect) -> Option<Self> {
         let is_plain = field.triangles.is_none() && frame.slice.is_none();
         let skip = field.skip_for_surfaces.filter(|_| is_plain)?;
-        if !field.may_have_surfaces(frame) {
+        let boxes = skip.visible_boxes();
+        if !field.may_have_surfaces(frame) || boxes.len() > rect.pixel_count() / PIXELS_OF_BOX {
             return None;
         }
         let [first, _] = field
@@ -41,7 +44,7 @@ impl SurfaceTiles {
         let columns = rect.width.div_ceil(TILE);
         let tiles = columns as usize * rect.height.div_ceil(TILE) as usize;
         let mut depths = vec![f64::INFINITY; tiles];
-        for &[lo, hi] in skip.visible_boxes() {
+        for &[lo, hi] in boxes {
             let at = |cells: [u32; 3]| {
                 first + DVec3::from_array(cells.map(|c| f64::from(c * CELL_EDGE)))
             };
