@@ -59,8 +59,8 @@ pub struct AskFrame {
     pub rules: PlanRules,
     /// Whether peers tell what they did when: [`FrameStats::trace`].
     pub is_traced: bool,
-    /// Where its tiles go as they come, before the frame is whole.
-    pub tiles: Option<mpsc::UnboundedSender<SubImage>>,
+    /// Where its tiles go as they come, before the frame is whole, as far as there is room.
+    pub tiles: Option<mpsc::Sender<SubImage>>,
 }
 
 /// See the module.

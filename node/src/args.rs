@@ -612,7 +612,7 @@ pub struct ViewArgs {
     /// Pictures a second while the camera moves: where full ones take longer, coarser ones are shown
     #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = parse_rate, allow_hyphen_values = true)]
     pub target_fps: f64,
-    /// Show the parts of a picture as they come, not whole pictures alone: it answers sooner where a picture takes long
+    /// Show the tiles of a picture as they come, over the picture before, and not only once it is whole
     #[arg(long)]
     pub frameless: bool,
 }

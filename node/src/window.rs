@@ -119,7 +119,7 @@ struct Opened {
 #[derive(Debug)]
 struct Shown {
     canvas: Canvas,
-    /// `None`: parts of it are of a picture before.
+    /// Of the last whole picture; `None`: there was none yet.
     report: Option<FrameReport>,
 }
 

@@ -550,7 +550,7 @@ fn tiles_come_one_by_one_and_are_the_picture() {
     let view = Camera::whole(&field.volume).view(200, 160).unwrap();
     actix::System::new().block_on(async {
         let mesh = Mesh::start(3, 1, Arc::new(Bricks::cut(&field, 16)), &cpu).await;
-        let (to_here, mut tiles) = tokio::sync::mpsc::unbounded_channel();
+        let (to_here, mut tiles) = tokio::sync::mpsc::channel(1024);
         let ask = requester::AskFrame {
             tiles: Some(to_here),
             ..mesh.ask(view, &settings)

@@ -100,8 +100,8 @@ impl Pending {
             if let Some(tiles) = &self.ask.tiles {
                 let mut image = SubImage::transparent(tile.rect);
                 image.paste(&arrived.image);
-                if tiles.send(image).is_err() {
-                    tracing::trace!("nobody looks at a tile");
+                if tiles.try_send(image).is_err() {
+                    tracing::trace!("nobody looks at a tile before the frame is whole");
                 }
             }
         }

@@ -54,6 +54,8 @@ const AT_ONCE_BYTES: u64 = 64 << 20;
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 /// From one level that is seen while finer ones are opened to the next: each has 64 times as many voxels.
 const LEVELS_A_STEP: usize = 2;
+/// Tiles that wait to be shown, at most; others come with the whole picture.
+const TILES_MAX: usize = 1024;
 /// From one look at the tiles of a picture to the next, at least.
 const LOOK: Duration = Duration::from_millis(16);
 /// After this, what did not come or had holes is asked for again.
@@ -566,7 +568,12 @@ impl<'a> Pictures<'a> {
                         self.came(wish, seen, come)?;
                         false
                     }
-                    Err(gone) => gone,
+                    Err(gone) => {
+                        // Some of its tiles may be over what was shown before.
+                        let is_over = self.is_frameless;
+                        self.panes[pane].shown.take_if(|_| is_over);
+                        gone
+                    }
                 }
             } else {
                 let (wait, mut levels) = (self.wait(&now), self.levels.clone());
@@ -703,17 +710,19 @@ impl<'a> Pictures<'a> {
         let mut settings = (*wish.seen.settings).clone();
         settings.step *= fineness.step;
         let manifest = self.session.open_level(level).await?;
-        let (to_canvas, tiles) = mpsc::unbounded_channel();
+        let (to_canvas, tiles) = mpsc::channel(TILES_MAX);
         let ask = AskFrame {
             is_traced: wish.is_traced,
             tiles: self.is_frameless.then_some(to_canvas),
             ..self.session.ask(&manifest, view, &settings, self.rules)
         };
-        let scene = RenderedScene::new(&manifest, view, ask.settings.clone());
+        // Of its level.
+        let settings = ask.settings.clone();
+        let scene = || RenderedScene::new(&manifest, view, settings.clone());
         tokio::select! {
             biased;
             frame = self.session.frame(ask) => Ok(Some((view, frame?, start.elapsed()))),
-            never = self.show_tiles(wish, &scene, tiles, canvas) => match never {},
+            never = self.show_tiles(wish, (scene, size), tiles, canvas) => match never {},
         }
     }
 
@@ -721,14 +730,13 @@ impl<'a> Pictures<'a> {
     async fn show_tiles(
         &self,
         wish: &Wish,
-        scene: &RenderedScene,
-        mut tiles: mpsc::UnboundedReceiver<SubImage>,
+        (scene, size): (impl Fn() -> RenderedScene, [u32; 2]),
+        mut tiles: mpsc::Receiver<SubImage>,
         canvas: &mut Canvas,
     ) -> Infallible {
-        let finish = wish.seen.settings.finish();
-        let mode = scene.settings.mode;
-        let table = mode.combines_values().then(|| TransferTable::new(scene));
-        let size = [scene.view.width, scene.view.height].map(|n| n as usize);
+        let settings = &wish.seen.settings;
+        let (finish, mode) = (settings.finish(), settings.mode);
+        let (mut table, size) = (None, size.map(|n| n as usize));
         let (mut due, mut is_new) = (Instant::now(), false);
         loop {
             tokio::select! {
@@ -738,7 +746,8 @@ impl<'a> Pictures<'a> {
                         // The whole picture is about to come.
                         return std::future::pending().await;
                     };
-                    if let Some(table) = &table {
+                    if mode.combines_values() {
+                        let table = table.get_or_insert_with(|| TransferTable::new(&scene()));
                         tile.finish(table, mode);
                     }
                     *canvas = std::mem::take(canvas).resized(size);

@@ -67,6 +67,9 @@ use voxel::with_voxel;
 /// Rows of pixels that a thread takes at a time; even, for packets.
 const BAND_ROWS: u32 = 8;
 
+/// Columns of pixels that are rendered before the next rows: what they read stays in cache.
+const TILE_COLUMNS: u32 = 32;
+
 /// Points of surfaces that a thread lights at a time: more take more memory.
 const POINTS_TOGETHER: usize = 256;
 

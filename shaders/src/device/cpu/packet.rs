@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "loads take raw pointers")]
 
 use super::{
+    TILE_COLUMNS,
     field::{CELL_EDGE, CELL_SHIFT, Field},
     frame::{Frame, HALF_SQUARE_MIN, Shading},
     packet_hits::PacketHits,
@@ -35,8 +36,6 @@ const ROWS_TOGETHER: u32 = 2 * PACKET_PIXELS[1];
 pub(super) const LANES: usize = (PACKET_PIXELS[0] * PACKET_PIXELS[1]) as usize;
 /// A mask with a bit of each.
 const ALL_LANES: i32 = (1 << LANES) - 1;
-/// Columns of pixels that are rendered before the next rows: what they read stays in cache.
-const TILE_COLUMNS: u32 = 32;
 /// Voxels that a packet goes on without asking for the macrocell again.
 const VISIBLE_RUN_VOXELS: f32 = 2.0;
 /// Shortest advance of a sample on an axis that jumps reckon with, voxels.

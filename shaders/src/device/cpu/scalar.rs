@@ -3,6 +3,7 @@
 //! Source: Levoy, "Efficient ray tracing of volume data", ACM TOG 9(3), 1990.
 
 use super::{
+    TILE_COLUMNS,
     field::{CELL_SHIFT, Field},
     frame::Frame,
     ray::Ray,
@@ -15,9 +16,6 @@ use crate::{
     secondary::LitPoint,
 };
 use brickmesh_topology::{PixelRect, data::voxel_numbers::NO_DATA_MIN};
-
-/// Columns of pixels that are rendered before the next rows: what they read stays in cache.
-const TILE_COLUMNS: u32 = 32;
 
 /// Where a position lies between voxels.
 #[derive(Clone, Copy)]

@@ -17,6 +17,8 @@ const TILE: u32 = 4;
 const PIXELS_OF_BOX: usize = 4;
 /// By which boxes are enlarged: more than rounding moves a ray, and half of a voxel that is alone on an axis.
 const SLACK_VOXELS: f64 = 1.0;
+/// The same, of the distance.
+const SLACK_PART: f64 = 1.0 - 1e-9;
 
 /// See the module.
 #[derive(Debug)]
@@ -82,7 +84,7 @@ impl SurfaceTiles {
         if depth == f64::INFINITY {
             depth
         } else {
-            depth * frame.along(x, y).length()
+            depth * SLACK_PART * frame.along(x, y).length()
         }
     }
 }

@@ -80,8 +80,8 @@ pub(super) struct Walk<'a, V> {
     /// Whether it goes up on each axis.
     is_up: [bool; 3],
     cell: [i32; 3],
-    /// How far the faces of the cell are through which the ray may leave it, where [`Self::seen_cells`] is known; infinite on an
-    /// axis that it is not moving on.
+    /// How far the faces of the cell are through which the ray may leave it; infinite on an axis that it is not moving on. Known in cells that
+    /// it does not leap over.
     exits: [f64; 3],
     /// Where the ray is, and ends.
     at: f64,
@@ -118,13 +118,15 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             eye: std::array::from_fn(|a| ray.eye[a] - field.face_offset(a)),
             direction: ray.direction,
             origin: std::array::from_fn(|a| {
-                if ray.direction[a] == 0.0 {
+                if is_still(ray.direction[a]) {
                     f64::NEG_INFINITY
                 } else {
                     ray.eye[a] - field.face_offset(a)
                 }
             }),
-            inverse: ray.direction.map(|d| if d == 0.0 { 1.0 } else { 1.0 / d }),
+            inverse: ray
+                .direction
+                .map(|d| if is_still(d) { 1.0 } else { 1.0 / d }),
             is_up: ray.direction.map(|d| d > 0.0),
             cell: std::array::from_fn(|a| {
                 let [lo, hi] = field.cells;
@@ -155,7 +157,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         for a in 0..3 {
             if lo[a] >= hi[a] {
                 self.end = f64::NEG_INFINITY;
-            } else if self.direction[a] == 0.0 {
+            } else if is_still(self.direction[a]) {
                 if !(f64::from(lo[a]) <= self.eye[a] && self.eye[a] < f64::from(hi[a])) {
                     self.end = f64::NEG_INFINITY;
                 }
@@ -281,7 +283,7 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
         while seen >> place & 1 == 0 {
             let axis = nearest(&exits);
             let leaves = exits[axis];
-            if left[axis] == 0 || leaves > self.end {
+            if left[axis] == 0 || leaves >= self.end {
                 break;
             }
             let by = if self.is_up[axis] { 1 } else { -1 };
@@ -496,6 +498,13 @@ impl<'a, V: StoredVoxel> Walk<'a, V> {
             None => mix(side(0, 0, 1), side(4, 0, 1), local[2]),
         }
     }
+}
+
+/// Whether a ray that goes so far on an axis for each world unit passes no face on it.
+#[inline(always)]
+fn is_still(direction: f64) -> bool {
+    // Less than the least whose inverse is finite: over all distances that is far less than a voxel.
+    direction.abs() < f64::MIN_POSITIVE
 }
 
 /// The axis on which the least of distances is; of equal ones the last.

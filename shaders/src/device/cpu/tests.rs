@@ -344,8 +344,15 @@ fn skipping_changes_no_bit() {
 fn skipping_changes_no_surface() {
     for voxel in [VoxelType::U8, VoxelType::I16, VoxelType::F32] {
         for (data, scene) in odd_scenes(voxel, blobs) {
-            for mode in [Mode::Iso, Mode::Dvr] {
-                let scene = with_surfaces(&scene, mode);
+            let parallel = Camera {
+                projection: Projection::Parallel,
+                ..Camera::whole(&data.volume)
+            };
+            let views = [scene.view, parallel.view(37, 29).unwrap()];
+            let views_and_modes = views.map(|view| [(view, Mode::Iso), (view, Mode::Dvr)]);
+            for (view, mode) in views_and_modes.into_iter().flatten() {
+                let mut scene = with_surfaces(&scene, mode);
+                scene.view = view;
                 for mut device in devices() {
                     let skipped = data.picture(&mut device, &scene);
                     device.skipping = false;
