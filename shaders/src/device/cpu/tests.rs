@@ -343,7 +343,9 @@ fn skipping_changes_no_bit() {
 #[test]
 fn skipping_changes_no_surface() {
     for voxel in [VoxelType::U8, VoxelType::I16, VoxelType::F32] {
-        for (data, scene) in odd_scenes(voxel, blobs) {
+        // Surfaces here and there, and up to the border.
+        let [some, all] = [blobs, noise].map(|value| odd_scenes(voxel, value));
+        for (data, scene) in some.into_iter().chain(all) {
             let parallel = Camera {
                 projection: Projection::Parallel,
                 ..Camera::whole(&data.volume)
