@@ -27,10 +27,10 @@ mod packet_voxel;
 mod ray;
 mod scalar;
 mod surface_hits;
-mod surface_tiles;
 mod surfaces;
 #[cfg(test)]
 mod tests;
+mod visible_tiles;
 pub(crate) mod voxel;
 
 use crate::{
@@ -61,7 +61,7 @@ use std::{
     },
     time::Instant,
 };
-use surface_tiles::SurfaceTiles;
+use visible_tiles::VisibleTiles;
 use voxel::with_voxel;
 
 /// Rows of pixels that a thread takes at a time; even, for packets.
@@ -362,16 +362,11 @@ impl CpuDevice {
         parts: &mut [Option<SeenPart<'_>>],
         is_wanted: IsWanted<'_>,
     ) {
-        let tiles = |part: &Option<SeenPart<'_>>| {
-            let part = part.as_ref()?;
-            SurfaceTiles::new(&scene.frame, &part.field, part.rect)
-        };
+        let mut parts: Vec<_> = parts.iter_mut().flatten().collect();
+        let tiles = |part: &&mut SeenPart<'_>| part.tiles(&scene.frame);
         let tiles: Vec<_> = (self.pool).install(|| parts.par_iter().map(tiles).collect());
         let parts = parts.iter_mut().zip(&tiles);
-        let parts = parts.filter_map(|(part, tiles)| Some((part.as_mut()?, tiles)));
-        let bands: Vec<_> = parts
-            .flat_map(|(part, tiles)| part.bands(tiles.as_ref()))
-            .collect();
+        let bands: Vec<_> = parts.flat_map(|(part, tiles)| part.bands(tiles)).collect();
         let render = |mut band: Band<'_>| {
             if !is_wanted() {
                 return;
@@ -451,10 +446,22 @@ impl Band<'_> {
 }
 
 impl SeenPart<'_> {
-    fn bands<'b>(&'b mut self, tiles: Option<&'b SurfaceTiles>) -> impl Iterator<Item = Band<'b>> {
+    /// Where its surfaces and its samples may be seen, where that is worth to be known.
+    fn tiles(&self, frame: &Frame) -> [Option<VisibleTiles>; 2] {
+        let of = |skip: Option<_>| VisibleTiles::new(frame, &self.field, skip?, self.rect);
+        let has_surfaces = self.field.triangles.is_none() && self.field.may_have_surfaces(frame);
+        let surfaces = self.field.skip_for_surfaces.filter(|_| has_surfaces);
+        let samples = self.field.skip.filter(|_| frame.has_samples);
+        [of(surfaces), of(samples)]
+    }
+
+    fn bands<'b>(
+        &'b mut self,
+        [surfaces, samples]: &'b [Option<VisibleTiles>; 2],
+    ) -> impl Iterator<Item = Band<'b>> {
         let (rect, voxel, unlit) = (self.rect, self.voxel, &self.unlit);
         let mut field: Field<'b> = self.field;
-        field.surface_tiles = tiles;
+        (field.surface_tiles, field.sample_tiles) = (surfaces.as_ref(), samples.as_ref());
         let thread_nanos = &self.thread_nanos;
         let ys = (rect.y..rect.y + rect.height).step_by(BAND_ROWS as usize);
         let rows = (self.pixels).chunks_mut(rect.width as usize * BAND_ROWS as usize);

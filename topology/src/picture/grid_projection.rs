@@ -88,23 +88,24 @@ impl GridProjection {
     /// See [`View::rect_of`].
     #[must_use]
     pub fn rect_of(&self, owned: &VoxelBox) -> Option<PixelRect> {
-        let seen = self.rect_and_depth_of(owned.field_corners(self.dims));
+        let seen = self.rect_and_depths_of(owned.field_corners(self.dims));
         seen.map(|(rect, _)| rect)
     }
 
-    /// The pixels whose rays may meet the box between two corners, and the least depth of it; 0 where some of it is not before the eye.
+    /// The pixels whose rays may meet the box between two corners, and between which depths it is; from 0 on where some of it is not before
+    /// the eye.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "clamped to the picture before"
     )]
-    pub fn rect_and_depth_of(&self, ends: [DVec3; 2]) -> Option<(PixelRect, f64)> {
+    pub fn rect_and_depths_of(&self, ends: [DVec3; 2]) -> Option<(PixelRect, [f64; 2])> {
         let (mut lo, mut hi) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         let (mut in_front, mut behind) = (false, false);
-        let mut depth = f64::INFINITY;
+        let [mut near, mut far] = [f64::INFINITY, f64::NEG_INFINITY];
         for at in self.corners(ends) {
-            depth = depth.min(at.z);
+            (near, far) = (near.min(at.z), far.max(at.z));
             let aside = at.x.abs() * self.reach[0] + at.y.abs() * self.reach[1];
             if at.z > 0.0 && at.z > DEPTH_PART_MIN * aside {
                 in_front = true;
@@ -127,7 +128,7 @@ impl GridProjection {
                 width,
                 height,
             };
-            return Some((all, 0.0));
+            return Some((all, [0.0, far]));
         }
         let span = |axis: usize, pixels: u32| {
             let n = f64::from(pixels);
@@ -143,7 +144,7 @@ impl GridProjection {
             width,
             height,
         };
-        Some((rect, depth))
+        Some((rect, [near, far]))
     }
 }
 

@@ -7,7 +7,7 @@
 use super::{
     frame::Frame,
     ray::{Bounds, Ray},
-    surface_tiles::SurfaceTiles,
+    visible_tiles::VisibleTiles,
 };
 use crate::{brick::BrickVoxels, macrocells::SkipGrid, triangle_tree::TriangleTree};
 use brickmesh_topology::{VolumeDescription, VoxelBox, VoxelNumbers};
@@ -44,7 +44,9 @@ pub(super) struct Field<'a> {
     /// The same for surfaces.
     pub(super) skip_for_surfaces: Option<&'a SkipGrid>,
     /// Where these may be met, where that is known.
-    pub(super) surface_tiles: Option<&'a SurfaceTiles>,
+    pub(super) surface_tiles: Option<&'a VisibleTiles>,
+    /// Where samples may be seen, where that is known.
+    pub(super) sample_tiles: Option<&'a VisibleTiles>,
     /// Whether the volume has one voxel on an axis.
     is_thin: [bool; 3],
     /// The brick's triangles, where some are seen.
@@ -97,6 +99,7 @@ impl<'a> Field<'a> {
             skip,
             skip_for_surfaces,
             surface_tiles: None,
+            sample_tiles: None,
             is_thin: volume.dims.map(|n| n == 1),
             triangles: None,
             points,

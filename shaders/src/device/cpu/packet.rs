@@ -15,6 +15,7 @@ use super::{
     packet_rays::RowOfRays,
     packet_table::{self, PacketTable, classify},
     packet_voxel::{Columns, PacketVoxel, load_32},
+    visible_tiles::TILE,
 };
 use crate::{
     macrocells::SkipGrid, modes::with_kernel_mode, secondary::LitPoint,
@@ -32,6 +33,7 @@ const PACKET_PIXELS: [u32; 2] = [4, 2];
 const TOGETHER: usize = 2;
 /// Rows of pixels of [`TOGETHER`] packets.
 const ROWS_TOGETHER: u32 = 2 * PACKET_PIXELS[1];
+const _: () = assert!(PACKET_PIXELS[0] == TILE && ROWS_TOGETHER == TILE);
 /// Rays of a packet.
 pub(super) const LANES: usize = (PACKET_PIXELS[0] * PACKET_PIXELS[1]) as usize;
 /// A mask with a bit of each.
@@ -204,6 +206,14 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// Nothing is seen before `first`, nor from `end` on.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn clip(&mut self, [first, end]: [f32; 2]) {
+        self.first = _mm256_max_ps(self.first, _mm256_set1_ps(first));
+        self.end = _mm256_min_ps(self.end, _mm256_set1_ps(end));
+    }
+
     /// The first sample of a ray; infinite where there is none.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
@@ -319,6 +329,12 @@ impl<'a> Kernel<'a> {
         pixels: &PixelRect,
         points: &mut Vec<LitPoint>,
     ) -> [[[f32; 4]; PACKET_PIXELS[0] as usize]; ROWS_TOGETHER as usize] {
+        let mut rows = [[[0.0; 4]; PACKET_PIXELS[0] as usize]; ROWS_TOGETHER as usize];
+        let tiles = self.field.sample_tiles;
+        let seen = tiles.map(|tiles| tiles.samples(self.frame, pixels));
+        if seen == Some(None) && !self.field.may_have_surfaces(self.frame) {
+            return rows;
+        }
         let packet = |n: u32| {
             let above = (n * PACKET_PIXELS[1]).min(pixels.height);
             let part = PixelRect {
@@ -329,7 +345,10 @@ impl<'a> Kernel<'a> {
             Packet::new(self.frame, self.field, &part)
         };
         let mut packets = [packet(0), packet(1)];
-        let mut rows = [[[0.0; 4]; PACKET_PIXELS[0] as usize]; ROWS_TOGETHER as usize];
+        if let Some(seen) = seen {
+            let seen = seen.unwrap_or_default();
+            packets.iter_mut().for_each(|packet| packet.clip(seen));
+        }
         let k = packets[0].first_sample().min(packets[1].first_sample());
         let row_pixels = PACKET_PIXELS[0] as usize;
         let mut hits = PacketHits::<V>::new(self.frame, self.field, pixels, row_pixels);
