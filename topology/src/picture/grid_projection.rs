@@ -15,7 +15,7 @@ pub struct GridProjection {
     /// A point's (x·depth, y·depth, depth) is the sum of the products of the first three with its coordinates, and the last; x and
     /// y are −1 to 1 in the picture.
     columns: [DVec3; 4],
-    /// Lengths to the picture's right and lower border at depth 1, in world units.
+    /// Lengths to the picture's right and lower border at depth 1, in world units; 0 in parallel projection, where all is before the eye.
     reach: [f64; 2],
     /// In grid space.
     eye: DVec3,
@@ -55,7 +55,10 @@ impl GridProjection {
                 column(matrix.z_axis),
                 at_zero,
             ],
-            reach: [right.length(), down.length()],
+            reach: match view.parallel {
+                Some(_) => [0.0; 2],
+                None => [right.length(), down.length()],
+            },
             eye: volume.grid_from_world().transform_point3(view.eye),
             dims: volume.dims,
             size: [view.width, view.height],
@@ -240,5 +243,25 @@ mod tests {
                 prop_assert!(dx.abs() < near && dy.abs() < near, "{dx} {dy} at {x} {y}");
             }
         }
+    }
+
+    #[test]
+    fn in_parallel_projection_a_box_around_a_picture_is_seen_in_all_of_it_however_large_it_is() {
+        let volume = VolumeDescription {
+            spacing: [1e20; 3],
+            ..VolumeDescription::new([9; 3], VoxelType::U8)
+        };
+        let camera = Camera {
+            eye: DVec3::new(-14.0, -22.0, 18.0),
+            at: DVec3::new(22.0, 11.0, 28.0),
+            up: DVec3::Y,
+            fov_degrees: 90.0,
+            projection: Projection::Parallel,
+        };
+        let view = camera.view(2, 100).unwrap();
+        let projection = GridProjection::new(&view, &volume);
+        let around = [DVec3::splat(-1.0), DVec3::splat(9.0)];
+        let seen = projection.rect_and_depths_of(around);
+        assert_eq!(seen.map(|(rect, _)| rect), Some(view.rect()));
     }
 }

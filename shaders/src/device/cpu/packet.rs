@@ -15,7 +15,7 @@ use super::{
     packet_rays::RowOfRays,
     packet_table::{self, PacketTable, classify},
     packet_voxel::{Columns, PacketVoxel, load_32},
-    visible_tiles::TILE,
+    visible_tiles::TILE_PIXELS,
 };
 use crate::{
     macrocells::SkipGrid, modes::with_kernel_mode, secondary::LitPoint,
@@ -33,7 +33,7 @@ const PACKET_PIXELS: [u32; 2] = [4, 2];
 const TOGETHER: usize = 2;
 /// Rows of pixels of [`TOGETHER`] packets.
 const ROWS_TOGETHER: u32 = 2 * PACKET_PIXELS[1];
-const _: () = assert!(PACKET_PIXELS[0] == TILE && ROWS_TOGETHER == TILE);
+const _: () = assert!(PACKET_PIXELS[0] == TILE_PIXELS && ROWS_TOGETHER == TILE_PIXELS);
 /// Rays of a packet.
 pub(super) const LANES: usize = (PACKET_PIXELS[0] * PACKET_PIXELS[1]) as usize;
 /// A mask with a bit of each.
@@ -210,8 +210,9 @@ impl<'a> Packet<'a> {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn clip(&mut self, [first, end]: [f32; 2]) {
-        self.first = _mm256_max_ps(self.first, _mm256_set1_ps(first));
-        self.end = _mm256_min_ps(self.end, _mm256_set1_ps(end));
+        // In this order: no number clips nothing.
+        self.first = _mm256_max_ps(_mm256_set1_ps(first), self.first);
+        self.end = _mm256_min_ps(_mm256_set1_ps(end), self.end);
     }
 
     /// The first sample of a ray; infinite where there is none.

@@ -12,12 +12,16 @@ use brickmesh_topology::{PixelRect, picture::grid_projection::GridProjection};
 use glam::DVec3;
 
 /// Edge of a tile, pixels.
-pub(super) const TILE: u32 = 4;
+pub(super) const TILE_PIXELS: u32 = 4;
 /// Of fewer pixels for each box it takes longer to project these than rays would take to come there.
 const PIXELS_OF_BOX: usize = 4;
+/// Of more tiles for each pixel that all boxes lie in, as they do around the eye, too.
+const TILES_OF_PIXEL: usize = 4;
 /// By which boxes are enlarged: more than rounding moves a ray, and half of a voxel that is alone on an axis.
 const SLACK_VOXELS: f64 = 1.0;
-/// The same, of the distance.
+/// Rounding of a sample's place, as a part of the farthest coordinate.
+const PLACE_ROUNDING: f64 = 4e-7;
+/// Part of its least depth from which on a tile's surfaces are looked for.
 const SLACK_PART: f64 = 1.0 - 1e-9;
 /// By which the samples of a tile begin earlier and end later: for jitter, segments and rounding.
 const SLACK_SAMPLES: f64 = 3.0;
@@ -49,13 +53,18 @@ impl VisibleTiles {
         if frame.slice.is_some() || boxes.len() > rect.pixel_count() / PIXELS_OF_BOX {
             return None;
         }
-        let [first, _] = field
+        let [first, last] = field
             .stored()
             .map(|voxel| DVec3::from_array(voxel.map(f64::from)));
+        let farthest = frame.start[0].abs().max(last.abs()).max_element();
+        if farthest * PLACE_ROUNDING > SLACK_VOXELS / 2.0 {
+            return None;
+        }
         let projection = GridProjection::new(&frame.view, &frame.volume);
-        let columns = rect.width.div_ceil(TILE);
-        let tiles = columns as usize * rect.height.div_ceil(TILE) as usize;
+        let columns = rect.width.div_ceil(TILE_PIXELS);
+        let tiles = columns as usize * rect.height.div_ceil(TILE_PIXELS) as usize;
         let mut depths = vec![NOWHERE; tiles];
+        let mut met = 0;
         for &[lo, hi] in boxes {
             let at = |cells: [u32; 3]| {
                 first + DVec3::from_array(cells.map(|c| f64::from(c * CELL_EDGE)))
@@ -66,24 +75,32 @@ impl VisibleTiles {
             let Some((seen, [near, far])) = seen else {
                 continue;
             };
-            // All depths are equal there.
+            // Depth is no distance there.
             let [near, far] = match frame.view.parallel {
                 Some(_) => [0.0, f64::INFINITY],
                 None => [near, far],
             };
             let [left, top] = [seen.x - rect.x, seen.y - rect.y];
-            for row in top / TILE..(top + seen.height).div_ceil(TILE) {
+            for row in top / TILE_PIXELS..(top + seen.height).div_ceil(TILE_PIXELS) {
                 let tiles = (row * columns) as usize;
-                let [from, to] = [left / TILE, (left + seen.width).div_ceil(TILE)];
+                let [from, to] = [
+                    left / TILE_PIXELS,
+                    (left + seen.width).div_ceil(TILE_PIXELS),
+                ];
+                met += (to - from) as usize;
                 for [least, most] in &mut depths[tiles + from as usize..tiles + to as usize] {
                     *least = if near < *least { near } else { *least };
                     *most = if far > *most { far } else { *most };
                 }
             }
         }
+        if met > rect.pixel_count() * TILES_OF_PIXEL {
+            return None;
+        }
         let [_, right, down] = frame.rays.along;
-        let of_tile =
-            |side: DVec3, pixels: u32| 2.0 * side.length() * f64::from(TILE) / f64::from(pixels);
+        let of_tile = |side: DVec3, pixels: u32| {
+            2.0 * side.length() * f64::from(TILE_PIXELS) / f64::from(pixels)
+        };
         let length_span = of_tile(right, frame.view.width) + of_tile(down, frame.view.height);
         Some(Self {
             rect,
@@ -104,7 +121,7 @@ impl VisibleTiles {
         }
     }
 
-    /// The first sample that may be seen in some pixels of one tile, and the one after the last; `None`: nothing is seen there.
+    /// The first sample that may be seen in pixels that lie in one tile, and the one after the last; `None`: nothing is seen there.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "kernels work in f32")]
     pub(super) fn samples(&self, frame: &Frame, pixels: &PixelRect) -> Option<[f32; 2]> {
@@ -121,7 +138,7 @@ impl VisibleTiles {
 
     #[inline(always)]
     fn depths_at(&self, [x, y]: [u32; 2]) -> [f64; 2] {
-        let tile = (y - self.rect.y) / TILE * self.columns + (x - self.rect.x) / TILE;
+        let tile = (y - self.rect.y) / TILE_PIXELS * self.columns + (x - self.rect.x) / TILE_PIXELS;
         self.depths[tile as usize]
     }
 }
