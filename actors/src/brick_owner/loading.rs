@@ -118,10 +118,7 @@ impl BrickOwner {
                 LoadResult::Unreadable
             }
             Err(LoadError::Source(why)) => {
-                let known = self.unreadable.insert((data_set, brick), why.clone());
-                if known.as_ref() != Some(&why) {
-                    tracing::warn!("{why}; it is tried again");
-                }
+                self.source_failed((data_set, brick), why);
                 LoadResult::Unreadable
             }
             Err(LoadError::Unreadable(why)) => {
@@ -135,6 +132,15 @@ impl BrickOwner {
             }
         };
         self.step(KeeperInput::Loaded(data_set, brick, result), None, ctx);
+    }
+
+    /// This peer's own source did not give a brick.
+    pub(super) fn source_failed(&mut self, name: (Digest, BrickIndex), why: String) {
+        let known = self.unreadable.get(&name);
+        if known != Some(&why) {
+            tracing::warn!("{why}; it is tried again");
+            self.unreadable.insert(name, why);
+        }
     }
 
     /// Keeps the host copy of a brick, or lets go of it.

@@ -56,10 +56,13 @@ impl BrickOwner {
                 tracing::error!(%error, "sending a brick failed");
                 (false, None)
             });
-            if let Some(error) = failed
-                && !owner.sources.contains_key(&data_set)
-            {
-                owner.shelf_failed((data_set, brick), &error, ctx);
+            if let Some(error) = failed {
+                if owner.sources.contains_key(&data_set) {
+                    owner.source_failed((data_set, brick), error.to_string());
+                    owner.step(KeeperInput::CannotGive(data_set, brick), None, ctx);
+                } else {
+                    owner.shelf_failed((data_set, brick), &error, ctx);
+                }
             }
             let result = if is_queued {
                 UploadResult::Queued

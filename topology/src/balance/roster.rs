@@ -206,7 +206,7 @@ impl Roster {
 pub struct Candidate {
     /// What it holds.
     pub entry: RosterEntry,
-    /// Bricks that it can read for a frame, where nobody holds them.
+    /// Bricks that it can read for a frame, or fetch of who can read them, where nobody holds them.
     pub readable: BrickSet,
     /// Peers that it does not hear.
     pub suspects: Arc<BTreeSet<PeerId>>,

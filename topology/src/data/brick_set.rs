@@ -69,11 +69,11 @@ impl BrickSet {
     /// All bricks of `brick_count`.
     #[must_use]
     pub fn all(brick_count: u32) -> Self {
-        let mut set = Self::new(brick_count);
-        (0..brick_count).for_each(|b| {
-            set.insert(BrickIndex(b));
-        });
-        set
+        let mut words = vec![u64::MAX; brick_count.div_ceil(64) as usize];
+        if let Some(last) = words.last_mut() {
+            *last >>= brick_count.wrapping_neg() % 64;
+        }
+        Told { brick_count, words }.into()
     }
 
     /// Whether the words fit the count, as what comes from a peer must.

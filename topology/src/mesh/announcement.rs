@@ -13,6 +13,9 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, sync::Arc};
 
+/// Sets of bricks in an announcement.
+const SETS: usize = 5;
+
 /// What a peer says of a data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
@@ -34,7 +37,10 @@ pub struct Announcement {
     /// Bricks that its shelf has room for, with those that are there.
     #[serde(default)]
     pub shelf_room: u32,
-    /// Whether it can read every brick from its own source.
+    /// Bricks that its source did not give, as far as it has not tried again.
+    #[serde(default)]
+    pub unreadable: BrickSet,
+    /// Whether it has a source of its own, which gives every brick but those that are unreadable.
     pub source: bool,
     /// Whether it holds all that it should.
     pub settled: bool,
@@ -64,6 +70,7 @@ impl Announcement {
             readable: BrickSet::default(),
             shelf: BrickSet::default(),
             shelf_room: 0,
+            unreadable: BrickSet::default(),
             source: false,
             settled: false,
             in_use: false,
@@ -76,7 +83,14 @@ impl Announcement {
     /// Whether a brick can be had of it.
     #[must_use]
     pub fn gives(&self, brick: BrickIndex) -> bool {
-        self.source || self.held.contains(brick) || self.shelf.contains(brick)
+        self.source && !self.unreadable.contains(brick)
+            || self.held.contains(brick)
+            || self.shelf.contains(brick)
+    }
+
+    /// Those of so many bricks that its source gives; `None`: it has none.
+    pub(super) fn given_by_source(&self, brick_count: u32) -> Option<BrickSet> {
+        (self.source).then(|| BrickSet::all(brick_count).without(&self.unreadable))
     }
 
     /// Whether it fits a grid of so many bricks.
@@ -87,6 +101,7 @@ impl Announcement {
             && self.assigned.is_valid(brick_count)
             && is_none_or_valid(&self.readable)
             && is_none_or_valid(&self.shelf)
+            && is_none_or_valid(&self.unreadable)
             && self.leavers.len() <= MEMBERS_MAX
     }
 
@@ -113,16 +128,24 @@ impl Announcement {
         Digest::of(&bytes)
     }
 
-    fn sets(&self) -> [&BrickSet; 4] {
-        [&self.held, &self.assigned, &self.readable, &self.shelf]
+    /// Its sets, in the order in which they are named and changed.
+    pub(super) fn sets(&self) -> [&BrickSet; SETS] {
+        [
+            &self.held,
+            &self.assigned,
+            &self.readable,
+            &self.shelf,
+            &self.unreadable,
+        ]
     }
 
-    fn sets_mut(&mut self) -> [&mut BrickSet; 4] {
+    fn sets_mut(&mut self) -> [&mut BrickSet; SETS] {
         [
             &mut self.held,
             &mut self.assigned,
             &mut self.readable,
             &mut self.shelf,
+            &mut self.unreadable,
         ]
     }
 
@@ -150,15 +173,15 @@ pub struct AnnouncementChange {
     before: Digest,
     /// The new one, without its sets.
     rest: Announcement,
-    /// Its sets: held, assigned, readable, shelf.
-    sets: [BrickSetChange; 4],
+    /// Its sets, as [`Announcement::sets`] has them.
+    sets: [BrickSetChange; SETS],
 }
 
 impl AnnouncementChange {
     /// What makes `after` of what was said before.
     pub(super) fn between(before: &Said, after: &Announcement) -> Self {
         let mut rest = after.clone();
-        let mut sets: [BrickSetChange; 4] = Default::default();
+        let mut sets: [BrickSetChange; SETS] = Default::default();
         let pairs = rest.sets_mut().into_iter().zip(before.announcement.sets());
         for (change, (set, before)) in sets.iter_mut().zip(pairs) {
             *change = std::mem::take(set).change_from(before);
@@ -248,7 +271,7 @@ mod tests {
             let flips = if turn % 10 == 0 { 200 } else { draws.below(4) };
             for _ in 0..flips {
                 let brick = BrickIndex(u32::try_from(draws.below(u64::from(BRICKS))).unwrap());
-                let which = usize::try_from(draws.below(4)).unwrap();
+                let which = usize::try_from(draws.below(SETS as u64)).unwrap();
                 let set = &mut *own.sets_mut()[which];
                 if *set == BrickSet::default() {
                     *set = BrickSet::new(BRICKS);
@@ -289,12 +312,13 @@ mod tests {
     fn everything_in_it_is_in_its_digest() {
         let first = Announcement::expected(70, 9);
         type Edit = fn(&mut Announcement);
-        let edits: [Edit; 13] = [
+        let edits: [Edit; 14] = [
             |_| {},
             |a| a.held = BrickSet::all(70),
             |a| a.assigned = BrickSet::all(70),
             |a| a.readable = BrickSet::new(70),
             |a| a.shelf = BrickSet::new(70),
+            |a| a.unreadable = BrickSet::new(70),
             |a| a.capacity = 8,
             |a| a.reserve = 8,
             |a| a.shelf_room = 8,

@@ -209,6 +209,7 @@ impl Keeper {
                 uploads.uploaded(&to, (data_set, brick), result, now);
                 self.upload_all(out);
             }
+            KeeperInput::CannotGive(data_set, brick) => self.cannot_give((data_set, brick), out),
             KeeperInput::Rendering => self.rendering_at = Some(now),
             KeeperInput::Asked(requester, data_set, work) => {
                 if let Some(set) = self.sets.get_mut(&data_set) {

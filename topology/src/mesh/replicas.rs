@@ -122,7 +122,7 @@ impl Replicas {
             copies: BrickSet::new(grid.brick_count()),
             on_shelf: BrickSet::new(grid.brick_count()),
             shelf_voxels: 0,
-            reading: Reading::new(grid.brick_count()),
+            reading: Reading::default(),
             before: None,
             grid,
             others: BTreeMap::new(),
@@ -589,6 +589,7 @@ impl Replicas {
     /// The brick is in device memory.
     pub fn loaded(&mut self, brick: BrickIndex) {
         self.reading.unreadable.remove(brick);
+        self.own.unreadable.remove(brick);
         self.own.held.insert(brick);
         // Of several that were loaded at a time, one that does not fit may be heard of first.
         if self.own.held.len() > self.capacity_max {
@@ -614,16 +615,20 @@ impl Replicas {
         self.outdated = true;
     }
 
-    /// This peer, and all others that take part, with what they hold and what they can read; speeds are not known here.
+    /// This peer, and all others that take part, with what they hold, and what they can read for a frame, or fetch of those who have the source;
+    /// speeds are not known here.
     #[must_use]
     pub fn roster(&self, takes_part: impl Fn(&PeerId) -> bool) -> Vec<(RosterEntry, BrickSet)> {
         let others = announced(&self.others).filter(|(p, _)| takes_part(p));
+        let given = self.are_fetched().then(|| self.given()).flatten();
         let entry = |(peer, a): (&PeerId, &Announcement)| {
             let entry = RosterEntry {
                 fetches: a.reserve > 0,
                 ..RosterEntry::new(peer.clone(), a.held.clone())
             };
-            (entry, a.readable.clone())
+            let given = given.as_ref().filter(|_| entry.fetches);
+            let readable = given.unwrap_or(&a.readable).clone();
+            (entry, readable)
         };
         others
             .chain([(&self.local, &self.own)])

@@ -122,10 +122,7 @@ pub fn taking_part(
     let held = all_bricks(well.iter().map(|c| &c.entry.bricks));
     let entries = well.into_iter().map(|c| {
         let mut entry = c.entry.clone();
-        let unheld = c.readable.iter().filter(|&b| !held.contains(b));
-        unheld.for_each(|b| {
-            entry.bricks.insert(b);
-        });
+        entry.bricks.insert_all(&c.readable.without(&held));
         entry
     });
     let entries: Vec<RosterEntry> = entries

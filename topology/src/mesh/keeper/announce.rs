@@ -206,7 +206,14 @@ impl Keeper {
         let is_as_before = |b: &Arc<Announcement>| {
             b.held == announcement.held
                 && b.readable == announcement.readable
+                && b.unreadable == announcement.unreadable
                 && (b.reserve > 0) == (announcement.reserve > 0)
+                && (b.source, b.fetches, b.leaving)
+                    == (
+                        announcement.source,
+                        announcement.fetches,
+                        announcement.leaving,
+                    )
         };
         let news = !before.is_some_and(is_as_before);
         // Who leaves waits for the others to say that they know.
@@ -225,12 +232,7 @@ impl Keeper {
     /// Keeps an announcement for when its data set or its peer is known.
     fn keep_early(&mut self, from: PeerId, data_set: Digest, announcement: Arc<Announcement>) {
         let words = |s: &BrickSet| s.words().len();
-        let sets = [
-            &announcement.held,
-            &announcement.assigned,
-            &announcement.readable,
-            &announcement.shelf,
-        ];
+        let sets = announcement.sets();
         // Changes of it may be as large as it says to be.
         let is_small = sets.into_iter().all(|s| words(s) <= EARLY_WORDS_MAX)
             && announcement.is_valid(announcement.held.brick_count());

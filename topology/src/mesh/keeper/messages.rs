@@ -180,6 +180,8 @@ pub enum KeeperInput {
     Use(Digest, bool),
     /// A frame of this data set is asked for here of which peers fetch what they lack.
     Fetches(Digest),
+    /// This peer's source did not give a brick to another peer.
+    CannotGive(Digest, BrickIndex),
     /// A frame needs a brick that is not held; answered by [`KeeperOutput::Staged`] with the number of this question, unless
     /// it is released before.
     Stage(Digest, BrickIndex, u64),

@@ -524,7 +524,7 @@ impl Keeper {
                 let has_source = set.replicas.announcement().source;
                 let is_unreadable = result == LoadResult::Unreadable;
                 if is_unreadable && has_source {
-                    set.replicas.cannot_read(brick);
+                    set.replicas.cannot_give(brick);
                 }
                 let was_on_shelf =
                     is_unreadable && !has_source && self.unshelve(data_set, brick, out);

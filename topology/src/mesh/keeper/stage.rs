@@ -149,6 +149,19 @@ impl Keeper {
         is_awaited && is_fetched
     }
 
+    /// This peer's source did not give a brick: others hear it, and do not ask for it.
+    pub(super) fn cannot_give(
+        &mut self,
+        (data_set, brick): BrickName,
+        out: &mut Vec<KeeperOutput>,
+    ) {
+        let set = self.sets.get_mut(&data_set);
+        if set.is_some_and(|s| s.replicas.cannot_give(brick)) {
+            self.dirty = true;
+            out.push(KeeperOutput::Roster(data_set));
+        }
+    }
+
     /// Looks again at bricks that could not be read, one of each data set: a disk may be back.
     pub(super) fn look_at_unreadable(&mut self, out: &mut Vec<KeeperOutput>) {
         if self.now.saturating_sub(self.looked_at) < LOOK_MICROS {
@@ -156,6 +169,11 @@ impl Keeper {
         }
         self.looked_at = self.now;
         for (&data_set, set) in &mut self.sets {
+            if self.hello.is_device_lost {
+                // Nothing can be read to look, so who asks for it finds out.
+                self.dirty |= set.replicas.unreadable().is_some();
+                set.replicas.can_read();
+            }
             if let Some(brick) = set.replicas.unreadable()
                 && !self.transfers.downloads.is_loading((data_set, brick))
                 && self.staging.look_at((data_set, brick))
@@ -280,10 +298,12 @@ impl Keeper {
         }
         if result == LoadResult::Unreadable || is_last && result == LoadResult::NoRoom {
             // All hear it before the frame ends here: it is asked for again without the brick.
-            if result == LoadResult::Unreadable && !set.replicas.announcement().source {
-                self.unshelve(data_set, brick, out);
-            } else {
+            if result != LoadResult::Unreadable {
                 set.replicas.cannot_read(brick);
+            } else if set.replicas.announcement().source {
+                set.replicas.cannot_give(brick);
+            } else {
+                self.unshelve(data_set, brick, out);
             }
             self.announce(out);
             out.push(KeeperOutput::Roster(data_set));
@@ -336,7 +356,7 @@ impl Keeper {
 
 /// Whether a brick can be had of others for frames.
 fn can_be_fetched(own: &Replicas, brick: BrickIndex) -> bool {
-    own.announcement().reserve > 0 && own.are_fetched() && own.can_be_had(brick)
+    own.announcement().reserve > 0 && own.can_be_had(brick)
 }
 
 /// The answer to a question.

@@ -76,14 +76,8 @@ impl Replicas {
     /// Whether the room of a brick is needed at once for others that are read or fetched, and this one can be read again, or be fetched of one
     /// who has all of them on a disk.
     fn is_read_again(&self, brick: BrickIndex) -> bool {
-        let is_on_disk = self.can_read_again(brick) || self.are_fetched() && self.is_offered();
+        let is_on_disk = self.can_read_again(brick) || self.are_fetched() && self.is_offered(brick);
         self.own.reserve > 0 && is_on_disk
-    }
-
-    /// Whether another one who is well has all bricks on a disk.
-    fn is_offered(&self) -> bool {
-        let has_all = |a: &Announcement| a.source && !a.leaving;
-        announced(&self.others).any(|(p, a)| has_all(a) && !self.suspects.contains(p))
     }
 
     /// How many others read a brick for frames.
@@ -98,7 +92,7 @@ impl Replicas {
     /// memory is short and no frame needs the brick, one who has all of them on a disk is enough.
     fn is_read_elsewhere(&self, brick: BrickIndex) -> bool {
         if self.needed().is_some_and(|seen| !seen.contains(brick)) {
-            return self.is_offered();
+            return self.is_offered(brick);
         }
         self.readers(brick) >= 2
     }

@@ -1,8 +1,12 @@
 //! Bricks that a peer reads for frames, where all peers together have too little memory to hold them: the room that it keeps for
 //! them, and which it can read.
 
-use super::{Replicas, drops::STUCK_MICROS};
-use crate::data::{brick_grid::BrickIndex, brick_set::BrickSet};
+use super::{Replicas, announced, drops::STUCK_MICROS};
+use crate::{
+    base::peer::PeerId,
+    data::{brick_grid::BrickIndex, brick_set::BrickSet},
+    mesh::announcement::Announcement,
+};
 
 /// Room for bricks that are read for frames, at least: one is rendered while the next is read.
 pub const STAGED_MIN: u32 = 2;
@@ -29,10 +33,18 @@ pub(in crate::mesh) fn with_reserve(bricks: u32, least: u32) -> u32 {
     bricks.saturating_add((bricks / 7).max(least))
 }
 
+/// Adds a brick to a set that takes no memory as long as it is empty; false if it was there.
+fn insert(set: &mut BrickSet, brick: BrickIndex, brick_count: u32) -> bool {
+    if set.is_empty() {
+        *set = BrickSet::new(brick_count);
+    }
+    set.insert(brick)
+}
+
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
-    /// Bricks that the peer's source did not give.
+    /// Bricks that the peer's source did not give, or that do not fit.
     pub(super) unreadable: BrickSet,
     /// The one of them that was looked at last.
     looked_at: Option<BrickIndex>,
@@ -46,21 +58,6 @@ pub(super) struct Reading {
     is_reader: bool,
     /// Until then frames that are asked for here have bricks fetched.
     pub(super) fetches_until: u64,
-}
-
-impl Reading {
-    /// Nothing is read yet.
-    pub(super) fn new(brick_count: u32) -> Self {
-        Self {
-            unreadable: BrickSet::new(brick_count),
-            looked_at: None,
-            readable_at: 0,
-            reads_until: None,
-            reads_last_until: 0,
-            is_reader: false,
-            fetches_until: 0,
-        }
-    }
 }
 
 impl Replicas {
@@ -193,14 +190,9 @@ impl Replicas {
         let reads_last = has_room && now < self.reading.reads_last_until && self.unheld() > 0;
         self.reading.is_reader = has_device && (self.own.reserve > 0 || reads_last);
         if self.reading.is_reader {
-            readable = if self.own.source {
-                BrickSet::all(self.grid.brick_count())
-            } else {
-                self.own.shelf.clone()
-            };
-            self.reading.unreadable.iter().for_each(|b| {
-                readable.remove(b);
-            });
+            let given = self.own.given_by_source(self.grid.brick_count());
+            let given = given.as_ref().unwrap_or(&self.own.shelf);
+            readable = given.without(&self.reading.unreadable);
         }
         let is_more = !self.own.readable.is_empty()
             && self.own.readable.len_without(&readable) == 0
@@ -222,8 +214,9 @@ impl Replicas {
     /// A brick that the source did not give, to look whether it does now; another one each time.
     pub(in crate::mesh) fn unreadable(&mut self) -> Option<BrickIndex> {
         let after = self.reading.looked_at.map_or(0, |b| b.0 + 1);
-        let next = self.reading.unreadable.iter().find(|b| b.0 >= after);
-        self.reading.looked_at = next.or_else(|| self.reading.unreadable.iter().next());
+        let unreadable = &self.reading.unreadable;
+        let next = unreadable.iter().find(|b| b.0 >= after);
+        self.reading.looked_at = next.or_else(|| unreadable.iter().next());
         self.reading.looked_at
     }
 
@@ -234,13 +227,43 @@ impl Replicas {
 
     /// The source gives a brick that it did not give before: it may give the others, too.
     pub(in crate::mesh) fn can_read(&mut self) {
-        self.reading.unreadable = BrickSet::new(self.grid.brick_count());
+        self.reading.unreadable = BrickSet::default();
+        self.own.unreadable = BrickSet::default();
     }
 
-    /// The source does not give a brick.
+    /// A brick cannot be read for frames: the source does not give it, or it does not fit.
     pub(in crate::mesh) fn cannot_read(&mut self, brick: BrickIndex) {
-        self.reading.unreadable.insert(brick);
+        insert(&mut self.reading.unreadable, brick, self.grid.brick_count());
         self.own.readable.remove(brick);
+    }
+
+    /// The source does not give a brick, to frames nor to others. False: that is known.
+    pub(in crate::mesh) fn cannot_give(&mut self, brick: BrickIndex) -> bool {
+        self.cannot_read(brick);
+        insert(&mut self.own.unreadable, brick, self.grid.brick_count())
+    }
+
+    /// Others who are well and have a source.
+    fn other_sources(&self) -> impl Iterator<Item = &Announcement> {
+        let is_well = |p: &PeerId| !self.suspects.contains(p);
+        let well = announced(&self.others).filter(move |(p, a)| !a.leaving && is_well(p));
+        well.map(|(_, a)| a).filter(|a| a.source)
+    }
+
+    /// Whether another one who is well has a brick on a disk with all of them.
+    pub(super) fn is_offered(&self, brick: BrickIndex) -> bool {
+        self.other_sources().any(|a| a.gives(brick))
+    }
+
+    /// Bricks that the sources give of all who are well; `None`: there is no source.
+    pub(super) fn given(&self) -> Option<BrickSet> {
+        let own = Some(&self.own).filter(|own| !own.leaving);
+        let all = self.other_sources().chain(own);
+        let given = all.filter_map(|a| a.given_by_source(self.grid.brick_count()));
+        given.reduce(|mut all, given| {
+            all.insert_all(&given);
+            all
+        })
     }
 
     /// Whether this peer has a brick on its disk: in its source, or on its shelf.

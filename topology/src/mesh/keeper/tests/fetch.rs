@@ -1,6 +1,7 @@
 //! Bricks that are fetched for frames of which each peer renders a part of the picture.
 
 use super::*;
+use crate::balance::roster::Candidate;
 
 /// Peers with room for so many of 27 bricks, of which the first has the source, two copies of each brick, and frames for which bricks
 /// are fetched.
@@ -93,6 +94,36 @@ fn who_comes_with_nothing_fetches_at_once_and_what_was_fetched_stays_as_long_as_
         assert_eq!(used(&mut mesh, 2, data, &lacking), is_there);
     }
     assert_eq!(mesh.got[2], got, "they are there still");
+}
+
+#[test]
+fn what_nobody_has_room_to_hold_is_fetched_of_who_has_the_source_but_what_that_does_not_give() {
+    let (mut mesh, data) = fetching(&[0, 8, 8]);
+    let held = mesh.held(1, data) + mesh.held(2, data);
+    assert!(held < 27, "{held}");
+    // What each can render of a frame, as each knows it.
+    let has = |mesh: &Mesh, brick: BrickIndex| {
+        let candidates = (0..3).map(|n| mesh.keeper(n).candidates(data).unwrap().1);
+        let candidates = candidates.flatten().filter(|c| c.entry.fetches);
+        let has = |c: Candidate| c.entry.bricks.contains(brick) || c.readable.contains(brick);
+        candidates.map(has).collect::<Vec<_>>()
+    };
+    for brick in all() {
+        assert_eq!(has(&mesh, brick), [true; 6]);
+    }
+    assert_eq!(used(&mut mesh, 1, data, &all()), [true; 27]);
+    let is_held = |n, b: &BrickIndex| mesh.replicas(n, data).announcement().held.contains(*b);
+    let mut unheld = all()
+        .into_iter()
+        .filter(|b| !is_held(1, b) && !is_held(2, b));
+    let brick = unheld.next().unwrap();
+    mesh.input(0, KeeperInput::CannotGive(data, brick));
+    mesh.run(5 * SECOND / 2);
+    assert_eq!(has(&mesh, brick), [false; 6]);
+    assert_eq!(used(&mut mesh, 2, data, &[brick]), [false]);
+    // It is looked at again.
+    mesh.run(20 * SECOND);
+    assert_eq!(has(&mesh, brick), [true; 6]);
 }
 
 #[test]
