@@ -16,7 +16,9 @@ use std::{
     io::{IsTerminal as _, Write as _},
     process::ExitCode,
 };
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
@@ -63,10 +65,23 @@ fn start_log(verbose: u8) {
         2 => "info,brickmesh=debug",
         _ => "debug,brickmesh=trace",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let usual = || level.parse::<Targets>().unwrap_or_default();
+    let asked = std::env::var("RUST_LOG")
+        .ok()
+        .filter(|text| !text.is_empty());
+    let asked = asked.map(|text| text.parse::<Targets>().map_err(|error| (text, error)));
+    let (filter, refused) = match asked {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(refused)) => (usual(), Some(refused)),
+        None => (usual(), None),
+    };
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+        .with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(filter).with(log).init();
+    if let Some((text, error)) = refused {
+        tracing::warn!(
+            "RUST_LOG={text}: {error}; expected TARGET=LEVEL, several with commas between them, like brickmesh=debug,libp2p=warn"
+        );
+    }
 }
