@@ -17,20 +17,22 @@ pub use voxel_reads::ReadVoxel;
 use crate::{
     bus::Lane,
     data_set::{BrickShelf, BrickSource, ReadError},
+    device_slot::Sharing,
     inputs::{Addresses, DeviceNews, OwnerInput, RequesterInput, SchedulerInput},
     manifest_message::manifest_lane,
     messages::Message,
     outbox::Outbox,
+    pager::Pager,
     patient::Patient,
 };
 use actix::{Actor, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
-use brickmesh_shaders::device::preparation::Preparation;
+use brickmesh_shaders::{BrickKey, device::preparation::Preparation};
 use brickmesh_topology::{
     BrickBytes, BrickIndex, Digest, Manifest, PeerId,
     data::brick_set::BrickSet,
     mesh::{
         announcement::Announcement,
-        keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, TICK_MICROS},
+        keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, MISSED, TICK_MICROS},
         membership::Health,
         replicas::{Origin, Replicas},
     },
@@ -46,6 +48,9 @@ use std::{
 use tokio::sync::oneshot;
 use voxel_reads::VoxelReads;
 
+/// How long a brick that a thread waited for stays, at least: so that it is read before it makes room for another one.
+const READ_TIME: Duration = Duration::from_millis(1);
+
 /// See the module.
 #[derive(Debug)]
 pub struct BrickOwner {
@@ -55,6 +60,8 @@ pub struct BrickOwner {
     memory_bytes: u64,
     /// What the device needs of bricks.
     preparation: Preparation,
+    /// Where bricks are, if not in the device.
+    pages: Option<Arc<Pager>>,
     /// How often the device was lost.
     device_generation: u64,
     keep_copies: bool,
@@ -80,7 +87,7 @@ pub struct BrickOwner {
 
 impl BrickOwner {
     /// An owner without data sets; bricks may take `memory_bytes` where the device has as much, and take `brick_bytes` of it
-    /// once `preparation` has prepared them.
+    /// once `preparation` has prepared them, and are shared so.
     /// `keep_copies`: keep a copy of each brick in host memory to give to others (free on a CPU
     /// device, which shares it), and the source's too. `shelf`: where bricks are kept on a disk.
     #[must_use]
@@ -88,7 +95,7 @@ impl BrickOwner {
         outbox: Outbox,
         addresses: Addresses,
         hello: Hello,
-        (brick_bytes, preparation): (BrickBytes, Preparation),
+        (brick_bytes, preparation, sharing): (BrickBytes, Preparation, Sharing),
         memory_bytes: u64,
         keep_copies: bool,
         shelf: Option<Arc<dyn BrickShelf>>,
@@ -96,13 +103,18 @@ impl BrickOwner {
         let incarnation = SystemTime::now().duration_since(UNIX_EPOCH);
         let incarnation =
             incarnation.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
+        let mut keeper = Keeper::new(outbox.local().clone(), hello, brick_bytes, incarnation);
+        if matches!(sharing, Sharing::Off) {
+            keeper.never_fetches();
+        }
         Self {
-            keeper: Keeper::new(outbox.local().clone(), hello, brick_bytes, incarnation),
+            keeper,
             to_scheduler: Patient::new(addresses.scheduler.clone()),
             outbox,
             addresses,
             memory_bytes,
             preparation,
+            pages: sharing.pages().cloned(),
             device_generation: 0,
             keep_copies,
             clock: Instant::now(),
@@ -139,7 +151,7 @@ impl BrickOwner {
                     self.load(data_set, brick, bytes.clone(), ctx);
                 }
                 KeeperOutput::Load(data_set, brick, Origin::Source) => {
-                    let copy = self.copies.get(&(data_set, brick)).cloned();
+                    let copy = self.copy(data_set, brick)();
                     self.load(data_set, brick, copy, ctx);
                 }
                 KeeperOutput::Shelve(data_set, brick) => {
@@ -157,6 +169,17 @@ impl BrickOwner {
                 self.copies.remove(&(data_set, brick));
             }
             KeeperOutput::Staged(data_set, brick, question, is_there) => {
+                if let Some(pages) = self.pages.as_ref().filter(|_| !is_there) {
+                    pages.cannot_be_had(BrickKey { data_set, brick });
+                }
+                if question == MISSED {
+                    if is_there {
+                        ctx.run_later(READ_TIME, move |owner, ctx| {
+                            owner.step(KeeperInput::Release(data_set, brick), None, ctx);
+                        });
+                    }
+                    return;
+                }
                 let staged = SchedulerInput::Staged(data_set, brick, question, is_there);
                 self.to_scheduler.send(staged);
             }
@@ -257,7 +280,21 @@ impl BrickOwner {
         }
     }
 
+    /// What gives the bytes of a brick, if they are in host memory; on another thread, as those of pages are copied.
+    fn copy(
+        &self,
+        data_set: Digest,
+        brick: BrickIndex,
+    ) -> impl FnOnce() -> Option<Bytes> + Send + use<> {
+        let copy = self.copies.get(&(data_set, brick)).cloned();
+        let pages = self.pages.clone();
+        move || copy.or_else(|| pages?.copy(BrickKey { data_set, brick }))
+    }
+
     fn opened(&self, manifest: Arc<Manifest>, ctx: &mut Context<Self>) {
+        if let Some(pages) = &self.pages {
+            pages.open(&manifest);
+        }
         tracing::debug!(
             data_set = manifest.digest().short(),
             bricks = manifest.grid().brick_count(),
@@ -289,6 +326,9 @@ impl BrickOwner {
 
     fn closed(&mut self, data_set: Digest) {
         self.sources.remove(&data_set);
+        if let Some(pages) = &self.pages {
+            pages.close(data_set);
+        }
         self.tell_shelf(move |shelf| shelf.close(data_set));
         self.copies.retain(|(d, _), _| *d != data_set);
         self.unreadable.retain(|(d, _), _| *d != data_set);
@@ -403,6 +443,7 @@ impl Handler<OwnerInput> for BrickOwner {
                 (KeeperInput::Stage(data_set, brick, question), None)
             }
             OwnerInput::Release(data_set, brick) => (KeeperInput::Release(data_set, brick), None),
+            OwnerInput::Missed(data_set, brick) => (KeeperInput::Missed(data_set, brick), None),
             OwnerInput::Said(from, Message::Keeper(message), _held) => {
                 if let KeeperMessage::BrickRefused { brick, why, .. } = &message {
                     tracing::debug!(

@@ -1,5 +1,6 @@
 //! Where bricks come from before any peer holds them.
 
+use brickmesh_shaders::BrickVoxels;
 use brickmesh_topology::{BrickIndex, Digest, Manifest};
 use bytes::Bytes;
 use std::{fmt::Debug, sync::Arc};
@@ -91,4 +92,31 @@ pub trait BrickShelf: Send + Sync + Debug {
 
     /// Takes a brick away.
     fn remove(&self, data_set: Digest, brick: BrickIndex);
+}
+
+/// A brick of bytes that are its own: checked already, or read later.
+///
+/// # Errors
+/// Why they cannot be the brick, for people.
+pub(crate) fn voxels(
+    manifest: &Manifest,
+    brick: BrickIndex,
+    bytes: Bytes,
+) -> Result<BrickVoxels, String> {
+    let grid = manifest.grid();
+    let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
+    let (expected, found) = (manifest.brick_bytes(brick), bytes.len());
+    if found as u64 != expected {
+        return Err(format!(
+            "brick {} is {found} bytes, expected {expected}",
+            brick.0
+        ));
+    }
+    let numbers = manifest.numbers();
+    let materials = manifest.materials().len();
+    let brick_of = match manifest.brick_triangles(brick) {
+        Some(_) => BrickVoxels::with_triangles(owned, stored, numbers, bytes, materials),
+        None => BrickVoxels::new(owned, stored, numbers, bytes),
+    };
+    brick_of.map_err(|e| format!("brick {}: {e}", brick.0))
 }

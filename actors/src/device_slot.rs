@@ -3,9 +3,10 @@
 //! Invariant: what was loaded before a loss is told from what is loaded after it by the generation,
 //! which counts the losses. When to open what is topology's decision ([`DeviceRecovery`]).
 
+use crate::pager::Pager;
 use brickmesh_shaders::{DeviceError, DeviceInfo, RenderDevice};
 use brickmesh_topology::mesh::device_recovery::{Attempt, DeviceRecovery};
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 /// Opens the device again, or one in its place.
 pub type OpenDevice = Box<dyn FnMut(Attempt) -> Result<Box<dyn RenderDevice>, DeviceError> + Send>;
@@ -16,6 +17,31 @@ pub struct DeviceSupply {
     pub device: Box<dyn RenderDevice>,
     /// Opens it again.
     pub open: OpenDevice,
+    /// How it gets bricks that this peer does not hold.
+    pub sharing: Sharing,
+}
+
+/// How a device gets bricks for frames that its peer does not hold.
+#[derive(Clone, Debug, Default)]
+pub enum Sharing {
+    /// Jobs wait until their bricks are loaded.
+    #[default]
+    Object,
+    /// Jobs read bricks, of which these come then.
+    Page(Arc<Pager>),
+    /// It gets none: others render what shows them.
+    Off,
+}
+
+impl Sharing {
+    /// Where bricks are that come when they are read.
+    #[must_use]
+    pub fn pages(&self) -> Option<&Arc<Pager>> {
+        match self {
+            Self::Page(pages) => Some(pages),
+            Self::Object | Self::Off => None,
+        }
+    }
 }
 
 impl std::fmt::Debug for DeviceSupply {
@@ -37,6 +63,7 @@ impl From<Box<dyn RenderDevice>> for DeviceSupply {
         Self {
             device,
             open: Box::new(open),
+            sharing: Sharing::Object,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! a busy machine, their pictures written.
 //! The bound on that wait is [`END_MAX`]; then the device is left at work (`process_end`).
 
-use crate::raycaster::Raycaster;
+use crate::{pager::Pager, raycaster::Raycaster};
 use actix::{Actor, Arbiter, Context, dev::channel::AddressReceiver};
 use brickmesh_shaders::device::process_end;
 use std::{
@@ -27,6 +27,8 @@ const END_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct DeviceThread {
     is_ending: Arc<AtomicBool>,
+    /// What its device may wait for.
+    pages: Option<Arc<Pager>>,
     /// `None` once it is being ended.
     arbiter: Mutex<Option<Arbiter>>,
 }
@@ -39,6 +41,7 @@ impl DeviceThread {
     /// Outside of an actix system, or where the system starts no thread.
     pub(crate) fn start(
         inputs: AddressReceiver<Raycaster>,
+        pages: Option<Arc<Pager>>,
         raycaster: impl FnOnce(Arc<AtomicBool>) -> Raycaster + Send + 'static,
     ) -> Self {
         let is_ending = Arc::new(AtomicBool::new(false));
@@ -46,6 +49,7 @@ impl DeviceThread {
         let arbiter = on_thread(inputs, || raycaster(ending));
         Self {
             is_ending,
+            pages,
             arbiter: Mutex::new(Some(arbiter)),
         }
     }
@@ -67,6 +71,9 @@ impl DeviceThread {
         let arbiter = arbiter.take()?;
         arbiter.stop();
         self.is_ending.store(true, Ordering::Relaxed);
+        if let Some(pages) = &self.pages {
+            pages.end();
+        }
         Some(arbiter)
     }
 }

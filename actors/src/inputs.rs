@@ -143,6 +143,8 @@ pub enum OwnerInput {
     Stage(Digest, BrickIndex, u64),
     /// No frame needs it any more.
     Release(Digest, BrickIndex),
+    /// A thread waits for a brick to be there.
+    Missed(Digest, BrickIndex),
 }
 
 /// What became of the device, for the brick owner.

@@ -16,6 +16,7 @@ pub mod local_bus;
 pub mod manifest_message;
 pub mod messages;
 pub mod outbox;
+pub mod pager;
 mod patient;
 pub mod peer;
 mod pixel_codes;

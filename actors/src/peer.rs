@@ -19,6 +19,7 @@ use actix::{
     Actor, Addr, Context,
     dev::channel::{AddressReceiver, channel},
 };
+use brickmesh_shaders::DeviceInfo;
 use brickmesh_topology::{PeerId, mesh::keeper::Hello};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -68,16 +69,9 @@ impl Peer {
     ) -> Self {
         let supply = device.into();
         let info = supply.device.info();
-        let hello = Hello {
-            name: config.name,
-            device: info.name.clone(),
-            is_device_lost: false,
-            memory_bytes: config.memory_bytes.min(info.memory_bytes),
-            shelf_bytes: config.shelf.as_ref().map_or(0, |s| s.room_bytes()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            is_viewer: config.is_viewer,
-        };
-        let bricks = (info.brick_bytes.clone(), supply.device.preparation());
+        let hello = hello(&config, info);
+        let sharing = supply.sharing.clone();
+        let (brick_bytes, preparation) = (info.brick_bytes.clone(), supply.device.preparation());
         let (owner, owner_inputs) = address::<BrickOwner>(EVENTS_MAX);
         let (scheduler, scheduler_inputs) = address::<Scheduler>(EVENTS_MAX);
         let (requester, requester_inputs) = address::<Requester>(EVENTS_MAX);
@@ -96,16 +90,21 @@ impl Peer {
             viewpoints: viewpoints.clone().recipient(),
             raycaster: raycaster.recipient(),
         };
+        if let Some(pages) = sharing.pages() {
+            pages.asks(addresses.owner.clone());
+        }
         let outbox = Outbox::new(bus, addresses.clone());
         let device_thread = {
             let (outbox, addresses) = (outbox.clone(), addresses.clone());
-            DeviceThread::start(raycaster_inputs, |is_ending| {
+            let pages = sharing.pages().cloned();
+            DeviceThread::start(raycaster_inputs, pages, |is_ending| {
                 Raycaster::new(supply, outbox, addresses, is_ending)
             })
         };
         // On this thread: in a mesh of one process each further thread costs a frame tens of microseconds.
         let (memory, copies) = (config.memory_bytes, config.keep_copies);
-        let scheduling = Scheduler::new(outbox.clone(), addresses.clone(), memory);
+        let pages = sharing.pages().cloned();
+        let scheduling = Scheduler::new(outbox.clone(), addresses.clone(), memory, pages);
         Context::with_receiver(scheduler_inputs).run(scheduling);
         {
             let outbox = outbox.clone();
@@ -119,7 +118,7 @@ impl Peer {
             outbox,
             addresses.clone(),
             hello,
-            bricks,
+            (brick_bytes, preparation, sharing),
             memory,
             copies,
             shelf,
@@ -141,6 +140,19 @@ impl Peer {
     /// To be awaited before the process ends: see [`brickmesh_shaders::device::process_end`].
     pub async fn end(&self) {
         self.device_thread.end().await;
+    }
+}
+
+/// What a peer says of itself at first.
+fn hello(config: &PeerConfig, device: &DeviceInfo) -> Hello {
+    Hello {
+        name: config.name.clone(),
+        device: device.name.clone(),
+        is_device_lost: false,
+        memory_bytes: config.memory_bytes.min(device.memory_bytes),
+        shelf_bytes: config.shelf.as_ref().map_or(0, |s| s.room_bytes()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        is_viewer: config.is_viewer,
     }
 }
 

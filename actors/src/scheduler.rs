@@ -10,6 +10,7 @@ use crate::{
     },
     messages::{FrameId, FrameKey, FrameMessage, FrameRequest, Message, Part, Partial, StealNote},
     outbox::Outbox,
+    pager::Pager,
     patient::Patient,
     pixels::Pixels,
     span_log::{SpanLog, now_micros},
@@ -51,23 +52,36 @@ pub struct Scheduler {
     inputs: FrameInputs,
     worker: FrameWorker<RenderedFrame, SubImage>,
     spans: SpanLog,
+    /// Where its device gets bricks by itself when it reads them.
+    pages: Option<Arc<Pager>>,
     /// What the owner must not miss.
     to_owner: Patient<OwnerInput>,
     clock: Instant,
 }
 
 impl Scheduler {
-    /// A scheduler without data sets, of a peer whose bricks may take so many bytes.
+    /// A scheduler without data sets, of a peer whose bricks may take so many bytes; `pages`: where its device gets bricks by
+    /// itself when it reads them.
     #[must_use]
-    pub fn new(outbox: Outbox, addresses: Addresses, memory_bytes: u64) -> Self {
+    pub fn new(
+        outbox: Outbox,
+        addresses: Addresses,
+        memory_bytes: u64,
+        pages: Option<Arc<Pager>>,
+    ) -> Self {
+        let mut worker = FrameWorker::new(outbox.local().clone(), memory_bytes);
+        if pages.is_some() {
+            worker.reads_pages();
+        }
         Self {
-            worker: FrameWorker::new(outbox.local().clone(), memory_bytes),
+            worker,
             to_owner: Patient::new(addresses.owner.clone()),
             outbox,
             addresses,
             expected: Budget::new(EXPECTED_MAX),
             inputs: FrameInputs::default(),
             spans: SpanLog::default(),
+            pages,
             clock: Instant::now(),
         }
     }
@@ -385,7 +399,9 @@ impl Handler<SchedulerInput> for Scheduler {
                         Err(error) => failed.push((job, Some(format!("device: {error}")))),
                     }
                 }
+                let waited = self.pages.as_ref().map(|pages| pages.take_waited());
                 self.step(|worker, out| {
+                    worker.waited_for_pages(&key, waited.unwrap_or_default());
                     // First, so that the device is given no more jobs of a frame that ends.
                     for (job, why) in failed {
                         worker.not_rendered(&key, job, why.as_deref(), out);

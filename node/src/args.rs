@@ -307,6 +307,20 @@ pub enum SliceArg {
     Plane([f64; 4]),
 }
 
+/// How a peer gets bricks for a picture that it does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum SharingArg {
+    /// As objects, which are never slower
+    #[default]
+    Auto,
+    /// Jobs wait until their bricks are loaded; others are rendered meanwhile
+    Object,
+    /// Jobs read bricks that come then, page by page (Linux userfaultfd; CPU device)
+    Page,
+    /// Nothing from others: it renders what it holds, or reads from its own disk
+    Off,
+}
+
 /// Who renders; shared by `render` and `view`.
 #[derive(Clone, Debug, Args)]
 pub struct MeshArgs {
@@ -337,6 +351,9 @@ pub struct MeshArgs {
     /// Memory that the bricks of each peer of this process may take: bytes, or 512M, 4G [default: half of what is free]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     pub memory: Option<u64>,
+    /// How each peer of this process gets bricks for a picture that it does not hold
+    #[arg(long, value_enum, value_name = "KIND", default_value_t)]
+    pub sharing: SharingArg,
     /// End with an error where not every brick can be shown, rather than show what there is
     #[arg(long)]
     pub whole: bool,
@@ -368,6 +385,7 @@ impl MeshArgs {
             in_place: false,
             placement: None,
             memory: None,
+            sharing: SharingArg::Auto,
             whole: false,
             is_viewer: false,
             name: None,
@@ -629,6 +647,9 @@ pub struct PeerArgs {
     /// Memory that bricks may take: bytes, or 512M, 4G [default: half of what is free]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     pub memory: Option<u64>,
+    /// How it gets bricks for a picture that it does not hold
+    #[arg(long, value_enum, value_name = "KIND", default_value_t)]
+    pub sharing: SharingArg,
     /// .brickmesh folder to offer to the mesh
     #[arg(long)]
     pub data: Option<PathBuf>,

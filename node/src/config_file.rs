@@ -9,11 +9,13 @@
 //! command that reads it. Paths in it are relative to its folder.
 
 use crate::{
-    args::{Cli, Command, DeviceChoice, NetworkArgs, values},
+    args::{Cli, Command, DeviceChoice, NetworkArgs, SharingArg, values},
     bounded_file::read_text,
 };
 use brickmesh_actors::plain_text::{plain_text, shortened};
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+use clap::{
+    ArgMatches, CommandFactory as _, FromArgMatches as _, ValueEnum as _, parser::ValueSource,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
@@ -110,6 +112,8 @@ struct Options {
     device: Option<DeviceChoice>,
     #[serde(deserialize_with = "memory")]
     memory: Option<u64>,
+    #[serde(deserialize_with = "sharing")]
+    sharing: Option<SharingArg>,
     data: Option<FilePath>,
     #[serde(deserialize_with = "memory")]
     disk: Option<u64>,
@@ -144,9 +148,15 @@ fn take(cli: &mut Cli, matches: &ArgMatches, options: Options, folder: &Path) {
             }
             network.identity = network.identity.take().or_else(|| path(options.identity));
             let of_peer = matches.subcommand_matches("peer");
-            let source = of_peer.and_then(|m| m.value_source("device"));
-            if source != Some(ValueSource::CommandLine) {
+            let is_said = |option| {
+                let source = of_peer.and_then(|m| m.value_source(option));
+                source == Some(ValueSource::CommandLine)
+            };
+            if !is_said("device") {
                 args.device = options.device.unwrap_or(args.device);
+            }
+            if !is_said("sharing") {
+                args.sharing = options.sharing.unwrap_or(args.sharing);
             }
             args.memory = args.memory.or(options.memory);
             args.data = args.data.take().or_else(|| path(options.data));
@@ -285,6 +295,17 @@ fn parsed<'de, D: Deserializer<'de>, T>(
 
 fn device<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DeviceChoice>, D::Error> {
     parsed(from, "a string", values::parse_device)
+}
+
+fn sharing<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SharingArg>, D::Error> {
+    parsed(from, "a string", |text| {
+        SharingArg::from_str(text, false).map_err(|_| {
+            format!(
+                "\"{}\" is no kind of sharing; expected auto, object, page or off",
+                plain_text(text)
+            )
+        })
+    })
 }
 
 fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {

@@ -1,10 +1,16 @@
 //! Which device a peer of this process renders on, and why.
 
-use crate::{args::DeviceChoice, free_memory::free_memory_bytes};
-use brickmesh_actors::device_slot::{DeviceSupply, OpenDevice};
+use crate::{
+    args::{DeviceChoice, SharingArg},
+    free_memory::free_memory_bytes,
+};
+use brickmesh_actors::{
+    device_slot::{DeviceSupply, OpenDevice, Sharing},
+    pager::Pager,
+};
 use brickmesh_shaders::{DeviceError, DeviceInfo, RenderDevice, device::cpu::CpuDevice};
 use brickmesh_topology::mesh::device_recovery::Attempt;
-use std::{num::NonZeroUsize, thread};
+use std::{num::NonZeroUsize, sync::Arc, thread};
 
 /// A device and the reason why it was taken.
 pub struct Chosen {
@@ -14,6 +20,8 @@ pub struct Chosen {
     pub reason: String,
     /// Opens it again when it is lost, or the processor in its place.
     pub open: OpenDevice,
+    /// How it gets bricks that its peer does not hold.
+    pub sharing: Sharing,
 }
 
 impl From<Chosen> for DeviceSupply {
@@ -21,6 +29,7 @@ impl From<Chosen> for DeviceSupply {
         Self {
             device: chosen.device,
             open: chosen.open,
+            sharing: chosen.sharing,
         }
     }
 }
@@ -64,14 +73,15 @@ pub fn choose(choice: DeviceChoice, peers: u32, memory_bytes: u64) -> Result<Cho
     let open = |index: Option<Option<usize>>| -> OpenDevice {
         Box::new(move |attempt| match (attempt, index) {
             (Attempt::Again, Some(index)) => Ok(vulkan(index, memory_bytes)?.0),
-            _ => cpu(peers, memory_bytes),
+            _ => Ok(Box::new(cpu(peers, memory_bytes)?)),
         })
     };
     let processor = |reason: String| {
         Ok(Chosen {
-            device: cpu(peers, memory_bytes)?,
+            device: Box::new(cpu(peers, memory_bytes)?),
             reason,
             open: open(None),
+            sharing: Sharing::Object,
         })
     };
     let gpu = |index| {
@@ -80,6 +90,7 @@ pub fn choose(choice: DeviceChoice, peers: u32, memory_bytes: u64) -> Result<Cho
             device,
             reason,
             open: open(Some(index)),
+            sharing: Sharing::Object,
         })
     };
     match choice {
@@ -96,13 +107,52 @@ pub fn choose(choice: DeviceChoice, peers: u32, memory_bytes: u64) -> Result<Cho
     }
 }
 
-fn cpu(peers: u32, memory_bytes: u64) -> Result<Box<dyn RenderDevice>, DeviceError> {
+/// The same of a device that gets bricks as `sharing` says.
+///
+/// # Errors
+/// [`DeviceError`], also where the device or this machine cannot share so.
+pub fn choose_shared(
+    choice: DeviceChoice,
+    sharing: SharingArg,
+    peers: u32,
+    memory_bytes: u64,
+) -> Result<Chosen, DeviceError> {
+    match sharing {
+        SharingArg::Auto | SharingArg::Object => choose(choice, peers, memory_bytes),
+        SharingArg::Off => Ok(Chosen {
+            sharing: Sharing::Off,
+            ..choose(choice, peers, memory_bytes)?
+        }),
+        SharingArg::Page if matches!(choice, DeviceChoice::Vulkan(_)) => {
+            Err(DeviceError::Unavailable {
+                what: "--sharing page is for pages of the processor's memory: give --device cpu with it"
+                    .to_owned(),
+            })
+        }
+        SharingArg::Page => {
+            let device = cpu(peers, memory_bytes)?;
+            let pages = Pager::new(device.info().memory_bytes);
+            let pages = pages.map_err(|error| DeviceError::Unavailable {
+                what: error.to_string(),
+            })?;
+            Ok(Chosen {
+                device: Box::new(device.reading(pages.clone())),
+                reason: "pages are in the processor's memory".to_owned(),
+                sharing: Sharing::Page(Arc::clone(&pages)),
+                open: Box::new(move |_| {
+                    Ok(Box::new(cpu(peers, memory_bytes)?.reading(pages.clone())))
+                }),
+            })
+        }
+    }
+}
+
+fn cpu(peers: u32, memory_bytes: u64) -> Result<CpuDevice, DeviceError> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = NonZeroUsize::new(cores / peers.max(1) as usize).unwrap_or(NonZeroUsize::MIN);
     // An eighth of what is free is left to everything else.
     let most = free_memory_bytes() / 8 * 7 / u64::from(peers.max(1));
-    let device = CpuDevice::new(Some(threads), memory_bytes.min(most))?;
-    Ok(Box::new(device))
+    CpuDevice::new(Some(threads), memory_bytes.min(most))
 }
 
 #[cfg(feature = "vulkan")]

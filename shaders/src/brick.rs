@@ -2,6 +2,7 @@
 
 use brickmesh_topology::{
     VoxelBox, VoxelNumbers, VoxelType,
+    data::manifest::TRIANGLE_MEMORY,
     data::triangles::{self, Triangle, TrianglesError},
 };
 use bytes::Bytes;
@@ -49,6 +50,13 @@ pub enum BrickError {
 }
 
 impl BrickVoxels {
+    /// Memory that it takes on a device that keeps it as it is: voxels, and what triangles become.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let triangles = self.whole.len() - self.bytes.len();
+        self.bytes.len() as u64 + triangles as u64 * TRIANGLE_MEMORY
+    }
+
     /// A brick from its bytes, checked against its boxes. `numbers`: those of its volume.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ pub mod device;
 pub mod jitter;
 pub mod macrocells;
 pub mod modes;
+pub mod page_memory;
 pub mod scene;
 pub mod secondary;
 pub mod sub_image;

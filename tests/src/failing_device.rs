@@ -1,6 +1,6 @@
 //! A device that fails on cue: lost, or short of memory, at any call.
 
-use brickmesh_actors::device_slot::DeviceSupply;
+use brickmesh_actors::device_slot::{DeviceSupply, Sharing};
 use brickmesh_shaders::{
     BrickKey, DeviceError, DeviceInfo, IsWanted, Job, RenderDevice, RenderedJob, Scene,
     device::preparation::{Preparation, PreparedBrick},
@@ -96,6 +96,7 @@ impl Cues {
                 }
                 Ok(open(make()))
             }),
+            sharing: Sharing::Object,
         }
     }
 }

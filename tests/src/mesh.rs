@@ -5,8 +5,9 @@ use brickmesh_actors::{
     brick_owner::{AskStatus, OpenSource},
     bus::Bus,
     data_set::BrickSource,
-    device_slot::DeviceSupply,
+    device_slot::{DeviceSupply, Sharing},
     local_bus::LocalHub,
+    pager::Pager,
     requester::{AskFrame, Frame, FrameError},
 };
 use brickmesh_shaders::{RenderDevice, device::cpu::CpuDevice};
@@ -22,7 +23,7 @@ use std::{
 /// How long a mesh may take to settle.
 const SETTLE: Duration = Duration::from_secs(60);
 /// Memory of each peer.
-const MEMORY_BYTES: u64 = 1 << 30;
+pub const MEMORY_BYTES: u64 = 1 << 30;
 
 /// A mesh of this process.
 #[derive(Debug)]
@@ -56,6 +57,21 @@ pub fn cpu() -> Box<dyn RenderDevice> {
 pub fn scalar() -> Box<dyn RenderDevice> {
     let device = CpuDevice::scalar(Some(NonZeroUsize::MIN), MEMORY_BYTES);
     Box::new(device.expect("a CPU device"))
+}
+
+/// A CPU device with one thread, which reads bricks that come then, in so much memory.
+///
+/// # Panics
+/// Where threads cannot be started, or the system does not let it.
+#[must_use]
+pub fn pages(bytes: u64) -> DeviceSupply {
+    let device = CpuDevice::new(Some(NonZeroUsize::MIN), bytes).expect("a CPU device");
+    let pager = Pager::new(bytes).expect("userfaultfd");
+    let device: Box<dyn RenderDevice> = Box::new(device.reading(pager.clone()));
+    DeviceSupply {
+        sharing: Sharing::Page(pager),
+        ..device.into()
+    }
 }
 
 /// The id of the n-th peer.

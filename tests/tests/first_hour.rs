@@ -716,6 +716,48 @@ fn a_wrong_key_or_an_unknown_name_ends_a_command_as_soon_as_that_is_known() {
     assert_refused(&unknown, &["no-such-data-set", "it has none"]);
 }
 
+/// Runs something on a thread that may not ask for userfaultfd, nor may what it starts.
+#[cfg(target_os = "linux")]
+fn without_userfaultfd<T: Send>(what: impl FnOnce() -> T + Send) -> T {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+    let number = match std::env::consts::ARCH {
+        "x86_64" => 323,
+        _ => 282,
+    };
+    let denied = SeccompAction::Errno(1);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let rules = [(number, Vec::new())].into();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch).unwrap();
+    let filter: BpfProgram = filter.try_into().unwrap();
+    let run = || {
+        apply_filter(&filter).unwrap();
+        what()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn where_pages_cannot_be_shared_that_is_said_and_objects_are() {
+    let desk = Desk::new();
+    let little = ["--brick", "16", "--memory", "300K", "--peers", "2"];
+    let little = [&little[..], &["--redundancy", "1", "--strategy", "image"]].concat();
+    let by = |kind| [&little[..], &["--sharing", kind]].concat();
+    let paged = desk.render(&by("page"));
+    assert!(paged.is_well, "{}", paged.errors);
+    assert!(paged.output.contains("page memory"), "{}", paged.output);
+    let expected = desk.picture();
+    let (denied, objects) =
+        without_userfaultfd(|| (desk.render(&by("page")), desk.render(&by("auto"))));
+    assert_refused(&denied, &["userfaultfd", "seccomp", "--sharing object"]);
+    assert!(objects.is_well, "{}", objects.errors);
+    assert!(compare(&expected, &desk.picture()).max <= 1);
+    let vulkan = [&by("page")[..], &["--device", "vulkan"]].concat();
+    let command = [&["render"], &vulkan[..], &["--out", "p.png"]].concat();
+    let refused = run(Command::new(brickmesh()).args(command).arg(&desk.volume));
+    assert_refused(&refused, &["--sharing page", "--device cpu"]);
+}
+
 #[test]
 fn commands_say_what_they_would_take() {
     let orbit = brickmesh_says(&["render", "a.nrrd", "--out", "p.png", "--orbit", "30"]);

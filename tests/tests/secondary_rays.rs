@@ -8,7 +8,7 @@ use brickmesh_shaders::{
 use brickmesh_tests::{
     compare::{compare, to_rgba8},
     facets::{bricks, facets},
-    mesh::{MakeDevice, Mesh, cpu, peer_id, scalar},
+    mesh::{MakeDevice, Mesh, cpu, pages, peer_id, scalar},
     reference::{Field, render_with},
     scenes::{looks, mode_fields, views},
     skip::vulkan_is_there,
@@ -139,10 +139,17 @@ fn rays_go_on_through_bricks_that_are_fetched() {
     for (look, settings) in lit_looks(&field).into_iter().take(3) {
         let one = picture(&field, (128, 1), &cpu, (view, &settings));
         // Room for two thirds of the bricks, and for few beside those that are held.
-        for room in [2 * count / 3, count / 3 + 2] {
+        for (room, is_paged) in [
+            (2 * count / 3, false),
+            (count / 3 + 2, false),
+            (count / 2, true),
+        ] {
             actix::System::new().block_on(async {
                 let supply = |_: usize| {
                     let bytes = bytes * u64::from(room);
+                    if is_paged {
+                        return pages(bytes);
+                    }
                     let device = CpuDevice::new(Some(NonZeroUsize::MIN), bytes).unwrap();
                     (Box::new(device) as Box<dyn RenderDevice>).into()
                 };
@@ -166,11 +173,14 @@ fn rays_go_on_through_bricks_that_are_fetched() {
                 let of_jobs: BTreeSet<_> = jobs.map(|j| (&j.peer, j.brick)).collect();
                 assert!(
                     missed > 0 && asked_for > u32::try_from(of_jobs.len()).unwrap(),
-                    "{look}: rays go on elsewhere"
+                    "{look}, {is_paged}: rays go on elsewhere"
                 );
                 let found = mesh.picture(view, &settings).await;
                 let d = compare(&one, &found);
-                assert!(d.max <= 1, "{look}, room for {room} of {count}: {d:?}");
+                assert!(
+                    d.max <= 1,
+                    "{look}, room for {room} of {count}, {is_paged}: {d:?}"
+                );
             });
         }
     }

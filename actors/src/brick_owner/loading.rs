@@ -1,9 +1,12 @@
 //! Bricks on their way from the source or a peer into device memory, and out of it.
 
 use super::BrickOwner;
-use crate::{data_set::ReadError, inputs::DeviceInput};
+use crate::{
+    data_set::{ReadError, voxels},
+    inputs::DeviceInput,
+};
 use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
-use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError};
+use brickmesh_shaders::{BrickKey, BrickVoxels, DeviceError, device::preparation::PreparedBrick};
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest,
     mesh::keeper::{KeeperInput, LoadResult},
@@ -29,6 +32,14 @@ pub(super) enum LoadError {
     Ended,
 }
 
+/// A brick that is to be loaded.
+enum Loaded {
+    /// It is for the device.
+    Prepared(PreparedBrick),
+    /// It is where the device reads it.
+    InPages,
+}
+
 impl BrickOwner {
     /// Checks a brick's bytes, or reads them from the source, and loads them.
     pub(super) fn load(
@@ -43,7 +54,8 @@ impl BrickOwner {
         };
         let reader = self.reader(data_set, brick);
         let preparation = self.preparation.clone();
-        let raycaster = self.addresses.raycaster.clone();
+        let (raycaster, pages) = (self.addresses.raycaster.clone(), self.pages.clone());
+        let key = BrickKey { data_set, brick };
         let work = async move {
             let prepared = tokio::task::spawn_blocking(move || {
                 let voxels = match (bytes, reader) {
@@ -56,14 +68,20 @@ impl BrickOwner {
                     },
                     (None, None) => Err(LoadError::Damaged("there is no source".to_owned())),
                 };
-                voxels.map(|voxels| preparation.prepare(voxels))
+                let voxels = voxels?;
+                if let Some(pages) = pages {
+                    pages.fill(key, &voxels).map_err(LoadError::Device)?;
+                    return Ok(Loaded::InPages);
+                }
+                Ok(Loaded::Prepared(preparation.prepare(voxels)))
             });
-            let prepared = prepared
-                .await
-                .map_err(|e| LoadError::Damaged(e.to_string()))??;
-            let copy = prepared.voxels().whole().clone();
+            let prepared = prepared.await;
+            let prepared = match prepared.map_err(|e| LoadError::Damaged(e.to_string()))?? {
+                Loaded::Prepared(prepared) => prepared,
+                Loaded::InPages => return Ok((None, 0)),
+            };
+            let copy = Some(prepared.voxels().whole().clone());
             let (answer, loaded) = oneshot::channel();
-            let key = BrickKey { data_set, brick };
             if raycaster
                 .try_send(DeviceInput::Load(key, prepared, answer))
                 .is_err()
@@ -85,7 +103,7 @@ impl BrickOwner {
         &mut self,
         data_set: Digest,
         brick: BrickIndex,
-        result: Result<(Bytes, u64), LoadError>,
+        result: Result<(Option<Bytes>, u64), LoadError>,
         ctx: &mut Context<Self>,
     ) {
         let result = match result {
@@ -143,8 +161,8 @@ impl BrickOwner {
         }
     }
 
-    /// Keeps the host copy of a brick, or lets go of it.
-    fn keep(&mut self, data_set: Digest, brick: BrickIndex, copy: Bytes) {
+    /// Keeps the host copy of a brick, or lets go of it; `None`: its bytes are in page memory.
+    fn keep(&mut self, data_set: Digest, brick: BrickIndex, copy: Option<Bytes>) {
         let is_open = self.keeper.manifest(data_set).is_some();
         match self.sources.get(&data_set) {
             // Nobody else will ask: what the device has need not be kept twice, as long as it has room for all.
@@ -157,7 +175,8 @@ impl BrickOwner {
                 && (self.keeper.is_fetching(data_set, brick)
                     || !self.keeper.is_staging(data_set, brick)) =>
             {
-                self.copies.insert((data_set, brick), copy);
+                let copy = copy.map(|copy| ((data_set, brick), copy));
+                self.copies.extend(copy);
             }
             _ => {}
         }
@@ -166,6 +185,9 @@ impl BrickOwner {
     /// Frees the memory of a brick.
     pub(super) fn unload(&self, data_set: Digest, brick: BrickIndex) {
         let key = BrickKey { data_set, brick };
+        if let Some(pages) = &self.pages {
+            pages.free(key);
+        }
         let unload = DeviceInput::Unload(key);
         if self.addresses.raycaster.try_send(unload).is_err() {
             tracing::warn!(
@@ -180,26 +202,6 @@ impl BrickOwner {
 fn check(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, String> {
     check_digest(manifest, brick, &bytes)?;
     voxels(manifest, brick, bytes)
-}
-
-/// A brick of checked bytes.
-fn voxels(manifest: &Manifest, brick: BrickIndex, bytes: Bytes) -> Result<BrickVoxels, String> {
-    let grid = manifest.grid();
-    let (owned, stored) = (grid.owned_box(brick), grid.stored_box(brick));
-    let (expected, found) = (manifest.brick_bytes(brick), bytes.len());
-    if found as u64 != expected {
-        return Err(format!(
-            "brick {} is {found} bytes, expected {expected}",
-            brick.0
-        ));
-    }
-    let numbers = manifest.numbers();
-    let materials = manifest.materials().len();
-    let brick_of = match manifest.brick_triangles(brick) {
-        Some(_) => BrickVoxels::with_triangles(owned, stored, numbers, bytes, materials),
-        None => BrickVoxels::new(owned, stored, numbers, bytes),
-    };
-    brick_of.map_err(|e| format!("brick {}: {e}", brick.0))
 }
 
 /// Checks a brick's bytes against its manifest.

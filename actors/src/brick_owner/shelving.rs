@@ -199,9 +199,9 @@ impl BrickOwner {
         let (Some(shelving), Some(manifest)) = (&self.shelving, manifest) else {
             return;
         };
-        let bytes = bytes.or_else(|| self.copies.get(&(data_set, brick)).cloned());
+        let copy = self.copy(data_set, brick);
         let writing = shelving.ask(move |shelf| {
-            let Some(bytes) = bytes else {
+            let Some(bytes) = bytes.or_else(copy) else {
                 return ShelfResult::Lost;
             };
             if let Err(why) = check_digest(&manifest, brick, &bytes) {

@@ -18,7 +18,7 @@ impl BrickOwner {
         brick: BrickIndex,
         ctx: &mut Context<Self>,
     ) {
-        let copy = self.copies.get(&(data_set, brick)).cloned();
+        let copy = self.copy(data_set, brick);
         let reader = self.reader(data_set, brick);
         let (outbox, receiver) = (self.outbox.clone(), to.clone());
         // It goes with the message, and is dropped with it.
@@ -31,7 +31,7 @@ impl BrickOwner {
                     why,
                 })
             };
-            let (answer, failed) = match copy.map(Ok).or_else(|| reader.map(|read| read())) {
+            let (answer, failed) = match copy().map(Ok).or_else(|| reader.map(|read| read())) {
                 Some(Ok(bytes)) => {
                     let data = Message::BrickData {
                         data_set,

@@ -55,14 +55,14 @@ impl BrickOwner {
         let known = known.and_then(|manifest| {
             let grid = manifest.grid();
             let brick = grid.index(voxel.map(|v| v / grid.edge()))?;
-            let copy = self.copies.get(&(data_set, brick)).cloned();
+            let copy = self.copy(data_set, brick);
             Some((manifest, brick, copy, self.reader(data_set, brick)))
         });
         async move {
             let room = room.map_err(|_| "too many voxels are asked for at a time".to_owned())?;
             let (manifest, brick, copy, reader) = known.ok_or("there is no such voxel here")?;
             let read = move || {
-                let bytes = match (copy, reader) {
+                let bytes = match (copy(), reader) {
                     (Some(copy), _) => copy,
                     (None, Some(reader)) => reader().map_err(|e| e.to_string())?,
                     (None, None) => return Err("the brick is not held here".to_owned()),

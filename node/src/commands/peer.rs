@@ -2,7 +2,7 @@
 
 use super::{CommandResult, Misconfigured, invitation::invitation};
 use crate::{
-    args::PeerArgs,
+    args::{PeerArgs, SharingArg},
     brick_store::{BrickStoreError, DirectoryStore, DiskShelf, ShelfError, open_shared},
     device_choice,
     metrics::MetricsServer,
@@ -37,7 +37,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
     let memory_bytes = args
         .memory
         .unwrap_or_else(|| device_choice::default_memory_bytes(1));
-    let chosen = device_choice::choose(args.device, 1, memory_bytes)?;
+    let chosen = device_choice::choose_shared(args.device, args.sharing, 1, memory_bytes)?;
     let device = &chosen.device.info().name;
     tell(format_args!("device: {device}, because {}", chosen.reason));
     let info = chosen.device.info();
@@ -105,6 +105,11 @@ fn open_shelf(args: &PeerArgs) -> Result<Option<Arc<dyn BrickShelf>>, Box<dyn Er
     if bytes == 0 {
         return Err(Misconfigured::because(
             "--disk 0 keeps nothing; give some room, as 40G, or leave it out",
+        ));
+    }
+    if args.sharing == SharingArg::Off {
+        return Err(Misconfigured::because(
+            "--sharing off gets nothing from other peers for a picture, and reads nothing from --disk: leave one of them out",
         ));
     }
     let shelf = DiskShelf::open(folder, bytes).map_err(|error| match error {

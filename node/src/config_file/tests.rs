@@ -1,7 +1,7 @@
 //! What the file says is taken, the command line wins, and whatever is wrong is named.
 
 use super::*;
-use crate::args::{Cli, Command, DeviceChoice, PeerArgs};
+use crate::args::{Cli, Command, DeviceChoice, PeerArgs, SharingArg};
 use clap::Arg;
 
 /// The command line with a configuration file of this text.
@@ -39,6 +39,7 @@ fn every_option_of_peer_can_be_given() {
         name = "lab-1"
         device = "vulkan:1"
         memory = "3G"
+        sharing = "page"
         join = ["192.168.7.20:7070", "/ip4/192.168.7.21/tcp/7070"]
         listen = "0.0.0.0:7070"
         key = "/k"
@@ -53,6 +54,7 @@ fn every_option_of_peer_can_be_given() {
     assert_eq!(args.name.as_deref(), Some("lab-1"));
     assert_eq!(args.device, DeviceChoice::Vulkan(Some(1)));
     assert_eq!(args.memory, Some(3 << 30));
+    assert_eq!(args.sharing, SharingArg::Page);
     assert_eq!(
         args.network.join,
         ["192.168.7.20:7070", "/ip4/192.168.7.21/tcp/7070"]

@@ -421,7 +421,7 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
 
 /// The device of one of this process's peers.
 fn choose_device(args: &MeshArgs, memory_bytes: u64) -> Result<Chosen, DeviceError> {
-    let chosen = device_choice::choose(args.device, args.peers, memory_bytes)?;
+    let chosen = device_choice::choose_shared(args.device, args.sharing, args.peers, memory_bytes)?;
     let info = chosen.device.info();
     tracing::info!(device = info.name, reason = chosen.reason, "device");
     if let Some(less) = device_choice::less_than_asked(args.memory, info) {

@@ -40,20 +40,19 @@ use crate::{
         BrickKey, DeviceError, DeviceInfo, DeviceKind, IsWanted, Job, RenderDevice, RenderedJob,
         preparation::{BrickCells, Preparation, PreparedBrick},
     },
+    page_memory::{PageMemory, PagedBricks},
     scene::Scene,
     secondary::{LitPoint, LitPoints, PixelLight, SecondaryRays, UnlitJob},
     sub_image::SubImage,
     triangle_tree::TriangleTree,
 };
-use brickmesh_topology::{
-    BrickBytes, BrickIndex, PixelRect, VoxelBox, VoxelType, data::manifest::TRIANGLE_MEMORY,
-};
+use brickmesh_topology::{BrickBytes, BrickIndex, PixelRect, VoxelBox, VoxelType};
 use field::{CELL_EDGE, Field};
 use frame::Frame;
 use lighting::Lighting;
 use rayon::prelude::*;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, PoisonError,
@@ -73,6 +72,9 @@ const TILE_COLUMNS: u32 = 32;
 /// Points of surfaces that a thread lights at a time: more take more memory.
 const POINTS_TOGETHER: usize = 256;
 
+/// Bricks that rays of a job that was put aside go on through, at most, where each is awaited: more push one another out of memory.
+const PAGES_TOGETHER: usize = 8;
+
 /// How rays are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
@@ -91,8 +93,10 @@ pub struct CpuDevice {
     skipping: bool,
     preparation: Preparation,
     bricks: BTreeMap<BrickKey, Resident>,
-    /// As [`bytes_of`] them.
+    /// Memory that they take.
     held_bytes: u64,
+    /// Where bricks are that were not loaded; then none is.
+    pages: Option<Arc<dyn PagedBricks>>,
     scene: Option<Current>,
 }
 
@@ -106,14 +110,8 @@ struct Resident {
 
 impl Resident {
     fn bytes(&self) -> u64 {
-        bytes_of(&self.voxels)
+        self.voxels.memory_bytes()
     }
-}
-
-/// Memory that a brick takes.
-fn bytes_of(voxels: &BrickVoxels) -> u64 {
-    let triangles = voxels.whole().len() - voxels.bytes().len();
-    voxels.bytes().len() as u64 + triangles as u64 * TRIANGLE_MEMORY
 }
 
 /// The scene that was set.
@@ -184,8 +182,70 @@ impl CpuDevice {
             preparation: Preparation::new(CELL_EDGE),
             bricks: BTreeMap::new(),
             held_bytes: 0,
+            pages: None,
             scene: None,
         })
+    }
+
+    /// The device that reads bricks where they are, or come when they are read, in place of those that are loaded. It keeps
+    /// what it works out of a brick until that is unloaded.
+    #[must_use]
+    pub fn reading(mut self, pages: Arc<dyn PagedBricks>) -> Self {
+        self.info.name += ", page memory";
+        self.info.brick_bytes = BrickBytes::measured(|size, voxel| {
+            let voxels = BrickBytes::default().of(size, voxel);
+            voxels.next_multiple_of(PageMemory::page_bytes() as u64)
+        });
+        self.pages = Some(pages);
+        self
+    }
+
+    /// Makes bricks of the scene's data set known that are in page memory, or come while their macrocells are worked out; each on
+    /// whichever thread is free.
+    fn find_pages(&mut self, bricks: impl Iterator<Item = BrickIndex>, is_wanted: IsWanted<'_>) {
+        let (Some(pages), Some(scene)) = (&self.pages, &self.scene) else {
+            return;
+        };
+        let data_set = scene.frame.data_set;
+        let keys = bricks.map(|brick| BrickKey { data_set, brick });
+        let new: BTreeSet<BrickKey> = keys.filter(|key| !self.bricks.contains_key(key)).collect();
+        let new: Vec<BrickKey> = new.into_iter().collect();
+        let find = |key: BrickKey| {
+            // Each may be waited for.
+            let brick = is_wanted().then(|| pages.brick(key)).flatten()?;
+            let brick = PreparedBrick::from(brick);
+            let tree = brick.tree().cloned();
+            let (voxels, cells) = self.preparation.complete(brick);
+            let resident = Resident {
+                voxels,
+                cells,
+                tree,
+            };
+            Some((key, resident))
+        };
+        let found = || {
+            let found = new.into_par_iter().with_max_len(1).map(find);
+            found.collect::<Vec<_>>()
+        };
+        let found = self.pool.install(found);
+        self.bricks.extend(found.into_iter().flatten());
+    }
+
+    /// What became of jobs, unless some brick that they read could not be had: then nothing is known of any of them.
+    fn unless_in_vain(
+        &mut self,
+        all: Vec<Result<RenderedJob, DeviceError>>,
+    ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let in_vain = self.pages.as_ref().map(|pages| pages.take_in_vain());
+        let in_vain = in_vain.unwrap_or_default();
+        for key in &in_vain {
+            self.bricks.remove(key);
+        }
+        let Some(&BrickKey { brick, .. }) = in_vain.first() else {
+            return all;
+        };
+        let lacks = |_| Err(DeviceError::NotResident { brick });
+        all.into_iter().map(lacks).collect()
     }
 
     /// Brings what the scene shows of a brick up to date; the box that it owns.
@@ -560,7 +620,7 @@ impl RenderDevice for CpuDevice {
     fn load_prepared(&mut self, key: BrickKey, brick: PreparedBrick) -> Result<(), DeviceError> {
         let before = self.bricks.get(&key).map_or(0, Resident::bytes);
         let held = self.held_bytes - before;
-        let needed = bytes_of(brick.voxels());
+        let needed = brick.voxels().memory_bytes();
         let tree = brick.tree().cloned();
         if held + needed > self.info.memory_bytes {
             return Err(DeviceError::OutOfMemory {
@@ -583,7 +643,9 @@ impl RenderDevice for CpuDevice {
 
     fn unload_brick(&mut self, key: BrickKey) {
         let freed = self.bricks.remove(&key);
-        self.held_bytes -= freed.as_ref().map_or(0, Resident::bytes);
+        let is_counted = self.pages.is_none();
+        let freed = freed.as_ref().filter(|_| is_counted);
+        self.held_bytes -= freed.map_or(0, Resident::bytes);
     }
 
     fn set_scene(&mut self, scene: &Scene) -> Result<(), DeviceError> {
@@ -604,6 +666,7 @@ impl RenderDevice for CpuDevice {
         jobs: &[Job],
         is_wanted: IsWanted<'_>,
     ) -> Vec<Result<RenderedJob, DeviceError>> {
+        self.find_pages(jobs.iter().map(|job| job.brick), is_wanted);
         let prepare = |job| {
             if is_wanted() {
                 self.prepare(job)
@@ -646,7 +709,8 @@ impl RenderDevice for CpuDevice {
                 ..RenderedJob::new(part.into_image(job), micros)
             })
         });
-        rendered.collect()
+        let rendered = rendered.collect();
+        self.unless_in_vain(rendered)
     }
 
     fn go_on(
@@ -654,6 +718,20 @@ impl RenderDevice for CpuDevice {
         jobs: Vec<RenderedJob>,
         is_wanted: IsWanted<'_>,
     ) -> Vec<Result<RenderedJob, DeviceError>> {
+        let unlit = jobs.iter().filter_map(|job| job.unlit.as_deref());
+        let awaited = unlit.flat_map(|unlit| unlit.waits_for().into_iter().take(PAGES_TOGETHER));
+        let awaited: Vec<BrickIndex> = awaited.collect();
+        self.find_pages(awaited.iter().copied(), is_wanted);
+        // Nothing would follow from going on again and again.
+        let is_here = |brick: &&BrickIndex| self.owned(**brick).is_some();
+        if let Some(&brick) = awaited.first()
+            && self.pages.is_some()
+            && is_wanted()
+            && awaited.iter().find(is_here).is_none()
+        {
+            let lacks = |_| Err(DeviceError::NotResident { brick });
+            return jobs.into_iter().map(lacks).collect();
+        }
         self.show_casters();
         let lighting = self.scene.as_ref().and_then(|s| s.lighting.as_deref());
         let go_on = |mut job: RenderedJob| {
@@ -674,6 +752,7 @@ impl RenderDevice for CpuDevice {
                 Err(DeviceError::CalledOff)
             }
         };
-        jobs.into_iter().map(go_on).collect()
+        let all = jobs.into_iter().map(go_on).collect();
+        self.unless_in_vain(all)
     }
 }

@@ -11,6 +11,8 @@
 //! Jobs whose bricks the peer does not hold wait until these are read; others are rendered meanwhile. So do jobs that were begun and whose
 //! secondary rays go on through other bricks: with each of these as it comes, so that no brick is kept while another one is awaited.
 //! Jobs that nobody would see are not rendered, and their bricks not read (`occlusion`).
+//! Where bricks come when they are read ([`FrameWorker::reads_pages`]), no job waits for one, but those whose bricks are there go first; bricks of
+//! jobs that the device is given are asked for, and released when they are there.
 //! Invariant: while a message waits for room nothing more is rendered, nor taken from what is kept.
 //! Invariant: bounded: frames by [`admission`], kept images by `cache`, inputs by [`inputs`].
 
@@ -39,7 +41,7 @@ use active_frame::ActiveFrame;
 use admission::Place;
 use cache::RenderCache;
 use device_bricks::{Ask, BrickName, DeviceBricks};
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use turns::Turns;
 
 /// Frames that are remembered, so that one asked for twice is begun once.
@@ -60,6 +62,9 @@ const BATCH_PIXELS_MAX: usize = 1 << 20;
 
 /// A job that takes longer is put aside after so long, in microseconds, where another requester's jobs wait.
 pub const SLICE_MICROS: u64 = 20_000;
+
+/// Where no job waits for bricks: so many that could be next are looked through for one whose brick is there.
+const LOOK_AHEAD: usize = 256;
 
 /// Memory of jobs that wait for bricks on the way of their rays, bytes, about. See [`may_begin`].
 const UNLIT_BYTES_MAX: u64 = 128 << 20;
@@ -146,6 +151,8 @@ pub struct FrameWorker<F, I> {
     turns: Turns,
     cache: RenderCache<I>,
     bricks: DeviceBricks,
+    /// Bricks of jobs that the device was given, where they come when they are read: to be asked for.
+    pages: Vec<BrickName>,
     /// Without a device nobody's jobs can be done here.
     has_device: bool,
     /// What the device has rendered until now, microseconds.
@@ -191,10 +198,24 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             turns: Turns::default(),
             cache: RenderCache::new(memory_bytes),
             bricks: DeviceBricks::default(),
+            pages: Vec::new(),
             has_device: true,
             rendered_micros: 0,
             waiting: 0,
             is_paused: false,
+        }
+    }
+
+    /// From now on the device gets bricks by itself when it reads them.
+    pub fn reads_pages(&mut self) {
+        self.bricks.are_paged_now();
+    }
+
+    /// The device waited so long for bricks that jobs of a frame read.
+    pub fn waited_for_pages(&mut self, key: &FrameKey, waited: Duration) {
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        if let Some(frame) = self.frames.iter_mut().find(|f| f.key == *key) {
+            frame.waited_for_pages(micros);
         }
     }
 
@@ -350,6 +371,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
     ) {
         if !self.bricks.answered(name, question, is_there) {
             return;
+        }
+        if is_there && self.bricks.are_paged() && self.bricks.release(name) {
+            out.push(WorkerOutput::Release(name.0, name.1));
         }
         for frame in self.frames.iter_mut().filter(|f| f.data_set == name.0) {
             if is_there {
@@ -584,6 +608,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 
     /// Asks for bricks that frames need, those of the oldest frame first.
     fn stage(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        if self.bricks.are_paged() {
+            return self.stage_pages(out);
+        }
         if !self.stage_for_rays(out) {
             return;
         }
@@ -668,11 +695,22 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         };
         let is_full = self.has_many_unlit();
         let has_jobs = |f: &ActiveFrame<F, I>| {
-            f.has_jobs() && f.next_job(may_begin(f, &self.bricks, is_full)).is_some()
+            f.has_jobs() && (f.next_job(usize::MAX, may_begin(f, &self.bricks, is_full))).is_some()
         };
         let frames = self.frames.iter().enumerate();
         let with_jobs = frames.filter(|(_, f)| has_jobs(f) || is_aside(f));
         self.turns.next(with_jobs.map(|(at, f)| (at, &f.key.0)))
+    }
+
+    /// The next job of a frame, and what it should take; where no job waits for its brick, such whose bricks are there first.
+    fn next_job(&self, frame: &ActiveFrame<F, I>) -> Option<(u32, PlannedJob, u64)> {
+        let begins = may_begin(frame, &self.bricks, self.has_many_unlit());
+        let comes = |brick| self.bricks.is_here_or_comes((frame.data_set, brick));
+        let is_there = |brick| begins(brick) && comes(brick);
+        let first = (self.bricks.are_paged()).then(|| frame.next_job(LOOK_AHEAD, is_there));
+        first
+            .flatten()
+            .or_else(|| frame.next_job(usize::MAX, &begins))
     }
 
     /// Ends frames early here.
@@ -693,6 +731,28 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         }
     }
 
+    /// The device is given a job whose bricks come when they are read: they are asked for now, so that they are on their way then.
+    fn needs_pages(&mut self, order: &OnDevice<F>) {
+        let lacking = order.bricks().filter(|&n| !self.bricks.is_in_memory(n));
+        let lacking: Vec<BrickName> = lacking.collect();
+        if let Some(frame) = self.frames.iter_mut().find(|f| f.key == order.key) {
+            for &name in &lacking {
+                frame.accesses(name.1, self.bricks.is_kept(name));
+            }
+        }
+        self.pages.extend(lacking);
+    }
+
+    /// Asks for bricks of jobs that the device was given.
+    fn stage_pages(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {
+        for name in self.pages.drain(..) {
+            // Beyond those that may be asked for, they are when they are read.
+            if let Ask::Now(question) = self.bricks.ask(name) {
+                out.push(WorkerOutput::Stage(name.0, name.1, question));
+            }
+        }
+    }
+
     fn give_device(&mut self, mut order: OnDevice<F>, out: &mut Vec<WorkerOutput<F, I>>) {
         order.given_micros = order.estimate_micros.min(SLICE_MICROS);
         self.turns.gave(&order.key.0, order.given_micros);
@@ -701,6 +761,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             [] => usize::from(order.before_micros == 0),
             awaited => awaited.iter().filter(is_here).count(),
         };
+        if self.bricks.are_paged() {
+            self.needs_pages(&order);
+        }
         let frame = self.frames.iter_mut().find(|f| f.key == order.key);
         frame.into_iter().for_each(|f| f.acquired(acquired));
         match out.last_mut() {
@@ -829,10 +892,18 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
                 continue;
             }
             let frame = &self.frames[at];
-            let begins = may_begin(frame, &self.bricks, self.has_many_unlit());
-            let Some((index, job, next)) = frame.next_job(begins) else {
+            let Some((index, job, next)) = self.next_job(frame) else {
                 break;
             };
+            if self.bricks.are_paged()
+                && let Some(brick) = self.frames[at].skip_if_hidden(index, out)
+            {
+                let name = (self.frames[at].data_set, brick);
+                if self.is_paused_after(name, out) {
+                    return false;
+                }
+                continue;
+            }
             let frame = &mut self.frames[at];
             if !frame.is_here(&job, &self.bricks, &self.cache) {
                 // What was kept of it had to make room since.

@@ -19,7 +19,8 @@ mod stage;
 
 pub use super::transfers::UploadResult;
 pub use messages::{
-    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, ShelfResult, Vitals,
+    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, MISSED, ShelfResult,
+    Vitals,
 };
 
 use crate::{
@@ -103,6 +104,7 @@ pub struct Keeper {
     dropping: Vec<(u64, Digest, BrickIndex)>,
     transfers: Transfers,
     staging: Staging,
+    never_fetches: bool,
     leaving: Leaving,
 }
 
@@ -154,6 +156,7 @@ impl Keeper {
             brick_bytes,
             transfers: Transfers::new(&local),
             staging: Staging::default(),
+            never_fetches: false,
             local,
             hello: Arc::new(hello),
             now: 0,
@@ -180,6 +183,11 @@ impl Keeper {
             dropping: Vec::new(),
             leaving: Leaving::No,
         }
+    }
+
+    /// Of data sets that are opened from now on, this peer fetches nothing for frames: others render what it does not hold.
+    pub fn never_fetches(&mut self) {
+        self.never_fetches = true;
     }
 
     /// Takes what happened at `now`, and adds to `out` what is to be done, in this order.
@@ -235,6 +243,7 @@ impl Keeper {
                 self.stage((data_set, brick), question, out);
             }
             KeeperInput::Release(data_set, brick) => self.release((data_set, brick), out),
+            KeeperInput::Missed(data_set, brick) => self.missed((data_set, brick), out),
             KeeperInput::Loaded(data_set, brick, result) => {
                 self.came(data_set, brick, result, out);
             }

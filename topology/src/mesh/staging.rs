@@ -59,7 +59,9 @@ impl Staging {
         }
         if let Some(awaited) = self.reading.get_mut(&name) {
             *awaited = Some(question);
-        } else if !self.waiting.iter().any(|(n, _)| *n == name) {
+        } else if let Some(waiting) = self.waiting.iter_mut().find(|(n, _)| *n == name) {
+            waiting.1 = question;
+        } else {
             self.waiting.push_back((name, question));
         }
         false
@@ -200,6 +202,11 @@ impl Staging {
     /// Whether a brick is in memory or being read.
     pub(super) fn has(&self, name: BrickName) -> bool {
         self.staged.contains_key(&name) || self.is_reading(name)
+    }
+
+    /// Whether a brick was asked for and is not begun.
+    pub(super) fn is_waiting(&self, name: BrickName) -> bool {
+        self.waiting.iter().any(|(n, _)| *n == name)
     }
 
     /// The bricks that are being fetched.

@@ -49,6 +49,10 @@ impl HeldMesh {
                 .args(["--name", &peer_name(host)])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null());
+            // Programs of before have no such option.
+            if setting.sharing != "auto" {
+                command.args(["--sharing", setting.sharing]);
+            }
             let pid = mesh.lab.spawn(&mut command)?;
             mesh.pids.push(pid);
         }

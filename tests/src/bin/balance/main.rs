@@ -110,6 +110,8 @@ struct Setting {
     viewer_share: f64,
     link_megabits: Option<u32>,
     peer_memory: String,
+    /// How peers get bricks for a picture that they do not hold.
+    sharing: &'static str,
     rounds: u32,
     render: Vec<String>,
     /// Set by Ctrl-C: everything that waits gives up, and takes down what it made.
@@ -144,6 +146,7 @@ impl Setting {
             viewer_share: args.viewer_share,
             link_megabits: args.link_megabits,
             peer_memory: args.peer_memory,
+            sharing: "auto",
             rounds: args.rounds,
             render: args.render,
             stop,

@@ -19,6 +19,8 @@ const WELL_CHOSEN: f64 = 1.1;
 enum Kind {
     SortLast,
     Image,
+    /// The picture, among hosts whose bricks come when they are read.
+    Pages,
     /// The picture, whose tiles stay where they were.
     Steal,
     /// The picture, whose tiles are drawn from a queue.
@@ -28,9 +30,10 @@ enum Kind {
     Replicated,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind::SortLast,
     Kind::Image,
+    Kind::Pages,
     Kind::Steal,
     Kind::Demand,
     Kind::Auto,
@@ -41,7 +44,7 @@ impl Kind {
     fn name(self) -> &'static str {
         match self {
             Self::SortLast => "sort-last",
-            Self::Image | Self::Steal | Self::Demand | Self::Replicated => "image",
+            Self::Image | Self::Pages | Self::Steal | Self::Demand | Self::Replicated => "image",
             Self::Auto => "auto",
         }
     }
@@ -50,13 +53,14 @@ impl Kind {
         match self {
             Self::Steal => Some("steal"),
             Self::Demand => Some("demand"),
-            Self::SortLast | Self::Image | Self::Auto | Self::Replicated => None,
+            Self::SortLast | Self::Image | Self::Pages | Self::Auto | Self::Replicated => None,
         }
     }
 
     fn words(self) -> &'static str {
         match self {
             Self::Replicated => "image, replicated",
+            Self::Pages => "image, by pages",
             Self::Steal => "image, tiles stolen",
             Self::Demand => "image, tiles on demand",
             other => other.name(),
@@ -106,6 +110,7 @@ fn run_of(setting: &Setting, kind: Kind, cameras: &Path) -> Result<Run, String> 
         } else {
             setting.peer_memory.clone()
         },
+        sharing: if kind == Kind::Pages { "page" } else { "auto" },
         ..setting.clone()
     };
     let copies = if is_whole { setting.hosts } else { 1 };

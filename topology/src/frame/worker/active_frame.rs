@@ -132,7 +132,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             if !is_held {
                 self.unheld.entry(brick).or_default().push(job);
             }
-            if bricks.is_here(name) && self.accessed.insert(brick) {
+            if bricks.is_in_memory(name) && self.accessed.insert(brick) {
                 // What is here and not held, another frame needs, too.
                 let accesses = &mut self.accesses;
                 let count = if is_held {
@@ -270,14 +270,15 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         !self.plan().casters.is_empty()
     }
 
-    /// The next job of those whose bricks may be `taken`, and what it should take here, microseconds.
+    /// The next job, of so many, whose brick may be `taken`, and what it should take here, microseconds.
     pub(super) fn next_job(
         &self,
+        most: usize,
         taken: impl Fn(BrickIndex) -> bool,
     ) -> Option<(u32, PlannedJob, u64)> {
         let plan = self.plan();
         let of = |index: u32| (index, plan.jobs[index as usize]);
-        let mut jobs = self.work.queued().map(of);
+        let mut jobs = self.work.queued().take(most).map(of);
         let (index, job) = jobs.find(|(_, job)| taken(job.brick))?;
         let micros = cost_on(job.estimate_micros, plan.speeds[self.me]);
         Some((index, job, micros))
@@ -366,7 +367,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     }
 
     /// A job that waits is not rendered where nobody would see it; its brick.
-    fn skip_if_hidden(
+    pub(super) fn skip_if_hidden(
         &mut self,
         job: u32,
         out: &mut Vec<WorkerOutput<F, I>>,
@@ -442,6 +443,11 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             self.step(out, |work, steals| work.waited(waited, steals));
         }
         self.waits_since = Some((now, rendered));
+    }
+
+    /// The device waited so long for bricks that its jobs read, microseconds.
+    pub(super) fn waited_for_pages(&mut self, micros: u64) {
+        self.reads.0 = self.reads.0.saturating_add(micros);
     }
 
     pub(super) fn idle(&mut self, out: &mut Vec<WorkerOutput<F, I>>) {

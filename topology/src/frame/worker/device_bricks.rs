@@ -23,6 +23,8 @@ pub(super) struct DeviceBricks {
     staged: BTreeMap<BrickName, State>,
     /// How often a brick was asked for.
     questions: u64,
+    /// Jobs do not wait for bricks: they come when they are read.
+    are_paged: bool,
 }
 
 /// Of a brick that is not held.
@@ -54,9 +56,29 @@ impl DeviceBricks {
         held.is_none_or(|held| held.contains(brick))
     }
 
+    /// From now on bricks come when they are read.
+    pub(super) fn are_paged_now(&mut self) {
+        self.are_paged = true;
+    }
+
+    /// Whether bricks come when they are read.
+    pub(super) fn are_paged(&self) -> bool {
+        self.are_paged
+    }
+
     /// Whether a job of the brick can be rendered.
     pub(super) fn is_here(&self, name: BrickName) -> bool {
+        self.are_paged || self.is_in_memory(name)
+    }
+
+    /// Whether the brick is held, or read for a frame that needs it.
+    pub(super) fn is_in_memory(&self, name: BrickName) -> bool {
         self.is_held(name) || self.staged.get(&name) == Some(&State::Ready)
+    }
+
+    /// Whether the brick is in memory, or was asked for.
+    pub(super) fn is_here_or_comes(&self, name: BrickName) -> bool {
+        self.is_held(name) || self.staged.contains_key(&name)
     }
 
     /// Whether the brick is in memory, though nobody needed it of late.

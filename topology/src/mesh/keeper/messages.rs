@@ -141,6 +141,9 @@ pub enum KeeperMessage {
     },
 }
 
+/// The number of the question of a thread that waits for a brick to be there.
+pub const MISSED: u64 = u64::MAX;
+
 /// What a keeper is told.
 #[derive(Clone, Debug)]
 pub enum KeeperInput {
@@ -187,6 +190,9 @@ pub enum KeeperInput {
     Stage(Digest, BrickIndex, u64),
     /// No frame needs it any more.
     Release(Digest, BrickIndex),
+    /// A thread waits for a brick to be there, which may be on its way or have come. Answered by
+    /// [`KeeperOutput::Staged`] with the number [`MISSED`], where nobody asked for it before.
+    Missed(Digest, BrickIndex),
     /// What became of a [`KeeperOutput::Load`].
     Loaded(Digest, BrickIndex, LoadResult),
     /// The device is lost, with every brick on it; those named are in host memory too.

@@ -211,6 +211,9 @@ impl Keeper {
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, &self.brick_bytes, redundancy);
         set.shelf.is_listed = self.hello.shelf_bytes == 0;
+        if self.never_fetches {
+            set.replicas.never_fetches();
+        }
         if is_new {
             set.new_until = self.now.saturating_add(NEW_MICROS);
         } else {
@@ -285,6 +288,9 @@ impl Keeper {
         self.send_all(&nothing, out);
         let held = set.replicas.announcement().held.iter();
         out.extend(held.map(|brick| KeeperOutput::Unload(data_set, brick)));
+        // It may be opened again before they are due: nothing of it is in memory then.
+        let dropped = self.dropping.extract_if(.., |d| d.1 == data_set);
+        out.extend(dropped.map(|(_, d, b)| KeeperOutput::Unload(d, b)));
         let (freed, in_vain) = self.staging.close(data_set);
         out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unload(d, b)));
         out.extend(in_vain.into_iter().map(super::stage::answer(false)));

@@ -1,6 +1,6 @@
 //! Bricks that frames need here and this peer does not hold: read for them, or fetched from others, and freed again.
 
-use super::{DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult};
+use super::{DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult, MISSED};
 use crate::{
     base::{digest::Digest, peer::PeerId},
     data::brick_grid::BrickIndex,
@@ -37,6 +37,13 @@ impl Keeper {
             out.push(KeeperOutput::Staged(data_set, brick, question, false));
         }
         self.stage_all(out);
+    }
+
+    /// A thread waits for a brick, unless it came meanwhile.
+    pub(super) fn missed(&mut self, name: BrickName, out: &mut Vec<KeeperOutput>) {
+        if !self.replicas_hold(name) && !self.staging.has(name) && !self.staging.is_waiting(name) {
+            self.stage(name, MISSED, out);
+        }
     }
 
     /// No frame needs a brick any more.
@@ -356,7 +363,7 @@ impl Keeper {
 
 /// Whether a brick can be had of others for frames.
 fn can_be_fetched(own: &Replicas, brick: BrickIndex) -> bool {
-    own.announcement().reserve > 0 && own.can_be_had(brick)
+    own.announcement().reserve > 0 && !own.is_never_fetching() && own.can_be_had(brick)
 }
 
 /// The answer to a question.

@@ -58,6 +58,8 @@ pub(super) struct Reading {
     is_reader: bool,
     /// Until then frames that are asked for here have bricks fetched.
     pub(super) fetches_until: u64,
+    /// This peer renders what it holds, or reads from its own disk, and nothing else.
+    pub(super) never_fetches: bool,
 }
 
 impl Replicas {
@@ -68,7 +70,7 @@ impl Replicas {
     pub fn set_room(&mut self, room: u32, later: u32, now: u64) -> bool {
         let before = (self.own.reserve > 0, self.own.fetches);
         self.own.fetches &= self.own.in_use && now < self.reading.fetches_until;
-        let are_fetched = self.are_fetched();
+        let are_fetched = self.are_fetched() && !self.reading.never_fetches;
         let reads = match () {
             () if self.own.source || are_fetched => self.grid.brick_count(),
             () if self.on_shelf.is_empty() => 0,
@@ -113,6 +115,16 @@ impl Replicas {
         }
         self.set_capacity(room.saturating_sub(self.own.reserve));
         before != (self.own.reserve > 0, self.own.fetches)
+    }
+
+    /// This peer keeps no room for what others would have to send it for frames.
+    pub(in crate::mesh) fn never_fetches(&mut self) {
+        self.reading.never_fetches = true;
+    }
+
+    /// Whether that is so.
+    pub(in crate::mesh) fn is_never_fetching(&self) -> bool {
+        self.reading.never_fetches
     }
 
     /// Room for bricks that are read for frames is at least for so many: the largest may take that of several.
