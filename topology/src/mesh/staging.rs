@@ -10,7 +10,7 @@
 //! shrinks. Every brick that was asked for is answered once, unless it is released before.
 
 use super::transfers::BrickName;
-use crate::base::digest::Digest;
+use crate::{base::digest::Digest, data::brick_grid::BrickIndex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bricks that are read at a time: enough to keep a disk busy while others are checked.
@@ -31,8 +31,9 @@ pub(super) struct Staging {
     staged: BTreeMap<BrickName, Option<u64>>,
     /// Those that nobody needs, the one released first in front.
     idle: BTreeMap<u64, BrickName>,
-    /// How many are in memory or being read, by data set.
-    counts: BTreeMap<Digest, usize>,
+    /// Memory of each that is in memory or being read, bytes, and of all together.
+    sizes: BTreeMap<BrickName, u64>,
+    bytes: u64,
     /// How often one was released.
     turn: u64,
     /// The device has no room for more of them; for none: until other bricks are freed.
@@ -84,45 +85,45 @@ impl Staging {
         }
     }
 
-    /// A brick is read though no frame waits for it. False: it is here, or being read.
-    pub(super) fn look_at(&mut self, name: BrickName) -> bool {
+    /// A brick of so many bytes is read though no frame waits for it. False: it is here, or being read.
+    pub(super) fn look_at(&mut self, name: BrickName, bytes: u64) -> bool {
         let is_new = !self.has(name);
         if is_new {
-            self.begin(name, None);
+            self.begin(name, bytes, None);
         }
         is_new
     }
 
-    fn begin(&mut self, name: BrickName, question: Option<u64>) {
+    fn begin(&mut self, name: BrickName, bytes: u64, question: Option<u64>) {
         self.reading.insert(name, question);
-        *self.counts.entry(name.0).or_default() += 1;
+        self.takes(name, bytes);
     }
 
-    fn count_less(&mut self, data_set: Digest) {
-        if let Some(count) = self.counts.get_mut(&data_set) {
-            *count = count.saturating_sub(1);
-        }
+    fn takes(&mut self, name: BrickName, bytes: u64) {
+        let before = self.sizes.insert(name, bytes).unwrap_or(0);
+        self.bytes = self.bytes - before + bytes;
     }
 
-    /// What is in memory or being read; `bytes`: of a brick of a data set.
-    pub(super) fn bytes(&self, bytes: impl Fn(Digest) -> u64) -> u64 {
-        let of_set = |(&data_set, &count): (&Digest, &usize)| bytes(data_set) * count as u64;
-        self.counts.iter().map(of_set).sum()
+    fn takes_nothing(&mut self, name: BrickName) {
+        self.bytes -= self.sizes.remove(&name).unwrap_or(0);
+    }
+
+    /// Memory of what is there or being read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Makes what is staged fit into `room` bytes, and begins to read as many bricks as may be, or to fetch them where `is_fetched` says
-    /// so; `bytes`: of a brick of a data set, 0 for one that is not open. Returns what is to be freed, and then what is to be read.
+    /// so; `bytes`: of a brick. Returns what is to be freed, and then what is to be read.
     pub(super) fn go_on(
         &mut self,
         room: u64,
-        bytes: impl Fn(Digest) -> u64,
+        bytes: impl Fn(BrickName) -> u64,
         is_fetched: impl Fn(BrickName) -> bool,
     ) -> (Vec<BrickName>, Vec<BrickName>) {
         let (mut freed, mut begun) = (Vec::new(), Vec::new());
         let mut make_room = |staging: &mut Self, needed: u64| {
-            while staging.bytes(&bytes).saturating_add(needed) > room
-                || needed > 0 && staging.is_full()
-            {
+            while staging.bytes.saturating_add(needed) > room || needed > 0 && staging.is_full() {
                 let Some((_, name)) = staging.idle.pop_first() else {
                     return false;
                 };
@@ -134,11 +135,12 @@ impl Staging {
         make_room(self, 0);
         while let Some((at, is_fetched)) = self.next(&is_fetched) {
             let (name, question) = self.waiting[at];
-            if !make_room(self, bytes(name.0)) {
+            let needed = bytes(name);
+            if !make_room(self, needed) {
                 break;
             }
             self.waiting.remove(at);
-            self.begin(name, Some(question));
+            self.begin(name, needed, Some(question));
             if is_fetched {
                 self.fetched.insert(name);
             }
@@ -185,7 +187,7 @@ impl Staging {
             }
             Read::Failed => {}
         }
-        self.count_less(name.0);
+        self.takes_nothing(name);
         (read == Read::Failed).then_some((awaited?, false))
     }
 
@@ -229,11 +231,12 @@ impl Staging {
         self.reading.get(&name).is_some_and(Option::is_some)
     }
 
-    /// A brick that was dropped, and is in memory, is asked for.
-    pub(super) fn adopt(&mut self, name: BrickName) {
-        if self.staged.insert(name, None).is_none() {
-            *self.counts.entry(name.0).or_default() += 1;
+    /// A brick of so many bytes that was dropped, and is in memory, is asked for.
+    pub(super) fn adopt(&mut self, name: BrickName, bytes: u64) {
+        if let Some(Some(turn)) = self.staged.insert(name, None) {
+            self.idle.remove(&turn);
         }
+        self.takes(name, bytes);
     }
 
     /// The brick is held from now on, or its memory was freed. True: it was staged.
@@ -242,7 +245,7 @@ impl Staging {
             return false;
         };
         released.map(|turn| self.idle.remove(&turn));
-        self.count_less(name.0);
+        self.takes_nothing(name);
         true
     }
 
@@ -260,12 +263,18 @@ impl Staging {
         refused
     }
 
-    /// Of a data set what nobody needs keeps no place beyond so many. Returns what is to be freed, the one released first in
+    /// Of a data set what nobody needs keeps no place beyond so many bytes. Returns what is to be freed, the one released first in
     /// front.
-    pub(super) fn free_beyond(&mut self, data_set: Digest, count: usize) -> Vec<BrickName> {
-        let beyond = self.count_of(data_set).saturating_sub(count);
+    pub(super) fn free_beyond(&mut self, data_set: Digest, bytes: u64) -> Vec<BrickName> {
+        let mut beyond = self.bytes_of(data_set).saturating_sub(bytes);
         let idle = self.idle.values().filter(|name| name.0 == data_set);
-        let idle: Vec<BrickName> = idle.copied().take(beyond).collect();
+        let of = |name: &BrickName| self.sizes.get(name).copied().unwrap_or(0);
+        let is_beyond = |name: &&BrickName| {
+            let is_beyond = beyond > 0;
+            beyond = beyond.saturating_sub(of(name));
+            is_beyond
+        };
+        let idle: Vec<BrickName> = idle.take_while(is_beyond).copied().collect();
         idle.iter().for_each(|&name| {
             self.forget(name);
         });
@@ -283,7 +292,8 @@ impl Staging {
         let reading = reading.filter_map(|(name, awaited)| Some((name, awaited?)));
         let mut in_vain: Vec<_> = reading.collect();
         in_vain.extend(self.refuse(data_set));
-        self.counts.remove(&data_set);
+        let gone = self.sizes.extract_if(.., |name, _| is_of(name));
+        self.bytes -= gone.map(|(_, bytes)| bytes).sum::<u64>();
         self.count_max = None;
         (freed, in_vain)
     }
@@ -318,16 +328,16 @@ impl Staging {
         self.staged.len() + self.reading.len()
     }
 
-    /// Bricks of a data set that are in memory or being read.
-    pub(super) fn count_of(&self, data_set: Digest) -> usize {
-        self.counts.get(&data_set).copied().unwrap_or(0)
+    /// Memory of the bricks of a data set that are there or being read.
+    pub(super) fn bytes_of(&self, data_set: Digest) -> u64 {
+        let of_set = (data_set, BrickIndex(0))..=(data_set, BrickIndex(u32::MAX));
+        self.sizes.range(of_set).map(|(_, bytes)| bytes).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::brick_grid::BrickIndex;
 
     fn name(n: u32) -> BrickName {
         (Digest::of(b"data"), BrickIndex(n))
@@ -431,6 +441,38 @@ mod tests {
     }
 
     #[test]
+    fn small_bricks_take_less_room_than_large_ones() {
+        let mut staging = Staging::default();
+        let bytes = |(_, brick): BrickName| 10 * u64::from(brick.0);
+        for n in [1, 2, 4, 3] {
+            staging.ask(name(n), 1);
+        }
+        let (freed, begun) = staging.go_on(75, bytes, |_| false);
+        assert_eq!((names(&freed), names(&begun)), (vec![], vec![1, 2, 4]));
+        for n in [1, 2, 4] {
+            staging.read(name(n), Read::Done);
+            staging.release(name(n));
+        }
+        assert_eq!((staging.bytes(), staging.bytes_of(name(0).0)), (70, 70));
+        let (freed, begun) = staging.go_on(75, bytes, |_| false);
+        assert_eq!((names(&freed), names(&begun)), (vec![1, 2], vec![3]));
+        staging.read(name(3), Read::Failed);
+        assert_eq!(staging.bytes(), 40);
+        staging.adopt(name(5), 50);
+        staging.release(name(5));
+        staging.adopt(name(5), 50);
+        assert_eq!(staging.bytes(), 90);
+        // It is in use.
+        assert_eq!(names(&staging.free_beyond(name(0).0, 10)), [4]);
+        staging.release(name(5));
+        assert!(staging.free_beyond(name(0).0, 50).is_empty());
+        assert_eq!(names(&staging.free_beyond(name(0).0, 49)), [5]);
+        staging.adopt(name(6), 60);
+        assert_eq!(staging.close(name(0).0).0, [name(6)]);
+        assert_eq!(staging.bytes(), 0);
+    }
+
+    #[test]
     fn of_a_closed_data_set_all_is_freed_and_nobody_waits_for_it() {
         let mut staging = Staging::default();
         used(&mut staging, [0], 9);
@@ -441,6 +483,6 @@ mod tests {
         assert_eq!(names(&freed), [0]);
         assert_eq!(in_vain, [(name(1), 1), (name(2), 1)]);
         assert_eq!(staging.read(name(1), Read::Done), None);
-        assert_eq!(staging.count_of(name(0).0), 0);
+        assert_eq!(staging.bytes_of(name(0).0), 0);
     }
 }

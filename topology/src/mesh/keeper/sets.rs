@@ -17,7 +17,7 @@ use crate::{
         membership::Health,
         replicas::{Origin, Replicas, STAGED_MIN},
         shelf::Shelf,
-        transfers::Transfers,
+        transfers::{BrickName, Transfers},
     },
 };
 use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
@@ -146,6 +146,11 @@ impl DataSet {
             return 0;
         }
         u32::try_from(bytes / self.typical_bytes).unwrap_or(u32::MAX)
+    }
+
+    /// How many usual bricks take the room of so many bytes, rounded up.
+    fn usual_in(&self, bytes: u64) -> usize {
+        usize::try_from(bytes.div_ceil(self.typical_bytes)).unwrap_or(usize::MAX)
     }
 
     /// Bytes that its bricks take here, or will; those that are on their way may not be assigned any more.
@@ -410,29 +415,39 @@ impl Keeper {
         self.download_all(out);
     }
 
-    /// Bricks of a data set in memory that take room from those that are held: dropped ones, and those read for frames
-    /// beyond the room that is kept for these.
+    /// Usual bricks of a data set for which those in memory take the room that are not held: dropped ones, and those read for
+    /// frames beyond the room that is kept for these.
     fn besides(&self, data_set: Digest) -> usize {
-        let set = self.sets.get(&data_set);
-        let reserve = set.map_or(0, |s| s.replicas.announcement().reserve as usize);
-        let staged = self.staging.count_of(data_set).saturating_sub(reserve);
-        self.dropping.iter().filter(|d| d.1 == data_set).count() + staged
+        let reserve = |s: &DataSet| s.replicas.announcement().reserve as usize;
+        let staged = self.staging.bytes_of(data_set);
+        let of = |s: &DataSet| s.usual_in(staged).saturating_sub(reserve(s));
+        self.dropped_of(data_set) + self.sets.get(&data_set).map_or(0, of)
     }
 
-    /// Bricks that are or may be in memory beside the held ones of a data set, and that will leave it: those of frames, and
-    /// dropped ones.
+    /// Usual bricks of a data set for which those take the room that are or may be in memory beside its held ones, and that will
+    /// leave it: those of frames, and dropped ones.
     pub(super) fn in_the_way(&self, data_set: Digest) -> usize {
-        let dropped = self.dropping.iter().filter(|d| d.1 == data_set).count();
-        self.staging.count() + dropped
+        let staged = self.staging.bytes();
+        let staged = (self.sets.get(&data_set)).map_or(0, |s| s.usual_in(staged));
+        self.dropped_of(data_set) + staged
+    }
+
+    fn dropped_of(&self, data_set: Digest) -> usize {
+        self.dropping.iter().filter(|d| d.1 == data_set).count()
     }
 
     /// What was dropped and is in memory still, in bytes of each brick.
     pub(super) fn unfreed_bytes(&self) -> Vec<(Digest, u64)> {
-        let bytes = |d, brick| self.sets.get(&d).map(|s| s.brick_bytes_of(brick));
         let unfreed = self.dropping.iter();
         unfreed
-            .map(|&(_, d, brick)| (d, bytes(d, brick).unwrap_or(0)))
+            .map(|&(_, d, brick)| (d, self.memory_of((d, brick))))
             .collect()
+    }
+
+    /// Memory of a brick of a data set that is open, bytes.
+    pub(super) fn memory_of(&self, (data_set, brick): BrickName) -> u64 {
+        let set = self.sets.get(&data_set);
+        set.map_or(0, |s| s.brick_bytes_of(brick))
     }
 
     /// Begins as many downloads as may be under way, the most urgent first, of all data sets.

@@ -27,7 +27,8 @@ impl Keeper {
         let is_dropped = |d: &(_, _, _)| (d.1, d.2) == name;
         if let Some(at) = self.dropping.iter().position(is_dropped) {
             self.dropping.swap_remove(at);
-            self.staging.adopt(name);
+            let bytes = self.memory_of(name);
+            self.staging.adopt(name, bytes);
         }
         if is_held || self.staging.has(name) || comes {
             if is_held || self.staging.ask(name, question) {
@@ -71,7 +72,7 @@ impl Keeper {
     pub(super) fn stage_all(&mut self, out: &mut Vec<KeeperOutput>) {
         let room = self.staging_room();
         let sets = &self.sets;
-        let bytes = |d| (sets.get(&d)).map_or(0, |s| s.brick_bytes);
+        let bytes = |(d, brick)| (sets.get(&d)).map_or(0, |s| s.brick_bytes_of(brick));
         let is_read = |(data_set, brick): BrickName| {
             let set = sets.get(&data_set);
             set.is_some_and(|s| s.replicas.reads(brick))
@@ -183,7 +184,7 @@ impl Keeper {
             }
             if let Some(brick) = set.replicas.unreadable()
                 && !self.transfers.downloads.is_loading((data_set, brick))
-                && self.staging.look_at((data_set, brick))
+                && (self.staging).look_at((data_set, brick), set.brick_bytes_of(brick))
             {
                 out.push(KeeperOutput::Load(data_set, brick, Origin::Source));
             }
@@ -208,8 +209,7 @@ impl Keeper {
 
     /// Whether bricks of frames are still where held ones are to be.
     pub(super) fn is_crowded(&self) -> bool {
-        let bytes = |d| (self.sets.get(&d)).map_or(0, |s| s.brick_bytes);
-        let staged = self.staging.bytes(bytes);
+        let staged = self.staging.bytes();
         staged > 0 && staged > self.staging_room()
     }
 
@@ -230,7 +230,8 @@ impl Keeper {
             }
             // A device may have less room than it says: held bricks would wait for that of these.
             if own.reserve == 0 || !own.settled {
-                let freed = self.staging.free_beyond(data_set, own.reserve as usize);
+                let kept = set.typical_bytes * u64::from(own.reserve);
+                let freed = self.staging.free_beyond(data_set, kept);
                 out.extend(freed.into_iter().map(|(d, b)| KeeperOutput::Unstage(d, b)));
             }
         }
