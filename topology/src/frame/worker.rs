@@ -619,6 +619,7 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             let mut hidden = Vec::new();
             let frames = self.frames.iter_mut();
             'frames: for frame in frames.filter(|f| !is_full || !f.sends_rays()) {
+                frame.put_kept_first(&self.bricks);
                 while let Some(brick) = frame.next_brick() {
                     let name = (frame.data_set, brick);
                     if frame.skip_hidden_of(brick, out) {

@@ -55,8 +55,9 @@ pub(super) struct ActiveFrame<F, I> {
     /// Bricks that jobs here needed, as they were then, and which these are.
     accesses: BrickAccesses,
     accessed: BTreeSet<BrickIndex>,
-    /// Bricks to ask for, in that order.
+    /// Bricks to ask for, in that order; and whether those that are in memory still come first.
     to_ask: VecDeque<BrickIndex>,
+    are_kept_first: bool,
     /// Bricks that cannot be had.
     in_vain: BTreeSet<BrickIndex>,
     /// Jobs whose own bricks are not needed any more, as their rays go on through others; what they took until now, microseconds.
@@ -105,6 +106,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             accesses: BrickAccesses::default(),
             accessed: BTreeSet::new(),
             to_ask: VecDeque::new(),
+            are_kept_first: false,
             in_vain: BTreeSet::new(),
             unlit: BTreeMap::new(),
             waits_since: None,
@@ -114,8 +116,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         }
     }
 
-    /// Looks which jobs can be done: those whose bricks are in device memory, or that were rendered before. Others wait; of
-    /// their bricks those are asked for first that may be in memory still.
+    /// Looks which jobs can be done: those whose bricks are in device memory, or that were rendered before. Others wait.
     pub(super) fn look_for_bricks(&mut self, bricks: &DeviceBricks, cache: &RenderCache<I>) {
         let (data_set, plan) = (self.data_set, (*self.frame).as_ref());
         let brick_of = |job: u32| plan.jobs[job as usize].brick;
@@ -149,9 +150,18 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         let waiting = waiting.filter(|&j| !is_here(j) && !self.unlit.contains_key(&j));
         let waiting = waiting.map(brick_of);
         let wanted = waiting.filter(|b| !self.in_vain.contains(b) && seen.insert(*b));
-        let (kept, others): (VecDeque<_>, VecDeque<_>) =
-            wanted.partition(|&b| bricks.is_kept((data_set, b)));
-        self.to_ask = kept.into_iter().chain(others).collect();
+        self.to_ask = wanted.collect();
+        self.are_kept_first = false;
+    }
+
+    /// Before the first brick is asked for: those come first that are in memory still. Not earlier, as others take their room
+    /// while frames that were begun before ask for theirs.
+    pub(super) fn put_kept_first(&mut self, bricks: &DeviceBricks) {
+        if !std::mem::replace(&mut self.are_kept_first, true) {
+            let is_kept = |b: &BrickIndex| bricks.is_kept((self.data_set, *b));
+            let (kept, others): (Vec<_>, Vec<_>) = self.to_ask.drain(..).partition(is_kept);
+            self.to_ask = kept.into_iter().chain(others).collect();
+        }
     }
 
     /// Takes the next tile, where this peer keeps a queue of them and has nothing else of the frame waiting; false: it does not.

@@ -811,6 +811,30 @@ fn so_many_bricks_are_awaited_at_a_time_and_what_comes_to_be_held_is_rendered() 
     assert_eq!(runs(&out).concat().len(), 40);
 }
 
+#[test]
+fn of_bricks_that_are_awaited_those_come_first_that_are_kept_when_the_first_is_asked_for() {
+    let mut worker = worker();
+    let nothing = Arc::new(BrickSet::new(21));
+    worker.holds(data_set(), nothing, &mut Vec::new());
+    begin(&mut worker, key(1, 0), &shown(&[9_000; 21]));
+    for brick in 0..21 {
+        staged(&mut worker, brick, true);
+        done(&mut worker, &key(1, 0), brick);
+    }
+    let free = |worker: &mut Worker, brick: u32| worker.freed((data_set(), BrickIndex(brick)));
+    (0..18).chain([20]).for_each(|b| free(&mut worker, b));
+    let out = begin(&mut worker, key(2, 0), &shown(&[9_000; 18]));
+    assert_eq!(stages(&out).0.len(), 16, "so many at a time");
+    begin(&mut worker, key(3, 0), &shown(&[9_000; 21]));
+    free(&mut worker, 18);
+    let mut asked = Vec::new();
+    for brick in 0..18 {
+        asked.extend(stages(&staged(&mut worker, brick, true)).0);
+        asked.extend(stages(&done(&mut worker, &key(2, 0), brick)).0);
+    }
+    assert_eq!(asked, [16, 17, 19, 18, 20]);
+}
+
 /// The device has rendered a job, behind which nothing is seen.
 fn done_opaque(worker: &mut Worker, key: &FrameKey, job: u32) -> Vec<Output> {
     let mut out = Vec::new();
