@@ -17,7 +17,7 @@ pub struct BrickVoxels {
     bytes: Bytes,
     /// Those of the voxels, and of the triangles.
     whole: Bytes,
-    triangles: Arc<[Triangle]>,
+    triangles: Arc<Vec<Triangle>>,
 }
 
 /// Bytes that are not the brick they are said to be.
@@ -109,7 +109,7 @@ impl BrickVoxels {
             .min(usize::try_from(voxels).unwrap_or(usize::MAX));
         let triangles = triangles::read(&whole[voxels..], materials)?;
         Ok(Self {
-            triangles: triangles.into(),
+            triangles: Arc::new(triangles),
             whole: whole.clone(),
             ..Self::new(owned, stored, numbers, whole.slice(..voxels))?
         })
@@ -152,7 +152,7 @@ impl BrickVoxels {
     }
 
     /// Its triangles, which it has no more then, but in [`Self::whole`].
-    pub(crate) fn take_triangles(&mut self) -> Arc<[Triangle]> {
+    pub(crate) fn take_triangles(&mut self) -> Arc<Vec<Triangle>> {
         std::mem::take(&mut self.triangles)
     }
 }

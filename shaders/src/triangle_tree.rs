@@ -9,7 +9,7 @@
 //! "Watertight ray/triangle intersection", JCGT 2(1), 2013 (edges).
 
 use brickmesh_topology::data::triangles::Triangle;
-use glam::{DVec3, Vec3, Vec4};
+use glam::{DVec3, Vec3A, Vec3Swizzles, Vec4};
 use std::cmp::Ordering;
 
 /// Triangles of a leaf, at most.
@@ -303,14 +303,14 @@ fn meet(triangle: &Triangle, ray: &TriangleRay, [from, to]: [f64; 2]) -> Option<
 /// A triangle that is to be put into a leaf.
 #[derive(Clone, Copy)]
 struct Item {
-    low: Vec3,
-    high: Vec3,
+    low: Vec3A,
+    high: Vec3A,
     index: u32,
 }
 
 impl Item {
     fn of((triangle, index): (&Triangle, u32)) -> Self {
-        let [a, b, c] = triangle.corners;
+        let [a, b, c] = triangle.corners.map(Vec3A::from);
         Self {
             low: a.min(b).min(c),
             high: a.max(b).max(c),
@@ -318,14 +318,15 @@ impl Item {
         }
     }
 
-    fn middle(&self) -> Vec3 {
+    /// Twice its middle.
+    fn middle(&self) -> Vec3A {
         self.low + self.high
     }
 }
 
 /// Boxes around some items: of them all, and of twice their middles.
-fn around(items: &[Item]) -> [[Vec3; 2]; 2] {
-    let none = [Vec3::INFINITY, Vec3::NEG_INFINITY];
+fn around(items: &[Item]) -> [[Vec3A; 2]; 2] {
+    let none = [Vec3A::INFINITY, Vec3A::NEG_INFINITY];
     items.iter().fold([none; 2], |[all, middles], item| {
         let m = item.middle();
         [
@@ -336,16 +337,16 @@ fn around(items: &[Item]) -> [[Vec3; 2]; 2] {
 }
 
 /// Half the surface of a box.
-fn area([low, high]: [Vec3; 2]) -> f32 {
-    let size = (high - low).max(Vec3::ZERO);
-    size.x * size.y + size.y * size.z + size.z * size.x
+fn area([low, high]: [Vec3A; 2]) -> f32 {
+    let size = (high - low).max(Vec3A::ZERO);
+    size.dot(size.yzx())
 }
 
 /// A box of a tree of halves.
 #[derive(Clone, Copy, Debug)]
 struct Half {
-    low: Vec3,
-    high: Vec3,
+    low: Vec3A,
+    high: Vec3A,
     /// The first triangle of a leaf; of others the second half, which the first follows.
     at: u32,
     /// Triangles of a leaf; 0: it has halves.
@@ -433,41 +434,44 @@ fn widen(halves: &[Half], of: usize, nodes: &mut Vec<Node>) {
     clippy::cast_precision_loss,
     reason = "a bin, and counts of triangles"
 )]
-fn split(items: &mut [Item], [low, high]: [Vec3; 2], whole: f32) -> Option<usize> {
+fn split(items: &mut [Item], [low, high]: [Vec3A; 2], whole: f32) -> Option<usize> {
     let size = high - low;
     let axis = (0..3).max_by(|&a, &b| size[a].total_cmp(&size[b]))?;
-    if size[axis] <= 0.0 {
-        // All in one place.
+    let scale = BINS as f32 / size[axis];
+    if !scale.is_finite() {
+        // All in one place, as far as f32 tell.
         return (items.len() > 4 * LEAF_MAX).then_some(items.len() / 2);
     }
-    let scale = BINS as f32 / size[axis];
-    let bin = |item: &Item| (((item.middle()[axis] - low[axis]) * scale) as usize).min(BINS - 1);
-    let none = ([Vec3::INFINITY, Vec3::NEG_INFINITY], 0_usize);
+    let low = low[axis];
+    let place = |item: &Item| (item.low[axis] + item.high[axis] - low) * scale;
+    let none = Bin::default();
     let mut bins = [none; BINS];
     for item in items.iter() {
-        let ([low, high], count) = &mut bins[bin(item)];
-        (*low, *high) = (low.min(item.low), high.max(item.high));
-        *count += 1;
+        // 32 bits: a cast to 64 takes longer.
+        bins[(place(item) as u32 as usize).min(BINS - 1)].add(&Bin::of(item));
     }
-    let grow = |sum: &mut ([Vec3; 2], usize), bin: &([Vec3; 2], usize)| {
-        let ([low, high], count) = *bin;
-        sum.0 = [sum.0[0].min(low), sum.0[1].max(high)];
-        sum.1 += count;
-        Some(area(sum.0) * sum.1 as f32)
-    };
-    let mut above: Vec<f32> = bins.iter().rev().scan(none, grow).collect();
-    above.reverse();
-    let below = bins.iter().scan(none, grow);
-    let costs = below.zip(&above[1..]).map(|(below, above)| below + above);
-    let costs = costs.enumerate().filter(|(_, cost)| cost.is_finite());
-    let (plane, cost) = costs.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let mut above = [0.0; BINS];
+    let mut sum = none;
+    for (bin, cost) in bins.iter().zip(&mut above).rev() {
+        sum.add(bin);
+        *cost = sum.cost();
+    }
+    let (mut sum, mut best) = (none, (0, f32::INFINITY));
+    for (plane, bin) in bins[..BINS - 1].iter().enumerate() {
+        sum.add(bin);
+        let cost = sum.cost() + above[plane + 1];
+        if cost < best.1 {
+            best = (plane, cost);
+        }
+    }
+    let (plane, cost) = best;
     // A leaf of some more is as good as a split that parts nothing.
     if items.len() <= 4 * LEAF_MAX && cost >= whole * items.len() as f32 {
         return None;
     }
-    let mut left = 0;
+    let (mut left, end) = (0, (plane + 1) as f32);
     for at in 0..items.len() {
-        if bin(&items[at]) <= plane {
+        if place(&items[at]) < end {
             items.swap(left, at);
             left += 1;
         }
@@ -475,10 +479,51 @@ fn split(items: &mut [Item], [low, high]: [Vec3; 2], whole: f32) -> Option<usize
     (0 < left && left < items.len()).then_some(left)
 }
 
+/// Items between two planes, and the box around them.
+#[derive(Clone, Copy)]
+struct Bin {
+    low: Vec3A,
+    high: Vec3A,
+    count: u32,
+}
+
+impl Bin {
+    fn of(item: &Item) -> Self {
+        Self {
+            low: item.low,
+            high: item.high,
+            count: 1,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.low = self.low.min(other.low);
+        self.high = self.high.max(other.high);
+        self.count += other.count;
+    }
+
+    /// What rays cost in it, as its area tells.
+    #[expect(clippy::cast_precision_loss, reason = "a count of triangles")]
+    fn cost(&self) -> f32 {
+        area([self.low, self.high]) * self.count as f32
+    }
+}
+
+impl Default for Bin {
+    fn default() -> Self {
+        Self {
+            low: Vec3A::INFINITY,
+            high: Vec3A::NEG_INFINITY,
+            count: 0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use brickmesh_topology::data::triangles::PackedNormal;
+    use glam::Vec3;
     use proptest::prelude::*;
 
     fn triangle(corners: [Vec3; 3], material: u32) -> Triangle {

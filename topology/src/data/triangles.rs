@@ -135,12 +135,13 @@ impl Triangle {
     }
 
     fn read(bytes: &[u8; TRIANGLE_BYTES]) -> Self {
-        let word = |n: usize| [0, 1, 2, 3].map(|i| bytes[4 * n + i]);
-        let number = |n: usize| f32::from_le_bytes(word(n));
+        let (words, _) = bytes.as_chunks();
+        let word = |n: usize| u32::from_le_bytes(words[n]);
+        let corner = |n: usize| Vec3::from([n, n + 1, n + 2].map(|n| f32::from_bits(word(n))));
         Self {
-            corners: [0, 3, 6].map(|n| Vec3::new(number(n), number(n + 1), number(n + 2))),
-            normals: [9, 10, 11].map(|n| PackedNormal(u32::from_le_bytes(word(n)))),
-            material: u32::from_le_bytes(word(12)),
+            corners: [corner(0), corner(3), corner(6)],
+            normals: [word(9), word(10), word(11)].map(PackedNormal),
+            material: word(12),
         }
     }
 
@@ -211,14 +212,12 @@ pub fn read(bytes: &[u8], materials: usize) -> Result<Vec<Triangle>, TrianglesEr
     if !rest.is_empty() {
         return Err(TrianglesError::Length { found: bytes.len() });
     }
-    let checked = |(at, bytes)| {
-        let triangle = Triangle::read(bytes);
-        let is_good = triangle.is_in_reach() && (triangle.material as usize) < materials;
-        is_good
-            .then_some(triangle)
-            .ok_or(TrianglesError::Triangle { at, materials })
-    };
-    triangles.iter().enumerate().map(checked).collect()
+    let triangles: Vec<Triangle> = triangles.iter().map(Triangle::read).collect();
+    let is_bad = |t: &Triangle| !t.is_in_reach() || t.material as usize >= materials;
+    match triangles.iter().position(is_bad) {
+        Some(at) => Err(TrianglesError::Triangle { at, materials }),
+        None => Ok(triangles),
+    }
 }
 
 /// What a manifest says of the triangles of a brick.
