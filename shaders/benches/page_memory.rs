@@ -1,5 +1,5 @@
-//! Page memory: what a read costs where its page is there, beside plain memory; and where it is not, beside a request between two
-//! threads for as many bytes.
+//! Page memory: what a read costs where its page is there, beside plain memory; and where it is not, beside a bare request
+//! for as many bytes over a connection of this machine with itself.
 //!
 //! `cargo bench -p brickmesh-shaders --bench page_memory`
 
@@ -7,11 +7,9 @@ use brickmesh_shaders::page_memory::PageMemory;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::{
     hint::black_box,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc::sync_channel,
-    },
+    io::{Read, Result, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -45,33 +43,44 @@ fn hits(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Who answers each byte that comes with a brick, until nobody is there to ask.
+fn giver() -> Result<TcpStream> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let asker = TcpStream::connect(listener.local_addr()?)?;
+    let (mut asked, _) = listener.accept()?;
+    asker.set_nodelay(true)?;
+    asked.set_nodelay(true)?;
+    thread::spawn(move || {
+        let brick = vec![7; BYTES];
+        while asked.read_exact(&mut [0]).is_ok() && asked.write_all(&brick).is_ok() {}
+    });
+    Ok(asker)
+}
+
+fn request(giver: &mut TcpStream, brick: &mut [u8]) {
+    let answered = giver.write_all(&[1]).and_then(|()| giver.read_exact(brick));
+    answered.unwrap_or_else(|e| panic!("{e}"));
+}
+
 fn misses(criterion: &mut Criterion) {
     let Ok(memory) = PageMemory::new(SLOTS, BYTES) else {
         return;
     };
-    let brick: Arc<[u8]> = vec![7; BYTES].into();
+    let mut giver = giver().unwrap_or_else(|e| panic!("{e}"));
     let mut group = criterion.benchmark_group("39 KB that are not there");
-    let (ask, asked) = sync_channel::<usize>(1);
-    let (give, given) = sync_channel::<Vec<u8>>(1);
-    let bytes = Arc::clone(&brick);
-    let giver = thread::spawn(
-        move || {
-            while asked.recv().is_ok() && give.send(bytes.to_vec()).is_ok() {}
-        },
-    );
+    let mut brick = vec![0; BYTES];
     group.bench_function("request", |b| {
         b.iter(|| {
-            ask.send(0).unwrap_or_else(|e| panic!("{e}"));
-            given.recv().map(|bytes| bytes[5])
+            request(&mut giver, &mut brick);
+            brick[5]
         });
     });
-    drop(ask);
-    giver.join().unwrap_or_else(|_| panic!("it ends"));
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !has_ended.load(Ordering::Relaxed) {
                 if let Ok(Some(slot)) = memory.next_miss(Duration::from_millis(10)) {
+                    request(&mut giver, &mut brick);
                     memory.fill(slot, &brick).unwrap_or_else(|e| panic!("{e}"));
                 }
             }
