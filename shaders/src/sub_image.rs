@@ -230,20 +230,9 @@ impl Image for SubImage {
         self.rect
     }
 
-    fn least_opacity(&self, rect: &PixelRect) -> f32 {
-        let mut least = 1.0_f32;
-        for y in rect.y..rect.bottom() {
-            let row = self.row(y, rect).iter().map(|pixel| pixel[3]);
-            // What is no number stays.
-            least = row.fold(
-                least,
-                |least, a| if a < least || a.is_nan() { a } else { least },
-            );
-            if least <= 0.0 || least.is_nan() {
-                return 0.0;
-            }
-        }
-        least
+    fn opacities(&self, row: &PixelRect) -> impl Iterator<Item = f32> {
+        // Of 0 and what is no number this is 0.
+        self.row(row.y, row).iter().map(|pixel| pixel[3].max(0.0))
     }
 
     fn part(&self, rect: &PixelRect) -> Self {
@@ -321,28 +310,26 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_least_opacity_of_some_pixels_is_nothing_where_one_is_no_number() {
+    fn the_opacity_of_a_pixel_is_nothing_where_it_is_no_number() {
         let rect = PixelRect {
             x: 5,
             y: 7,
             width: 3,
             height: 2,
         };
-        let pixels = [0.5, 0.9, 0.2, 0.0, f32::NAN, 0.7].map(|a| [0.0, 0.0, 0.0, a]);
+        let pixels = [0.5, 0.9, 0.2, -0.1, f32::NAN, 0.7].map(|a| [0.0, 0.0, 0.0, a]);
         let image = SubImage::new(rect, pixels.to_vec()).unwrap();
-        let least = |x, y, width, height| {
-            image.least_opacity(&PixelRect {
+        let of = |x, y, width| {
+            let row = PixelRect {
                 x,
                 y,
                 width,
-                height,
-            })
+                height: 1,
+            };
+            image.opacities(&row).collect::<Vec<_>>()
         };
-        assert_eq!(
-            (least(5, 7, 3, 1), least(6, 7, 1, 1), least(7, 7, 1, 2)),
-            (0.2, 0.9, 0.2)
-        );
-        assert_eq!((least(5, 8, 3, 1), least(6, 7, 2, 2)), (0.0, 0.0));
+        assert_eq!(of(5, 7, 3), [0.5, 0.9, 0.2]);
+        assert_eq!((of(6, 7, 1), of(5, 8, 3)), (vec![0.9], vec![0.0, 0.0, 0.7]));
     }
 
     fn pixel() -> impl Strategy<Value = [f32; 4]> {

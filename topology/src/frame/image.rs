@@ -21,8 +21,8 @@ pub trait Image: Clone + std::fmt::Debug {
         self.rect().pixel_count() * PIXEL_BYTES_IN_MEMORY
     }
 
-    /// The least opacity of its pixels inside a rectangle that it holds; where one is no number, 0.
-    fn least_opacity(&self, rect: &PixelRect) -> f32;
+    /// Opacities of its pixels in a part of a row that it holds, from left to right, none below 0; of what is no number, 0.
+    fn opacities(&self, row: &PixelRect) -> impl Iterator<Item = f32>;
 
     /// The part inside a rectangle, without borders of nothing.
     fn part(&self, rect: &PixelRect) -> Self;
@@ -109,9 +109,10 @@ pub mod named {
             self.rect
         }
 
-        fn least_opacity(&self, rect: &PixelRect) -> f32 {
-            let is_opaque = self.opaque.intersection(rect) == Some(*rect);
-            f32::from(u8::from(is_opaque))
+        fn opacities(&self, row: &PixelRect) -> impl Iterator<Item = f32> {
+            let inside = self.opaque.intersection(row).unwrap_or(row.emptied());
+            let opaque = inside.x..inside.right();
+            (row.x..row.right()).map(move |x| f32::from(u8::from(opaque.contains(&x))))
         }
 
         fn part(&self, rect: &PixelRect) -> Self {

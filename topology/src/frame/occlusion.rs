@@ -10,6 +10,7 @@
 //! order, through which each of its pixels gets no more light than rays may lose.
 
 use crate::{frame::image::Image, picture::camera::PixelRect};
+use std::ops::Range;
 
 /// Most cells; of larger pictures a cell is more than one pixel. A cell on the border of two jobs is opaque for neither, and seen
 /// along an axis borders lie one behind the other: with cells of 4 pixels, twice as many bricks were rendered there as rays reach.
@@ -66,14 +67,27 @@ impl OcclusionMap {
             self.cells = vec![Cell::EMPTY; count];
         }
         let [columns, rows] = self.whole_cells(&inside);
+        let mut least = vec![0.0_f32; columns.len()];
         for row in rows {
             let start = row as usize * self.columns();
-            for column in columns.clone() {
-                let pixels = self.pixels_of(column, row);
-                let cell = &mut self.cells[start + column as usize];
-                if cell.hidden_after > job {
-                    hides_more |= cell.add(job, 1.0 - image.least_opacity(&pixels), self.lost);
+            let cells = start + columns.start as usize..start + columns.end as usize;
+            if self.cells[cells.clone()]
+                .iter()
+                .all(|cell| cell.hidden_after <= job)
+            {
+                continue;
+            }
+            least.fill(1.0);
+            for line in self.lines_of(&columns, row) {
+                let mut opacities = image.opacities(&line);
+                for least in &mut least {
+                    let of_cell = opacities.by_ref().take(self.edge as usize);
+                    *least = of_cell.fold(*least, f32::min);
                 }
+            }
+            let open = self.cells[cells].iter_mut().zip(&least);
+            for (cell, least) in open.filter(|(cell, _)| cell.hidden_after > job) {
+                hides_more |= cell.add(job, 1.0 - least, self.lost);
             }
         }
         hides_more
@@ -97,14 +111,18 @@ impl OcclusionMap {
         })
     }
 
-    fn pixels_of(&self, column: u32, row: u32) -> PixelRect {
-        let (x, y) = (column * self.edge, row * self.edge);
-        PixelRect {
-            x: self.rect.x + x,
-            y: self.rect.y + y,
-            width: self.edge.min(self.rect.width - x),
-            height: self.edge.min(self.rect.height - y),
-        }
+    /// The rows of pixels of some cells in a row of these.
+    fn lines_of(&self, columns: &Range<u32>, row: u32) -> impl Iterator<Item = PixelRect> + use<> {
+        let [from, to] = [columns.start, columns.end].map(|c| (c * self.edge).min(self.rect.width));
+        let (x, width) = (self.rect.x + from, to - from);
+        let [from, to] =
+            [row, row + 1].map(|r| self.rect.y + (r * self.edge).min(self.rect.height));
+        (from..to).map(move |y| PixelRect {
+            x,
+            y,
+            width,
+            height: 1,
+        })
     }
 
     fn columns(&self) -> usize {
@@ -202,8 +220,8 @@ mod tests {
             self.0
         }
 
-        fn least_opacity(&self, rect: &PixelRect) -> f32 {
-            pixels(rect).map(|(x, y)| self.at(x, y)).fold(1.0, f32::min)
+        fn opacities(&self, row: &PixelRect) -> impl Iterator<Item = f32> {
+            pixels(row).map(|(x, y)| self.at(x, y))
         }
 
         fn part(&self, _: &PixelRect) -> Self {
