@@ -115,7 +115,10 @@ pub(crate) fn voxels(
     let numbers = manifest.numbers();
     let materials = manifest.materials().len();
     let brick_of = match manifest.brick_triangles(brick) {
-        Some(_) => BrickVoxels::with_triangles(owned, stored, numbers, bytes, materials),
+        Some(_) => {
+            let order = manifest.triangle_order();
+            BrickVoxels::with_triangles(owned, stored, numbers, bytes, materials, order)
+        }
         None => BrickVoxels::new(owned, stored, numbers, bytes),
     };
     brick_of.map_err(|e| format!("brick {}: {e}", brick.0))

@@ -1,8 +1,9 @@
 //! How fast rays find triangles, and how long a tree takes to build: a bumpy sphere of 82 thousand and 1.3 million
 //! triangles, 512×512 rays from outside. `tests/peers/triangles_beside_embree.py` has Embree do the same.
 
-use brickmesh_shaders::triangle_tree::{TriangleRay, TriangleTree};
-use brickmesh_topology::data::triangles::{PackedNormal, Triangle};
+use brickmesh_shaders::triangle_tree::{TriangleRay, TriangleTree, by_leaves};
+use brickmesh_topology::data::triangles::{PackedNormal, Triangle, TriangleOrder};
+use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use glam::{DVec3, Vec3};
 
@@ -70,10 +71,15 @@ fn triangles(criterion: &mut Criterion) {
     for divisions in [3, 6, 8] {
         let all = bumpy_sphere(divisions);
         let count = all.len();
-        group.bench_function(format!("tree of {count}"), |b| {
-            b.iter(|| TriangleTree::new(&all))
+        let mut bytes = Vec::new();
+        all.iter().for_each(|t| t.append(&mut bytes));
+        group.bench_function(format!("order of {count}"), |b| {
+            b.iter(|| by_leaves(&bytes))
         });
-        let tree = TriangleTree::new(&all);
+        let bytes = Bytes::from(by_leaves(&bytes));
+        let tree = || TriangleTree::new(bytes.clone(), TriangleOrder::ByLeaves);
+        group.bench_function(format!("tree of {count}"), |b| b.iter(tree));
+        let tree = tree();
         for (what, opaque) in [("first hits", true), ("all hits", false)] {
             let name = format!("{what} of {} rays, {count} triangles", rays.len());
             group.bench_function(name, |b| {

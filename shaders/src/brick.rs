@@ -2,11 +2,9 @@
 
 use brickmesh_topology::{
     VoxelBox, VoxelNumbers, VoxelType,
-    data::manifest::TRIANGLE_MEMORY,
-    data::triangles::{self, Triangle, TrianglesError},
+    data::triangles::{self, TriangleOrder, TrianglesError},
 };
 use bytes::Bytes;
-use std::sync::Arc;
 
 /// A brick: the voxels of `stored` (owned and ghosts), x fastest, little-endian; behind them triangles.
 #[derive(Clone, Debug)]
@@ -17,7 +15,7 @@ pub struct BrickVoxels {
     bytes: Bytes,
     /// Those of the voxels, and of the triangles.
     whole: Bytes,
-    triangles: Arc<Vec<Triangle>>,
+    order: TriangleOrder,
 }
 
 /// Bytes that are not the brick they are said to be.
@@ -54,7 +52,7 @@ impl BrickVoxels {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let triangles = self.whole.len() - self.bytes.len();
-        self.bytes.len() as u64 + triangles as u64 * TRIANGLE_MEMORY
+        self.bytes.len() as u64 + triangles as u64 * self.order.memory()
     }
 
     /// A brick from its bytes, checked against its boxes. `numbers`: those of its volume.
@@ -87,11 +85,11 @@ impl BrickVoxels {
             numbers,
             whole: bytes.clone(),
             bytes,
-            triangles: Arc::default(),
+            order: TriangleOrder::ByLeaves,
         })
     }
 
-    /// The same, whose voxels triangles stand behind: of these so many materials.
+    /// The same, whose voxels triangles stand behind: of so many materials, in this order.
     ///
     /// # Errors
     /// [`BrickError`].
@@ -101,15 +99,16 @@ impl BrickVoxels {
         numbers: impl Into<VoxelNumbers>,
         whole: Bytes,
         materials: usize,
+        order: TriangleOrder,
     ) -> Result<Self, BrickError> {
         let numbers = numbers.into();
         let voxels = stored.voxel_count() * numbers.voxel().bytes() as u64;
         let voxels = whole
             .len()
             .min(usize::try_from(voxels).unwrap_or(usize::MAX));
-        let triangles = triangles::read(&whole[voxels..], materials)?;
+        triangles::check(&whole[voxels..], materials, order)?;
         Ok(Self {
-            triangles: Arc::new(triangles),
+            order,
             whole: whole.clone(),
             ..Self::new(owned, stored, numbers, whole.slice(..voxels))?
         })
@@ -151,8 +150,8 @@ impl BrickVoxels {
         &self.whole
     }
 
-    /// Its triangles, which it has no more then, but in [`Self::whole`].
-    pub(crate) fn take_triangles(&mut self) -> Arc<Vec<Triangle>> {
-        std::mem::take(&mut self.triangles)
+    /// The bytes of its triangles, and how these follow each other.
+    pub(crate) fn triangles(&self) -> (Bytes, TriangleOrder) {
+        (self.whole.slice(self.bytes.len()..), self.order)
     }
 }

@@ -231,7 +231,7 @@ impl Image for SubImage {
     }
 
     fn opacities(&self, row: &PixelRect) -> impl Iterator<Item = f32> {
-        // Of 0 and what is no number this is 0.
+        // `max` of what is no number and 0 is 0.
         self.row(row.y, row).iter().map(|pixel| pixel[3].max(0.0))
     }
 

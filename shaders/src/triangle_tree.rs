@@ -1,5 +1,9 @@
 //! Triangles of a brick in a tree of boxes, and where rays meet them.
 //!
+//! Which of them are together is worked out when a brick is made ([`by_leaves`]), and stands in its bytes; of a brick that comes from a
+//! peer or from a disk only the boxes are worked out, and its triangles stay where they are. Bytes of no tree make a bad one, in which
+//! rays meet the same.
+//!
 //! Space: grid. Whether a ray meets a triangle is told by the signs of three volumes, one for each edge, which two triangles with
 //! an edge in common work out alike but for the sign: no ray passes between them. What it meets on their edge counts once, but where
 //! that is on the border of two jobs, to the last bit. All that follows from the ray and the
@@ -8,7 +12,10 @@
 //! Sources: Wald, "On fast construction of SAH-based bounding volume hierarchies", RT 2007 (bins); Woop, Benthin, Wald,
 //! "Watertight ray/triangle intersection", JCGT 2(1), 2013 (edges).
 
-use brickmesh_topology::data::triangles::Triangle;
+use brickmesh_topology::data::triangles::{
+    NO_CUT, TRIANGLE_BYTES, Triangle, TriangleOrder, cut, read, set_cut,
+};
+use bytes::Bytes;
 use glam::{DVec3, Vec3A, Vec3Swizzles, Vec4};
 use std::cmp::Ordering;
 
@@ -19,9 +26,9 @@ pub const HITS_MAX: usize = 512;
 /// Bins by which a split is looked for.
 const BINS: usize = 16;
 /// Levels of a tree, at most.
-const DEPTH_MAX: usize = 36;
+const DEPTH_MAX: u8 = 36;
 /// Boxes on the way of a ray that wait, at most: three for each level, and those of the last.
-pub(crate) const STACK: usize = WIDTH * (DEPTH_MAX + 1);
+pub(crate) const STACK: usize = WIDTH * (DEPTH_MAX as usize + 1);
 /// A ray counts as so much off, as a part of its place or of [`PLACE_MIN`]: more than f32 rounds.
 const PLACE_ROUNDING: f64 = 4e-7;
 const PLACE_MIN: f64 = 1.0;
@@ -40,8 +47,8 @@ const SAME_HIT: f64 = 1e-9;
 #[derive(Clone, Debug)]
 pub struct TriangleTree {
     nodes: Vec<Node>,
-    /// In the order of the leaves.
-    triangles: Vec<Triangle>,
+    /// Their bytes, in the order of the leaves.
+    triangles: Bytes,
 }
 
 /// Boxes below a node.
@@ -94,16 +101,21 @@ pub struct TriangleRay {
 }
 
 impl TriangleTree {
-    /// Of some triangles.
+    /// Of the triangles of a brick, checked; of those in no order it has a copy.
     #[must_use]
-    pub fn new(triangles: &[Triangle]) -> Self {
-        let mut items: Vec<Item> = triangles.iter().zip(0..).map(Item::of).collect();
+    pub fn new(triangles: Bytes, order: TriangleOrder) -> Self {
+        let triangles = match order {
+            TriangleOrder::ByLeaves => triangles,
+            TriangleOrder::AsTheyCame => by_leaves(&triangles).into(),
+        };
+        let (all, _) = triangles.as_chunks();
         let (mut halves, mut nodes) = (Vec::new(), Vec::new());
-        if !items.is_empty() {
-            build(&mut items, 0, 0, &mut halves);
+        if !all.is_empty() {
+            let cuts: Vec<u8> = all.iter().map(cut).collect();
+            halve(all, &cuts, (0, 0), &mut halves);
             widen(&halves, 0, &mut nodes);
+            nodes.shrink_to_fit();
         }
-        let triangles = items.iter().map(|i| triangles[i.index as usize]).collect();
         Self { nodes, triangles }
     }
 
@@ -120,7 +132,7 @@ impl TriangleTree {
             words.extend(node.high.map(bits));
             words.extend([node.below.map(|b| b.at), node.below.map(|b| b.count)]);
         }
-        for triangle in &self.triangles {
+        for triangle in read(&self.triangles) {
             let corners = triangle.corners.iter().zip(triangle.normals);
             words.extend(corners.map(|(corner, normal)| {
                 let [x, y, z] = corner.to_array().map(f32::to_bits);
@@ -134,7 +146,7 @@ impl TriangleTree {
     /// How many [`Self::words`] there are.
     #[must_use]
     pub fn word_count(&self) -> usize {
-        1 + 8 * self.nodes.len() + 4 * self.triangles.len()
+        1 + 8 * self.nodes.len() + 4 * (self.triangles.len() / TRIANGLE_BYTES)
     }
 
     /// Where a ray meets triangles, near ones first, and of those as near as each other that of the first material; what is behind an
@@ -148,6 +160,7 @@ impl TriangleTree {
         hits.clear();
         let [from, mut to] = ray.way;
         let wide = WideRay::of(ray);
+        let (triangles, _) = self.triangles.as_chunks();
         let mut open = [(Below::default(), 0.0); STACK];
         let mut count = usize::from(!self.nodes.is_empty());
         while count > 0 {
@@ -161,8 +174,8 @@ impl TriangleTree {
                 count = wide.open(&self.nodes[first], to, &mut open, count);
                 continue;
             }
-            for triangle in &self.triangles[first..first + below.count as usize] {
-                if let Some(hit) = meet(triangle, ray, [from, to]) {
+            for triangle in &triangles[first..first + below.count as usize] {
+                if let Some(hit) = meet(&Triangle::of(triangle), ray, [from, to]) {
                     if is_opaque(hit.material) {
                         to = hit.at;
                     }
@@ -309,19 +322,20 @@ struct Item {
 }
 
 impl Item {
-    fn of((triangle, index): (&Triangle, u32)) -> Self {
-        let [a, b, c] = triangle.corners.map(Vec3A::from);
-        Self {
-            low: a.min(b).min(c),
-            high: a.max(b).max(c),
-            index,
-        }
+    fn of((triangle, index): (&[u8; TRIANGLE_BYTES], u32)) -> Self {
+        let [low, high] = box_of(triangle);
+        Self { low, high, index }
     }
 
     /// Twice its middle.
     fn middle(&self) -> Vec3A {
         self.low + self.high
     }
+}
+
+fn box_of(triangle: &[u8; TRIANGLE_BYTES]) -> [Vec3A; 2] {
+    let [a, b, c] = Triangle::of(triangle).corners.map(Vec3A::from);
+    [a.min(b).min(c), a.max(b).max(c)]
 }
 
 /// Boxes around some items: of them all, and of twice their middles.
@@ -336,10 +350,11 @@ fn around(items: &[Item]) -> [[Vec3A; 2]; 2] {
     })
 }
 
-/// Half the surface of a box.
+/// Half the surface of a box; the same bits on every machine, as the bytes of bricks follow from it.
 fn area([low, high]: [Vec3A; 2]) -> f32 {
     let size = (high - low).max(Vec3A::ZERO);
-    size.dot(size.yzx())
+    let sides = size * size.yzx();
+    sides.x + sides.y + sides.z
 }
 
 /// A box of a tree of halves.
@@ -353,35 +368,76 @@ struct Half {
     count: u32,
 }
 
-/// Appends the boxes of some items, whose first is the `first` of all, each half's behind it.
+/// The triangles of a brick as [`TriangleOrder::ByLeaves`] has them, whatever order they are in: the same bytes on every machine, as names of
+/// data sets follow from them. Whoever changes them raises the version of the protocol, so that peers that open one file agree.
+#[must_use]
+pub fn by_leaves(triangles: &[u8]) -> Vec<u8> {
+    let (all, _) = triangles.as_chunks();
+    let mut items: Vec<Item> = all.iter().zip(0..).map(Item::of).collect();
+    let mut cuts = vec![NO_CUT; items.len()];
+    part(&mut items, 0, &mut cuts);
+    let mut ordered: Vec<_> = items.iter().map(|i| all[i.index as usize]).collect();
+    let each = ordered.iter_mut().zip(cuts);
+    each.for_each(|(triangle, level)| set_cut(triangle, level));
+    ordered.into_flattened()
+}
+
+/// Brings items into the order of the leaves of a node of this level, and notes where nodes are cut.
+fn part(items: &mut [Item], level: u8, cuts: &mut [u8]) {
+    if items.len() <= LEAF_MAX || level >= DEPTH_MAX {
+        return;
+    }
+    let [[low, high], middles] = around(items);
+    let Some(left) = split(items, middles, area([low, high])) else {
+        return;
+    };
+    cuts[left - 1] = level;
+    let (before, after) = items.split_at_mut(left);
+    let (cuts_before, cuts_after) = cuts.split_at_mut(left);
+    part(before, level + 1, cuts_before);
+    part(after, level + 1, cuts_after);
+}
+
+/// Appends the boxes of some triangles in the order of leaves, at least one, each half's behind it; `first`: which of all the first is. Returns
+/// the box around them.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a brick has far fewer than 2^32 triangles"
 )]
-fn build(items: &mut [Item], first: usize, depth: usize, halves: &mut Vec<Half>) {
-    let [[low, high], middles] = around(items);
+fn halve(
+    triangles: &[[u8; TRIANGLE_BYTES]],
+    cuts: &[u8],
+    (first, level): (usize, u8),
+    halves: &mut Vec<Half>,
+) -> [Vec3A; 2] {
     let here = halves.len();
     halves.push(Half {
-        low,
-        high,
+        low: Vec3A::INFINITY,
+        high: Vec3A::NEG_INFINITY,
         at: first as u32,
-        count: items.len() as u32,
+        count: triangles.len() as u32,
     });
-    if items.len() <= LEAF_MAX || depth >= DEPTH_MAX {
-        return;
-    }
-    let Some(left) = split(items, middles, area([low, high])) else {
-        return;
+    let (last, level_below) = (triangles.len() - 1, level + 1);
+    let may_be_cut = last >= LEAF_MAX && level < DEPTH_MAX;
+    let last_before = may_be_cut.then(|| cuts[..last].iter().position(|cut| *cut == level));
+    let both = if let Some(last_before) = last_before.flatten() {
+        let (before, after) = triangles.split_at(last_before + 1);
+        let (cuts_before, cuts_after) = cuts.split_at(last_before + 1);
+        let below = halve(before, cuts_before, (first, level_below), halves);
+        (halves[here].at, halves[here].count) = (halves.len() as u32, 0);
+        let behind = (first + before.len(), level_below);
+        [below, halve(after, cuts_after, behind, halves)]
+    } else {
+        let boxes = triangles.iter().map(box_of);
+        let none = [Vec3A::INFINITY, Vec3A::NEG_INFINITY];
+        [
+            none,
+            boxes.fold(none, |all, one| [all[0].min(one[0]), all[1].max(one[1])]),
+        ]
     };
-    let (before, after) = items.split_at_mut(left);
-    build(before, first, depth + 1, halves);
-    let second = halves.len() as u32;
-    build(after, first + left, depth + 1, halves);
-    halves[here] = Half {
-        at: second,
-        count: 0,
-        ..halves[here]
-    };
+    let [low, high] = [both[0][0].min(both[1][0]), both[0][1].max(both[1][1])];
+    (halves[here].low, halves[here].high) = (low, high);
+    [low, high]
 }
 
 /// Appends the node of a half, and those below it.
@@ -522,7 +578,7 @@ impl Default for Bin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brickmesh_topology::data::triangles::PackedNormal;
+    use brickmesh_topology::{Digest, data::triangles::PackedNormal};
     use glam::Vec3;
     use proptest::prelude::*;
 
@@ -533,6 +589,27 @@ mod tests {
             normals: [PackedNormal::new(normal); 3],
             material,
         }
+    }
+
+    fn bytes_of(triangles: &[Triangle]) -> Bytes {
+        let mut bytes = Vec::new();
+        triangles.iter().for_each(|t| t.append(&mut bytes));
+        bytes.into()
+    }
+
+    fn tree_of(triangles: &[Triangle]) -> TriangleTree {
+        TriangleTree::new(bytes_of(triangles), TriangleOrder::AsTheyCame)
+    }
+
+    /// It takes what manifests reckon with, but for a node.
+    fn is_within_memory(tree: &TriangleTree) -> Result<(), TestCaseError> {
+        let bytes = tree.nodes.capacity() * size_of::<Node>() + tree.triangles.len();
+        let reckoned = TriangleOrder::ByLeaves.memory() * tree.triangles.len() as u64;
+        prop_assert!(
+            bytes as u64 <= reckoned + size_of::<Node>() as u64,
+            "{bytes} of {reckoned}"
+        );
+        Ok(())
     }
 
     fn ray(eye: DVec3, direction: DVec3) -> TriangleRay {
@@ -640,7 +717,7 @@ mod tests {
         #[test]
         fn all_hits_are_those_of_all_triangles(soup in prop::collection::vec(corners(), 0..200), eye in place(), at in place()) {
             let triangles: Vec<Triangle> = soup.into_iter().zip(0..).map(|(c, n)| triangle(c, n)).collect();
-            let tree = TriangleTree::new(&triangles);
+            let tree = tree_of(&triangles);
             let ray = ray(eye, at - eye);
             let mut expected: Vec<(f64, u32)> = triangles.iter()
                 .filter_map(|t| by_formula(t, &ray).filter(|(_, inside)| *inside > 1e-7).map(|(at, _)| (at, t.material))).collect();
@@ -659,9 +736,36 @@ mod tests {
         }
 
         #[test]
+        fn whatever_the_order_and_the_cuts_rays_meet_the_same(soup in prop::collection::vec(corners(), 0..200), cuts in prop::collection::vec(0u8..40, 200),
+            eye in place(), at in place()) {
+            let triangles: Vec<Triangle> = soup.into_iter().zip(0..).map(|(c, n)| triangle(c, n)).collect();
+            let expected = tree_of(&triangles);
+            let mut bytes = bytes_of(&triangles).to_vec();
+            let (all, _) = bytes.as_chunks_mut();
+            all.iter_mut().zip(cuts).for_each(|(triangle, level)| set_cut(triangle, level));
+            let tree = TriangleTree::new(bytes.into(), TriangleOrder::ByLeaves);
+            let ray = ray(eye, at - eye);
+            prop_assert_eq!(hits(&tree, &ray, false), hits(&expected, &ray, false));
+            is_within_memory(&tree)?;
+        }
+
+        #[test]
+        fn in_order_they_stay_as_they_are(soup in prop::collection::vec(corners(), 0..200)) {
+            let triangles: Vec<Triangle> = soup.into_iter().zip(0..).map(|(c, n)| triangle(c, n)).collect();
+            let ordered = Bytes::from(by_leaves(&bytes_of(&triangles)));
+            let tree = TriangleTree::new(ordered.clone(), TriangleOrder::ByLeaves);
+            prop_assert_eq!(tree.triangles.as_ptr(), ordered.as_ptr());
+            prop_assert_eq!(tree.words(), tree_of(&triangles).words());
+            let mut materials: Vec<u32> = read(&ordered).map(|t| t.material).collect();
+            materials.sort_unstable();
+            prop_assert!(materials.into_iter().eq((0..).take(triangles.len())));
+            is_within_memory(&tree)?;
+        }
+
+        #[test]
         fn parts_of_space_share_the_hits_out(soup in prop::collection::vec(corners(), 1..60), eye in place(), at in place(), plane in -9.0f64..9.0) {
             let triangles: Vec<Triangle> = soup.into_iter().map(|c| triangle(c, 0)).collect();
-            let tree = TriangleTree::new(&triangles);
+            let tree = tree_of(&triangles);
             let whole = ray(eye, at - eye);
             let all = hits(&tree, &whole, false);
             let [mut below, mut above] = [whole; 2];
@@ -681,7 +785,7 @@ mod tests {
             part in prop_oneof![Just(0.0f32), Just(0.5), Just(1.0), 0.0f32..1.0], scale in prop_oneof![Just(1.0), Just(1e-3), Just(1e4)]) {
             let mut triangles = sphere(2);
             triangles.iter_mut().for_each(|t| t.corners.iter_mut().for_each(|c| *c *= scale));
-            let tree = TriangleTree::new(&triangles);
+            let tree = tree_of(&triangles);
             // Through an edge or a corner, from inside.
             let [a, b, _] = triangles[pick.index(triangles.len())].corners;
             let to = (a + (b - a) * part).as_dvec3();
@@ -702,7 +806,7 @@ mod tests {
     #[test]
     fn first_hits_of_a_million_rays_are_those_of_all_triangles() {
         let triangles = sphere(2);
-        let tree = TriangleTree::new(&triangles);
+        let tree = tree_of(&triangles);
         let (rays, middle) = (1_000_000_u32, DVec3::new(11.0, 12.0, 13.0));
         let mut other = 0;
         for n in 0..rays {
@@ -729,11 +833,20 @@ mod tests {
     }
 
     #[test]
+    fn the_order_is_the_same_on_every_machine() {
+        let ordered = by_leaves(&bytes_of(&sphere(3)));
+        assert_eq!(
+            Digest::of(&ordered).to_string(),
+            "6de1893b2fa00f32373e7983528cfb45efb514254489be8ff69df3a328aaa34f"
+        );
+    }
+
+    #[test]
     fn normals_are_mixed_between_corners() {
         let corners = [Vec3::ZERO, Vec3::X * 4.0, Vec3::Y * 4.0];
         let mut bent = triangle(corners, 0);
         bent.normals[1] = PackedNormal::new(Vec3::X);
-        let tree = TriangleTree::new(&[bent]);
+        let tree = tree_of(&[bent]);
         let at = |x: f64| {
             let hit = hits(&tree, &ray(DVec3::new(x, 0.5, 5.0), DVec3::NEG_Z), false)[0];
             Vec3::from_array(hit.normal).normalize()
@@ -741,14 +854,14 @@ mod tests {
         assert!(at(0.01).z > 0.99);
         let [a, b] = [at(1.0), at(2.5)];
         assert!(a.x > 0.1 && b.x > a.x && b.z < a.z, "{a} {b}");
-        assert!(TriangleTree::new(&[]).nodes.is_empty());
+        assert!(tree_of(&[]).nodes.is_empty());
     }
 
     #[test]
     fn a_coplanar_pair_is_met_once_on_its_edge() {
         let [a, b, c, d] =
             [[0.0, 0.0], [4.0, 0.0], [4.0, 4.0], [0.0, 4.0]].map(|[x, y]| Vec3::new(x, y, 0.0));
-        let tree = TriangleTree::new(&[triangle([a, b, c], 0), triangle([a, c, d], 0)]);
+        let tree = tree_of(&[triangle([a, b, c], 0), triangle([a, c, d], 0)]);
         let met =
             |x: f64, y: f64| hits(&tree, &ray(DVec3::new(x, y, 9.0), DVec3::NEG_Z), false).len();
         assert_eq!(

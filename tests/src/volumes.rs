@@ -2,6 +2,7 @@
 
 use crate::reference::Field;
 use brickmesh_actors::data_set::{BrickSource, SourceError};
+use brickmesh_shaders::triangle_tree::by_leaves;
 use brickmesh_topology::{
     BrickGrid, BrickIndex, Digest, Manifest, VolumeDescription, VoxelBox, VoxelType,
     data::{
@@ -110,7 +111,7 @@ impl Bricks {
         let mut said = BTreeMap::new();
         for (brick, bytes, what) in bins.into_bricks() {
             let whole = &mut self.bricks[brick.0 as usize];
-            *whole = [&whole[..], &bytes].concat().into();
+            *whole = [&whole[..], &by_leaves(&bytes)].concat().into();
             said.insert(brick, (Digest::of(whole), what));
         }
         let manifest = self.manifest.with_triangles(materials.to_vec(), &said);

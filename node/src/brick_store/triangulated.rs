@@ -7,13 +7,15 @@ use super::{
 };
 use crate::surface_file::{Spill, SurfaceMesh};
 use brickmesh_actors::data_set::{BrickSource, SourceError};
+use brickmesh_shaders::triangle_tree::by_leaves;
 use brickmesh_topology::{
     BrickIndex, Digest, Manifest, VolumeDescription, VoxelType,
     data::{
         manifest::ManifestParts,
         subject::PointGathering,
         triangles::{
-            BRICK_TRIANGLES_MAX, CORNER_MAX, MATERIALS_MAX, Material, PackedNormal, Triangle,
+            BRICK_TRIANGLES_MAX, BrickTriangles, CORNER_MAX, MATERIALS_MAX, Material, PackedNormal,
+            Triangle, TriangleOrder,
         },
     },
 };
@@ -53,7 +55,7 @@ pub(crate) struct Triangulated {
 
 impl Triangulated {
     /// The bricks of a source, with further triangles; those that do not fit into memory are in a scratch file. Reads the bricks that get
-    /// some, once; progress is in triangles.
+    /// some, and all that have some in no order, once; progress is in triangles.
     ///
     /// # Errors
     /// Where a brick cannot be read, or no triangle is in the volume.
@@ -77,20 +79,31 @@ impl Triangulated {
         let triangles = binned(manifest, &mut surfaces, spill, progress)?;
         // Their memory is free again.
         drop(surfaces);
+        let mut all = triangles.said();
+        if all.is_empty() {
+            return Err(BrickStoreError::SurfacesOutside);
+        }
+        let order = manifest.triangle_order();
+        for brick in manifest.grid().bricks() {
+            if let Some(before) = manifest.brick_triangles(brick)
+                && (order == TriangleOrder::AsTheyCame || all.contains_key(&brick))
+            {
+                let new = all.entry(brick).or_insert(BrickTriangles::NONE);
+                *new = new.with(&before);
+            }
+        }
         let mut said = BTreeMap::new();
-        for (brick, what) in triangles.said() {
+        for (brick, what) in all {
             spill.check()?;
-            let before = manifest.brick_triangles(brick);
-            let what = before.map_or(what, |before| what.with(&before));
-            let bytes = manifest.voxel_bytes(brick).saturating_add(what.bytes());
+            let voxel_bytes = manifest.voxel_bytes(brick);
+            let bytes = voxel_bytes.saturating_add(what.bytes());
             if what.count > BRICK_TRIANGLES_MAX || bytes > BRICK_BYTES_MAX {
                 return Err(too_many(brick, what.count));
             }
-            let whole = with_triangles(source.read(brick)?, triangles.of(brick)?.as_deref());
+            let new = triangles.of(brick)?;
+            let whole = source.read(brick)?;
+            let whole = with_triangles((whole, voxel_bytes), order, new.as_deref());
             said.insert(brick, (Digest::of(&whole), what));
-        }
-        if said.is_empty() {
-            return Err(BrickStoreError::SurfacesOutside);
         }
         let manifest = manifest.with_triangles(materials, &said);
         let manifest =
@@ -139,7 +152,10 @@ impl BrickSource for Triangulated {
         let triangles = triangles.map_err(|error| SourceError {
             what: format!("brick {}: its triangles cannot be read: {error}", brick.0),
         })?;
-        Ok(with_triangles(voxels, triangles.as_deref()))
+        let voxel_bytes = self.manifest.voxel_bytes(brick);
+        let order = self.source.manifest().triangle_order();
+        let new = triangles.as_deref();
+        Ok(with_triangles((voxels, voxel_bytes), order, new))
     }
 
     fn release(&self, brick: BrickIndex) {
@@ -193,11 +209,21 @@ fn binned(
     Ok(triangles)
 }
 
-fn with_triangles(voxels: Bytes, triangles: Option<&[u8]>) -> Bytes {
-    match triangles {
-        Some(triangles) => [&voxels[..], triangles].concat().into(),
-        None => voxels,
-    }
+/// A brick, whose voxels take so many bytes, with further triangles; all of them are in order afterwards. `order`: that of those that it has.
+fn with_triangles(
+    (brick, voxel_bytes): (Bytes, u64),
+    order: TriangleOrder,
+    new: Option<&[u8]>,
+) -> Bytes {
+    let voxel_bytes = usize::try_from(voxel_bytes).unwrap_or(usize::MAX);
+    let (voxels, before) = brick.split_at(voxel_bytes.min(brick.len()));
+    let all = match new {
+        Some(new) if before.is_empty() => by_leaves(new),
+        Some(new) => by_leaves(&[before, new].concat()),
+        None if before.is_empty() || order == TriangleOrder::ByLeaves => return brick,
+        None => by_leaves(before),
+    };
+    [voxels, &all].concat().into()
 }
 
 /// A volume in which every voxel is no data.
@@ -294,6 +320,7 @@ mod tests {
     use super::*;
     use crate::{args::SurfaceArg, brick_store, surface_file, volume_file};
     use brickmesh_topology::data::triangles;
+    use glam::Vec3;
     use std::{fs, path::PathBuf};
 
     /// A tetrahedron around a place.
@@ -357,7 +384,8 @@ mod tests {
                     assert_eq!(Digest::of(&bytes), manifest.brick_digest(brick));
                     assert_eq!(bytes.len() as u64, manifest.brick_bytes(brick));
                     let voxels = usize::try_from(manifest.voxel_bytes(brick)).unwrap();
-                    let triangles = triangles::read(&bytes[voxels..], 1).unwrap();
+                    triangles::check(&bytes[voxels..], 1, TriangleOrder::ByLeaves).unwrap();
+                    let triangles = triangles::read(&bytes[voxels..]);
                     let said = manifest.brick_triangles(brick).map_or(0, |t| t.count);
                     assert_eq!(triangles.len(), said as usize);
                 }
@@ -366,6 +394,71 @@ mod tests {
         let path = surface(folder.path(), [1e9; 3], 1e-6);
         let flat = alone(&path, true).unwrap_err().to_string();
         assert!(flat.contains("no extent can be told"), "{flat}");
+    }
+
+    /// Bricks as folders of version 9 have them.
+    #[derive(Debug)]
+    struct AsTheyCame(Arc<Manifest>, Vec<Bytes>);
+
+    impl AsTheyCame {
+        /// Those of another source, each brick's triangles from the last to the first.
+        fn of(source: &dyn BrickSource) -> Self {
+            let (mut said, mut bricks) = (BTreeMap::new(), Vec::new());
+            let manifest = source.manifest();
+            for brick in manifest.grid().bricks() {
+                let mut bytes = source.read(brick).unwrap().to_vec();
+                let voxels = usize::try_from(manifest.voxel_bytes(brick)).unwrap();
+                let (triangles, _) = bytes[voxels..].as_chunks_mut();
+                triangles.reverse();
+                triangles.iter_mut().for_each(|t| triangles::set_cut(t, 0));
+                if let Some(what) = manifest.brick_triangles(brick) {
+                    said.insert(brick, (Digest::of(&bytes), what));
+                }
+                bricks.push(bytes.into());
+            }
+            let manifest = manifest.with_triangles(manifest.materials().to_vec(), &said);
+            let mut parts = ManifestParts::from(manifest.unwrap());
+            parts.version = 9;
+            Self(Arc::new(Manifest::try_from(parts).unwrap()), bricks)
+        }
+    }
+
+    impl BrickSource for AsTheyCame {
+        fn manifest(&self) -> &Arc<Manifest> {
+            &self.0
+        }
+
+        fn read(&self, brick: BrickIndex) -> Result<Bytes, SourceError> {
+            Ok(self.1[brick.0 as usize].clone())
+        }
+    }
+
+    #[test]
+    fn with_further_ones_those_of_an_older_folder_are_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let volume = folder.path().join("v_20x20x20_uint8.raw");
+        fs::write(&volume, vec![7; 8000]).unwrap();
+        let file = volume_file::open(&volume).unwrap();
+        let plain = brick_store::load(&file, 8, u64::MAX, &mut |_, _| true).unwrap();
+        let large = surface(folder.path(), [10.0; 3], 6.0);
+        let found = within(Arc::new(plain), &large, u64::MAX).unwrap();
+        let old = AsTheyCame::of(&found);
+        assert_eq!(old.0.triangle_order(), TriangleOrder::AsTheyCame);
+        let (old, small) = (Arc::new(old), surface(folder.path(), [4.0; 3], 1.0));
+        let more = within(Arc::clone(&old) as Arc<_>, &small, u64::MAX).unwrap();
+        let mut without_new = 0;
+        for brick in found.manifest().grid().bricks() {
+            let (old, new) = (old.read(brick).unwrap(), more.read(brick).unwrap());
+            assert_eq!(Digest::of(&new), more.manifest().brick_digest(brick));
+            let voxels = usize::try_from(more.manifest().voxel_bytes(brick)).unwrap();
+            triangles::check(&new[voxels..], 2, TriangleOrder::ByLeaves).unwrap();
+            if new.len() == old.len() && new.len() > voxels {
+                assert_eq!(new[voxels..], by_leaves(&old[voxels..]));
+                without_new += 1;
+            }
+        }
+        assert!(without_new > 0);
+        assert_eq!(more.manifest().triangle_order(), TriangleOrder::ByLeaves);
     }
 
     #[test]
@@ -400,13 +493,19 @@ mod tests {
         assert_eq!(more.manifest().materials().len(), 2);
         for brick in found.manifest().grid().bricks() {
             let (old, new) = (found.read(brick).unwrap(), more.read(brick).unwrap());
-            assert_eq!(new[..old.len()], old[..]);
             assert_eq!(Digest::of(&new), more.manifest().brick_digest(brick));
             assert_eq!(new.len() as u64, more.manifest().brick_bytes(brick));
             let voxels = usize::try_from(more.manifest().voxel_bytes(brick)).unwrap();
-            let all = triangles::read(&new[voxels..], 2).unwrap();
-            let of_second = all.iter().filter(|t| t.material == 1).count();
-            assert_eq!(2 * of_second, all.len());
+            assert_eq!(new[..voxels], old[..voxels]);
+            triangles::check(&new[voxels..], 2, TriangleOrder::ByLeaves).unwrap();
+            let of = |bytes: &[u8], material| {
+                let all = triangles::read(&bytes[voxels..]).filter(|t| t.material == material);
+                let mut all: Vec<_> = all.map(|t| t.corners.map(|c: Vec3| c.to_array())).collect();
+                all.sort_by(|a, b| a.as_flattened().partial_cmp(b.as_flattened()).unwrap());
+                all
+            };
+            assert_eq!(of(&new, 0), of(&old, 0));
+            assert_eq!(of(&new, 1), of(&old, 0));
         }
         let in_file = within(load(), &path, 100).unwrap();
         assert_eq!(in_file.manifest().digest(), found.manifest().digest());

@@ -96,9 +96,9 @@ impl PreparedBrick {
 
 /// A brick of which nothing is worked out but where its triangles are.
 impl From<BrickVoxels> for PreparedBrick {
-    fn from(mut voxels: BrickVoxels) -> Self {
-        let triangles = voxels.take_triangles();
-        let tree = (!triangles.is_empty()).then(|| Arc::new(TriangleTree::new(&triangles)));
+    fn from(voxels: BrickVoxels) -> Self {
+        let (triangles, order) = voxels.triangles();
+        let tree = (!triangles.is_empty()).then(|| Arc::new(TriangleTree::new(triangles, order)));
         Self {
             voxels,
             cells: None,

@@ -18,7 +18,10 @@ use crate::{
         levels,
         partition_method::PartitionMethod,
         subject::Subject,
-        triangles::{BRICK_TRIANGLES_MAX, BrickTriangles, MATERIALS_MAX, Material, TRIANGLE_BYTES},
+        triangles::{
+            BRICK_TRIANGLES_MAX, BrickTriangles, MATERIALS_MAX, Material, TRIANGLE_BYTES,
+            TriangleOrder,
+        },
         value_statistics::{HISTOGRAM_BINS, ValueStatistics},
         volume::{VolumeDescription, VolumeError, VoxelType},
         voxel_box::VoxelBox,
@@ -30,16 +33,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Newest version that this program reads, and writes where there are triangles.
-pub const MANIFEST_VERSION: u32 = 9;
+pub const MANIFEST_VERSION: u32 = 10;
 /// Version that it writes where there are none: older programs read it, too.
 const VERSION_OF_VOXELS: u32 = 8;
 /// First version that knows triangles.
 const VERSION_OF_TRIANGLES: u32 = 9;
+/// First version whose triangles are in order.
+const VERSION_OF_LEAVES: u32 = 10;
 /// Oldest version that it reads: without statistics, and no data was refused. Version 3 has no histogram of gradients, none before
 /// 6 has levels, what is said of bricks stands in the text of the manifest before 7, and none before 8 knows what rays come to.
 const MANIFEST_VERSION_MIN: u32 = 2;
-/// Memory of a triangle in a device, in bytes of its own, at most: as it is stored, in the order of a tree, and its part of that.
-pub const TRIANGLE_MEMORY: u64 = 3;
 /// How often a voxel may be counted in a histogram, as version 2 counted ghosts, too: the smallest
 /// bricks store 7³ voxels and own 4³.
 const GHOSTS_COUNTED_MAX: u64 = 6;
@@ -197,7 +200,7 @@ pub enum ManifestError {
     },
     /// Written by another version.
     #[error(
-        "manifest version is {found}, this program reads {MANIFEST_VERSION_MIN} to {MANIFEST_VERSION}; import the volume again"
+        "manifest version is {found}, this program reads {MANIFEST_VERSION_MIN} to {MANIFEST_VERSION}; take one as new as that which wrote it"
     )]
     Version {
         /// Version found.
@@ -680,8 +683,8 @@ impl Manifest {
         u64::from(self.triangles_max) * TRIANGLE_BYTES as u64
     }
 
-    /// The same volume with these materials and with further triangles: of each brick that gets some, the digest of all of its bytes
-    /// and what is said of all of its triangles. It has no levels, and does not know any more what its import was told is empty.
+    /// The same volume with these materials and with further triangles, all of them in the order of leaves: `of` has each brick that gets
+    /// some, or has some in no order, with the digest of all of its bytes and what is said of all of its triangles. It has no levels, and does not know any more what its import was told is empty.
     ///
     /// # Errors
     /// [`ManifestError`].
@@ -703,7 +706,7 @@ impl Manifest {
         };
         let bricks = self.grid.bricks().map(record).collect();
         Self::try_from(ManifestParts {
-            version: VERSION_OF_TRIANGLES,
+            version: VERSION_OF_LEAVES,
             materials,
             bricks,
             index: None,
@@ -754,17 +757,27 @@ impl Manifest {
         voxels + self.triangle_memory_max()
     }
 
+    /// How the triangles of its bricks follow each other.
+    #[must_use]
+    pub fn triangle_order(&self) -> TriangleOrder {
+        if self.parts.version >= VERSION_OF_LEAVES {
+            TriangleOrder::ByLeaves
+        } else {
+            TriangleOrder::AsTheyCame
+        }
+    }
+
     /// Memory that the triangles of a brick take in a device, at most: as they are stored, and what finds them.
     #[must_use]
     pub fn triangle_memory_max(&self) -> u64 {
-        self.triangle_bytes_max() * TRIANGLE_MEMORY
+        self.triangle_bytes_max() * self.triangle_order().memory()
     }
 
     /// The same of one brick.
     #[must_use]
     pub fn triangle_memory(&self, brick: BrickIndex) -> u64 {
         let triangles = self.brick_triangles(brick);
-        triangles.map_or(0, |t| t.bytes()) * TRIANGLE_MEMORY
+        triangles.map_or(0, |t| t.bytes()) * self.triangle_order().memory()
     }
 
     /// Type of a voxel in the memory of whatever device: those among which no data is told apart may be floats there.
@@ -969,7 +982,7 @@ mod tests {
             change(&mut p);
             Manifest::try_from(p).unwrap_err().to_string()
         };
-        assert!(refused(|p| p.version = 10).contains("version is 10"));
+        assert!(refused(|p| p.version = 11).contains("version is 11"));
         assert!(refused(|p| p.bricks.truncate(1)).contains("bricks has 1 entries, expected 2"));
         assert!(refused(|p| p.bricks[1].range = Some([f64::NAN, 1.0])).contains("brick 1"));
         assert!(refused(|p| p.range = Some([-1e308, 1e308])).contains("the volume"));
@@ -1048,6 +1061,12 @@ mod tests {
         assert!(refused(|p| p.materials[0].opacity = 0.0).contains("materials are 1"));
         assert!(refused(|p| p.materials[0].color[2] = f32::NAN).contains("materials are 1"));
         assert!(refused(|p| p.version = 8).contains("version 9"));
+        let mut as_they_came = ManifestParts::from(with.clone());
+        as_they_came.version = 9;
+        let as_they_came = Manifest::try_from(as_they_came).unwrap();
+        let orders = [&as_they_came, &with].map(Manifest::triangle_order);
+        assert_eq!(orders, [TriangleOrder::AsTheyCame, TriangleOrder::ByLeaves]);
+        assert!(as_they_came.triangle_memory_max() > with.triangle_memory_max());
         assert!(
             refused(|p| p.materials = vec![p.materials[0].clone(); 257])
                 .contains("257 of at most 256")

@@ -2,8 +2,9 @@
 //!
 //! Space: grid (voxels). A triangle that meets several bricks stands in each of them with the same numbers, so that a ray meets it
 //! in the same point whichever brick is asked; the job that owns the point counts it.
-//! Shapes: a triangle is [`TRIANGLE_BYTES`], little-endian: three corners of three f32, three normals, its material.
-//! Invariant: corners of a [`Triangle`] that is read are in reach ([`CORNER_MAX`]), and its material is there.
+//! Shapes: a triangle is [`TRIANGLE_BYTES`], little-endian: three corners of three f32, three normals, its material in three bytes, and
+//! its [`cut`] ([`TriangleOrder`]).
+//! Invariant: after [`check`], corners are in reach ([`CORNER_MAX`]), and materials are there.
 
 use crate::data::{
     brick_grid::{BrickGrid, BrickIndex},
@@ -16,6 +17,10 @@ use std::collections::BTreeMap;
 
 /// Bytes of a triangle in a brick.
 pub const TRIANGLE_BYTES: usize = 52;
+/// Where its cut is among these.
+const CUT_AT: usize = TRIANGLE_BYTES - 1;
+/// The cut of a triangle behind which no node of the tree is cut.
+pub const NO_CUT: u8 = u8::MAX;
 /// Most materials of a data set.
 pub const MATERIALS_MAX: usize = 256;
 /// Longest name of one, bytes.
@@ -123,8 +128,41 @@ pub struct Triangle {
     pub material: u32,
 }
 
+/// How the triangles of a brick follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriangleOrder {
+    /// As they came, up to version 9 of the manifest; cuts are 0.
+    AsTheyCame,
+    /// As the leaves of a binary tree do. A node of level n (the root's is 0) holds some that follow each other, and is cut behind the first
+    /// of them, other than the last, whose cut is n; where there is none, it is a leaf. Readers may leave small and deep nodes whole.
+    ByLeaves,
+}
+
+impl TriangleOrder {
+    /// Memory of a brick's triangles in a device as a multiple of their bytes, at most: as they are stored, a copy of those that are in no
+    /// order, and the boxes around them.
+    #[must_use]
+    pub const fn memory(self) -> u64 {
+        match self {
+            Self::AsTheyCame => 3,
+            Self::ByLeaves => 2,
+        }
+    }
+}
+
+/// The level of the node that is cut behind a triangle, or [`NO_CUT`].
+#[must_use]
+pub fn cut(triangle: &[u8; TRIANGLE_BYTES]) -> u8 {
+    triangle[CUT_AT]
+}
+
+/// Changes [`cut`].
+pub fn set_cut(triangle: &mut [u8; TRIANGLE_BYTES], level: u8) {
+    triangle[CUT_AT] = level;
+}
+
 impl Triangle {
-    /// Appends it to the bytes of a brick.
+    /// Appends it to the bytes of a brick; its cut is 0. Its material is below 2²⁴.
     pub fn append(&self, bytes: &mut Vec<u8>) {
         let corners = self.corners.iter().flat_map(Vec3::to_array);
         corners.for_each(|c| bytes.extend(c.to_le_bytes()));
@@ -134,14 +172,18 @@ impl Triangle {
         bytes.extend(self.material.to_le_bytes());
     }
 
-    fn read(bytes: &[u8; TRIANGLE_BYTES]) -> Self {
+    /// The triangle of these bytes, whatever they are.
+    // A ray that passes it needs its corners alone: not inlined, first hits took 1.25 times as long.
+    #[inline]
+    #[must_use]
+    pub fn of(bytes: &[u8; TRIANGLE_BYTES]) -> Self {
         let (words, _) = bytes.as_chunks();
         let word = |n: usize| u32::from_le_bytes(words[n]);
         let corner = |n: usize| Vec3::from([n, n + 1, n + 2].map(|n| f32::from_bits(word(n))));
         Self {
             corners: [corner(0), corner(3), corner(6)],
             normals: [word(9), word(10), word(11)].map(PackedNormal),
-            material: word(12),
+            material: word(12) & 0xff_ffff,
         }
     }
 
@@ -203,21 +245,30 @@ pub enum TrianglesError {
     },
 }
 
-/// The triangles in the bytes of a brick, checked.
+/// Checks the bytes of a brick's triangles, of so many materials; their cuts may be any.
 ///
 /// # Errors
 /// [`TrianglesError`].
-pub fn read(bytes: &[u8], materials: usize) -> Result<Vec<Triangle>, TrianglesError> {
-    let (triangles, rest) = bytes.as_chunks::<TRIANGLE_BYTES>();
+pub fn check(bytes: &[u8], materials: usize, order: TriangleOrder) -> Result<(), TrianglesError> {
+    let (triangles, rest) = bytes.as_chunks();
     if !rest.is_empty() {
         return Err(TrianglesError::Length { found: bytes.len() });
     }
-    let triangles: Vec<Triangle> = triangles.iter().map(Triangle::read).collect();
-    let is_bad = |t: &Triangle| !t.is_in_reach() || t.material as usize >= materials;
+    let is_bad = |bytes: &[u8; TRIANGLE_BYTES]| {
+        let triangle = Triangle::of(bytes);
+        // It is of the material's number there.
+        let is_cut = order == TriangleOrder::AsTheyCame && cut(bytes) != 0;
+        !triangle.is_in_reach() || triangle.material as usize >= materials || is_cut
+    };
     match triangles.iter().position(is_bad) {
         Some(at) => Err(TrianglesError::Triangle { at, materials }),
-        None => Ok(triangles),
+        None => Ok(()),
     }
+}
+
+/// The triangles of these bytes.
+pub fn read(bytes: &[u8]) -> impl ExactSizeIterator<Item = Triangle> {
+    bytes.as_chunks().0.iter().map(Triangle::of)
 }
 
 /// What a manifest says of the triangles of a brick.
@@ -231,6 +282,12 @@ pub struct BrickTriangles {
 }
 
 impl BrickTriangles {
+    /// None are there.
+    pub const NONE: Self = Self {
+        count: 0,
+        cells: NONE,
+    };
+
     /// Those of both.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
@@ -437,7 +494,8 @@ mod tests {
                     let Some((bytes, what)) = bricks.get(&brick) else {
                         return Err(TestCaseError::fail(format!("{p} is in brick {}", brick.0)));
                     };
-                    prop_assert_eq!(read(bytes, 4), Ok(vec![triangle]));
+                    prop_assert_eq!(check(bytes, 4, TriangleOrder::AsTheyCame), Ok(()));
+                    prop_assert_eq!(read(bytes).collect::<Vec<_>>(), [triangle]);
                     prop_assert_eq!(what.bytes(), bytes.len() as u64);
                     let owned = grid.owned_box(brick);
                     for at in 0..512 {
@@ -459,9 +517,9 @@ mod tests {
 
         #[test]
         fn whatever_the_bytes_they_are_triangles_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(found) = read(&bytes, 2) {
-                prop_assert_eq!(found.len() * TRIANGLE_BYTES, bytes.len());
-                let are_good = found.iter().all(|t| t.is_in_reach() && t.material < 2);
+            if check(&bytes, 2, TriangleOrder::ByLeaves).is_ok() {
+                prop_assert_eq!(read(&bytes).len() * TRIANGLE_BYTES, bytes.len());
+                let are_good = read(&bytes).all(|t| t.is_in_reach() && t.material < 2);
                 prop_assert!(are_good);
             }
         }
@@ -472,7 +530,8 @@ mod tests {
         let mut bytes = Vec::new();
         triangle([Vec3::ZERO, Vec3::X, Vec3::Y]).append(&mut bytes);
         assert_eq!(bytes.len(), TRIANGLE_BYTES);
-        let error = read(&bytes, 3).unwrap_err();
+        let check = |bytes: &[u8], materials| check(bytes, materials, TriangleOrder::AsTheyCame);
+        let error = check(&bytes, 3).unwrap_err();
         assert!(matches!(
             error,
             TrianglesError::Triangle {
@@ -480,10 +539,15 @@ mod tests {
                 materials: 3
             }
         ));
-        let error = read(&bytes[1..], 9).unwrap_err().to_string();
+        let error = check(&bytes[1..], 9).unwrap_err().to_string();
         assert!(error.contains("51 bytes"), "{error}");
+        let mut with_cut = bytes.clone();
+        set_cut(with_cut.as_chunks_mut().0.first_mut().unwrap(), 7);
+        assert!(check(&with_cut, 9).is_err());
+        assert_eq!(super::check(&with_cut, 9, TriangleOrder::ByLeaves), Ok(()));
+        assert!(read(&with_cut).eq(read(&bytes)));
         bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes());
-        assert!(read(&bytes, 9).is_err());
+        assert!(check(&bytes, 9).is_err());
     }
 
     #[test]

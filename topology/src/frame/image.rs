@@ -21,7 +21,7 @@ pub trait Image: Clone + std::fmt::Debug {
         self.rect().pixel_count() * PIXEL_BYTES_IN_MEMORY
     }
 
-    /// Opacities of its pixels in a part of a row that it holds, from left to right, none below 0; of what is no number, 0.
+    /// Opacities of all pixels of a part of a row that it holds, from left to right, none below 0; of what is no number, 0.
     fn opacities(&self, row: &PixelRect) -> impl Iterator<Item = f32>;
 
     /// The part inside a rectangle, without borders of nothing.

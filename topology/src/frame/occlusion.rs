@@ -130,14 +130,14 @@ impl OcclusionMap {
     }
 
     /// Columns and rows of the cells that a rectangle inside meets.
-    fn cells_of(&self, inside: &PixelRect) -> [std::ops::Range<u32>; 2] {
+    fn cells_of(&self, inside: &PixelRect) -> [Range<u32>; 2] {
         let of = |from: u32, to: u32| from / self.edge..to.div_ceil(self.edge);
         let (x, y) = (inside.x - self.rect.x, inside.y - self.rect.y);
         [of(x, x + inside.width), of(y, y + inside.height)]
     }
 
     /// Columns and rows of the cells that a rectangle inside holds whole.
-    fn whole_cells(&self, inside: &PixelRect) -> [std::ops::Range<u32>; 2] {
+    fn whole_cells(&self, inside: &PixelRect) -> [Range<u32>; 2] {
         let of = |from: u32, to: u32, end: u32| {
             let to = if to == end {
                 to.div_ceil(self.edge)
