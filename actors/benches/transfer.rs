@@ -1,11 +1,13 @@
-//! A brick on its way: encoded, decoded, and checked against its digest; a partial likewise.
+//! A brick on its way: encoded, decoded, and checked against its digest; a partial likewise. And what a picture hides by partials of fog.
 
 use brickmesh_actors::{
     messages::{Message, decode, encode},
     pixels::PackedPixels,
 };
 use brickmesh_shaders::SubImage;
-use brickmesh_topology::{BrickIndex, Digest, PixelRect, picture::render_settings::Mode};
+use brickmesh_topology::{
+    BrickIndex, Digest, PixelRect, frame::occlusion::OcclusionMap, picture::render_settings::Mode,
+};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -62,5 +64,28 @@ fn transfer(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, transfer);
+/// Eight partials one behind the other, of 128 x 128 pixels each, in the middle of a picture.
+fn occlusion(c: &mut Criterion) {
+    let square = |at, edge| PixelRect {
+        x: at,
+        y: at,
+        width: edge,
+        height: edge,
+    };
+    let rect = square(192, 128);
+    let fog = |i: usize| [0.0, 0.0, 0.0, 0.001 * (i % 97) as f32];
+    let pixels = (0..rect.pixel_count()).map(fog).collect();
+    let image = SubImage::new(rect, pixels).expect("an image");
+    let mut group = c.benchmark_group("occlusion");
+    group.throughput(Throughput::Elements(8 * rect.pixel_count() as u64));
+    group.bench_function("fog_128x128", |b| {
+        b.iter(|| {
+            let mut map = OcclusionMap::new(square(0, 512), 0.998);
+            (0..8).any(|job| map.add(job, black_box(&image)))
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, transfer, occlusion);
 criterion_main!(benches);

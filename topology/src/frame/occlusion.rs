@@ -24,8 +24,8 @@ pub struct OcclusionMap {
     lost: f32,
     /// Of a cell, in pixels; those at the right and at the bottom may be smaller.
     edge: u32,
-    /// Row by row; none before something was added.
-    cells: Vec<Cell>,
+    /// Row by row; none of a row to which nothing was added.
+    cells: Vec<Vec<Cell>>,
 }
 
 /// Some pixels.
@@ -51,7 +51,7 @@ impl OcclusionMap {
             rect,
             lost: 1.0 - opaque,
             edge,
-            cells: Vec::new(),
+            cells: vec![Vec::new(); rect.height.div_ceil(edge) as usize],
         }
     }
 
@@ -61,34 +61,38 @@ impl OcclusionMap {
         let Some(inside) = self.rect.intersection(&image.rect()) else {
             return false;
         };
-        let mut hides_more = false;
-        if self.cells.is_empty() {
-            let count = self.columns() * self.rect.height.div_ceil(self.edge) as usize;
-            self.cells = vec![Cell::EMPTY; count];
-        }
+        let (mut hides_more, lost) = (false, self.lost);
+        let (edge, all_columns) = (self.edge as usize, self.columns());
         let [columns, rows] = self.whole_cells(&inside);
-        let mut least = vec![0.0_f32; columns.len()];
+        let mut least = vec![0.0_f32; if edge > 1 { columns.len() } else { 0 }];
         for row in rows {
-            let start = row as usize * self.columns();
-            let cells = start + columns.start as usize..start + columns.end as usize;
-            if self.cells[cells.clone()]
-                .iter()
-                .all(|cell| cell.hidden_after <= job)
-            {
+            let lines = self.lines_of(&columns, row);
+            let cells = &mut self.cells[row as usize];
+            cells.resize(all_columns, Cell::EMPTY);
+            let cells = &mut cells[columns.start as usize..columns.end as usize];
+            if cells.iter().all(|cell| cell.hidden_after <= job) {
+                continue;
+            }
+            let mut add = |cell: &mut Cell, opacity| {
+                hides_more |= cell.hidden_after > job && cell.add(job, 1.0 - opacity, lost);
+            };
+            if edge == 1 {
+                for line in lines {
+                    let of_cells = cells.iter_mut().zip(image.opacities(&line));
+                    of_cells.for_each(|(cell, opacity)| add(cell, opacity));
+                }
                 continue;
             }
             least.fill(1.0);
-            for line in self.lines_of(&columns, row) {
+            for line in lines {
                 let mut opacities = image.opacities(&line);
                 for least in &mut least {
-                    let of_cell = opacities.by_ref().take(self.edge as usize);
+                    let of_cell = opacities.by_ref().take(edge);
                     *least = of_cell.fold(*least, f32::min);
                 }
             }
-            let open = self.cells[cells].iter_mut().zip(&least);
-            for (cell, least) in open.filter(|(cell, _)| cell.hidden_after > job) {
-                hides_more |= cell.add(job, 1.0 - least, self.lost);
-            }
+            let of_cells = cells.iter_mut().zip(&least);
+            of_cells.for_each(|(cell, &opacity)| add(cell, opacity));
         }
         hides_more
     }
@@ -96,18 +100,15 @@ impl OcclusionMap {
     /// Whether a job is hidden in all of a rectangle.
     #[must_use]
     pub fn hides(&self, job: u32, rect: &PixelRect) -> bool {
-        let Some(inside) = self
-            .rect
-            .intersection(rect)
-            .filter(|_| !self.cells.is_empty())
-        else {
+        let Some(inside) = self.rect.intersection(rect) else {
             return false;
         };
         let [columns, rows] = self.cells_of(&inside);
-        let mut rows = rows.map(|row| row as usize * self.columns());
-        rows.all(|start| {
-            let row = &self.cells[start + columns.start as usize..start + columns.end as usize];
-            row.iter().all(|cell| cell.hidden_after < job)
+        let columns = columns.start as usize..columns.end as usize;
+        let mut rows = self.cells[rows.start as usize..rows.end as usize].iter();
+        rows.all(|cells| {
+            let cells = cells.get(columns.clone());
+            cells.is_some_and(|cells| cells.iter().all(|cell| cell.hidden_after < job))
         })
     }
 
@@ -327,7 +328,8 @@ mod tests {
         let mut map = OcclusionMap::new(picture, OPAQUE);
         assert!(!map.hides(1, &picture), "nothing was added");
         assert!(map.add(0, &Names::of(0, rect(0, 0, 4_001, 2_000)).opaque()));
-        assert!(map.cells.len() <= CELLS_MAX && map.edge == 7);
+        let cells: usize = map.cells.iter().map(Vec::len).sum();
+        assert!(cells <= CELLS_MAX && map.edge == 7);
         assert!(map.hides(1, &rect(17, 0, 3_984, 1_900)) && !map.hides(0, &rect(17, 0, 9, 9)));
         assert!(!map.hides(1, &rect(0, 1_990, 9, 20)) && !map.hides(1, &rect(0, 0, 0, 0)));
         assert!(
