@@ -475,11 +475,23 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     ) -> bool {
         self.unlit.remove(&job);
         self.step(out, |work, steals| work.job_done(job, spent_micros, steals));
-        let are_others = self.work.waiting().next().is_some();
-        let map = self.occlusion.as_mut().filter(|_| are_others);
+        let is_in_front = self.is_in_front(job);
+        let map = self.occlusion.as_mut().filter(|_| is_in_front);
         let hides_more = map.is_some_and(|map| map.add(job, image));
         self.came_to(job, measured_micros.max(1), image, out);
         hides_more
+    }
+
+    /// Whether others that are to be rendered here are behind a job.
+    fn is_in_front(&self, job: u32) -> bool {
+        let (plan, job) = (self.plan(), job as usize);
+        let mut of_tiles = plan.tile_jobs.of_job(job);
+        of_tiles.any(|(tile, at, rect)| {
+            let behind = &plan.tile_jobs.of_tile(tile)[at + 1..];
+            let is_to_come = |j: usize| u32::try_from(j).is_ok_and(|j| self.work.is_to_come(j));
+            let mut behind = behind.iter().filter(|(j, _)| is_to_come(*j));
+            behind.any(|(_, other)| other.intersection(rect).is_some())
+        })
     }
 
     /// What a job came to, for its compositors.
