@@ -96,7 +96,7 @@ impl BrickOwner {
         addresses: Addresses,
         hello: Hello,
         (brick_bytes, preparation, sharing): (BrickBytes, Preparation, Sharing),
-        memory_bytes: u64,
+        (memory_bytes, cache_bytes): (u64, Option<u64>),
         keep_copies: bool,
         shelf: Option<Arc<dyn BrickShelf>>,
     ) -> Self {
@@ -106,6 +106,9 @@ impl BrickOwner {
         let mut keeper = Keeper::new(outbox.local().clone(), hello, brick_bytes, incarnation);
         if matches!(sharing, Sharing::Off) {
             keeper.never_fetches();
+        }
+        if let Some(bytes) = cache_bytes {
+            keeper.caches_at_most(bytes);
         }
         Self {
             keeper,
@@ -398,6 +401,7 @@ impl BrickOwner {
         let mut status = MeshStatus {
             data_sets: self.keeper.data_sets().map(data_set).collect(),
             awaits_data_sets: self.keeper.awaits_data_sets(),
+            staging: self.keeper.staging_counts(),
             ..MeshStatus::default()
         };
         status.peers.insert(local(), self.keeper.hello().clone());

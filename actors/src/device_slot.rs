@@ -5,7 +5,10 @@
 
 use crate::pager::Pager;
 use brickmesh_shaders::{DeviceError, DeviceInfo, RenderDevice};
-use brickmesh_topology::mesh::device_recovery::{Attempt, DeviceRecovery};
+use brickmesh_topology::mesh::{
+    device_recovery::{Attempt, DeviceRecovery},
+    keeper,
+};
 use std::{sync::Arc, time::Instant};
 
 /// Opens the device again, or one in its place.
@@ -34,6 +37,16 @@ pub enum Sharing {
 }
 
 impl Sharing {
+    /// What is said of it.
+    #[must_use]
+    pub fn kind(&self) -> keeper::Sharing {
+        match self {
+            Self::Object => keeper::Sharing::Object,
+            Self::Page(_) => keeper::Sharing::Page,
+            Self::Off => keeper::Sharing::Off,
+        }
+    }
+
     /// Where bricks are that come when they are read.
     #[must_use]
     pub fn pages(&self) -> Option<&Arc<Pager>> {

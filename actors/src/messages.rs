@@ -217,7 +217,10 @@ mod tests {
     use crate::pixels::PackedPixels;
     use brickmesh_topology::{
         PixelRect,
-        mesh::{keeper::Hello, membership::Heartbeat},
+        mesh::{
+            keeper::{Hello, Sharing},
+            membership::Heartbeat,
+        },
     };
 
     fn hex(bytes: &[u8]) -> String {
@@ -281,6 +284,7 @@ mod tests {
             is_device_lost: false,
             memory_bytes: 1,
             shelf_bytes: 0,
+            sharing: Sharing::Object,
             version: text.to_owned(),
             is_viewer: true,
         };

@@ -5,7 +5,7 @@ use crate::{
     bus::{Bus, BusEvent, EVENTS_MAX},
     compositor::Compositor,
     data_set::BrickShelf,
-    device_slot::DeviceSupply,
+    device_slot::{DeviceSupply, Sharing},
     device_thread::{DeviceThread, on_thread},
     inputs::Addresses,
     outbox::Outbox,
@@ -31,6 +31,8 @@ pub struct PeerConfig {
     pub name: String,
     /// Memory that bricks may take, in bytes, less where the device has less; 0: it only looks on.
     pub memory_bytes: u64,
+    /// What of that bricks may take that are read or fetched for frames, in bytes; `None`: what is left beside those held.
+    pub cache_bytes: Option<u64>,
     /// Whether to keep a host copy of each brick, to give to others.
     pub keep_copies: bool,
     /// Whether it is a viewer.
@@ -69,8 +71,8 @@ impl Peer {
     ) -> Self {
         let supply = device.into();
         let info = supply.device.info();
-        let hello = hello(&config, info);
         let sharing = supply.sharing.clone();
+        let hello = hello(&config, info, &sharing);
         let (brick_bytes, preparation) = (info.brick_bytes.clone(), supply.device.preparation());
         let (owner, owner_inputs) = address::<BrickOwner>(EVENTS_MAX);
         let (scheduler, scheduler_inputs) = address::<Scheduler>(EVENTS_MAX);
@@ -119,7 +121,7 @@ impl Peer {
             addresses.clone(),
             hello,
             (brick_bytes, preparation, sharing),
-            memory,
+            (memory, config.cache_bytes),
             copies,
             shelf,
         );
@@ -144,13 +146,14 @@ impl Peer {
 }
 
 /// What a peer says of itself at first.
-fn hello(config: &PeerConfig, device: &DeviceInfo) -> Hello {
+fn hello(config: &PeerConfig, device: &DeviceInfo, sharing: &Sharing) -> Hello {
     Hello {
         name: config.name.clone(),
         device: device.name.clone(),
         is_device_lost: false,
         memory_bytes: config.memory_bytes.min(device.memory_bytes),
         shelf_bytes: config.shelf.as_ref().map_or(0, |s| s.room_bytes()),
+        sharing: sharing.kind(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         is_viewer: config.is_viewer,
     }

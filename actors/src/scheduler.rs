@@ -373,7 +373,8 @@ impl Handler<SchedulerInput> for Scheduler {
             }
             SchedulerInput::Staged(data_set, brick, question, is_there) => {
                 let name = (data_set, brick);
-                self.step(|worker, out| worker.staged(name, question, is_there, out));
+                let bytes = is_there.then(|| self.inputs.brick_bytes(name));
+                self.step(|worker, out| worker.staged(name, question, bytes, out));
             }
             SchedulerInput::Unstaged(data_set, brick) => self.worker.freed((data_set, brick)),
             SchedulerInput::Lost(peer) => {

@@ -114,6 +114,8 @@ struct Options {
     memory: Option<u64>,
     #[serde(deserialize_with = "sharing")]
     sharing: Option<SharingArg>,
+    #[serde(deserialize_with = "memory")]
+    cache: Option<u64>,
     data: Option<FilePath>,
     #[serde(deserialize_with = "memory")]
     disk: Option<u64>,
@@ -159,6 +161,7 @@ fn take(cli: &mut Cli, matches: &ArgMatches, options: Options, folder: &Path) {
                 args.sharing = options.sharing.unwrap_or(args.sharing);
             }
             args.memory = args.memory.or(options.memory);
+            args.cache = args.cache.or(options.cache);
             args.data = args.data.take().or_else(|| path(options.data));
             args.disk = args.disk.or(options.disk);
             args.disk_dir = args.disk_dir.take().or_else(|| path(options.disk_dir));

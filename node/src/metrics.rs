@@ -14,9 +14,9 @@ use brickmesh_actors::brick_owner::{DataSetStatus, MeshStatus};
 use brickmesh_actors::plain_text::shortened;
 use brickmesh_topology::{
     PeerId,
-    mesh::{announcement::Announcement, assignment::Safety},
+    mesh::{announcement::Announcement, assignment::Safety, staging::StagingCounts},
 };
-use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{GaugeVec, IntCounter, Opts, Registry, TextEncoder};
 use serde_json::json;
 
 /// Metrics of one answer, registered as they are first set.
@@ -37,6 +37,13 @@ impl Page {
         }
         self.0.register(Box::new(gauge))
     }
+
+    /// What was counted since the peer was started.
+    fn counter(&self, name: &str, help: &str, count: u64) -> prometheus::Result<()> {
+        let counter = IntCounter::new(name, help)?;
+        counter.inc_by(count);
+        self.0.register(Box::new(counter))
+    }
 }
 
 /// The page `/metrics` of the peer `local`.
@@ -55,6 +62,7 @@ pub fn page(local: &PeerId, status: &MeshStatus) -> prometheus::Result<String> {
     peers(&page, status)?;
     work(&page, local, status)?;
     memory(&page, local, status)?;
+    staging(&page, &status.staging)?;
     data_sets(&page, local, status)?;
     TextEncoder::new().encode_to_string(&page.0.gather())
 }
@@ -188,6 +196,33 @@ fn memory(page: &Page, local: &PeerId, status: &MeshStatus) -> prometheus::Resul
             one(resident),
         ),
     }
+}
+
+fn staging(page: &Page, counts: &StagingCounts) -> prometheus::Result<()> {
+    let all = [
+        (
+            "brickmesh_cache_hits_total",
+            "Bricks that frames needed, that this peer does not hold, and that were in its memory still.",
+            counts.found,
+        ),
+        (
+            "brickmesh_cache_misses_total",
+            "Bricks that frames needed and that were read, or fetched from others.",
+            counts.came,
+        ),
+        (
+            "brickmesh_cache_missed_bytes_total",
+            "Memory that those take, in bytes.",
+            counts.came_bytes,
+        ),
+        (
+            "brickmesh_cache_evictions_total",
+            "Bricks that were in memory still and made room for others.",
+            counts.evicted,
+        ),
+    ];
+    all.into_iter()
+        .try_for_each(|(name, help, count)| page.counter(name, help, count))
 }
 
 fn bytes_held(data_set: &DataSetStatus, peer: &PeerId) -> u64 {

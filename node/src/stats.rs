@@ -6,6 +6,7 @@
 use crate::{
     output_file::{OutputError, OutputFile},
     peer_names,
+    session::bytes_in_words,
 };
 use brickmesh_actors::plain_text::{counted, plain_text};
 use brickmesh_actors::{
@@ -14,6 +15,7 @@ use brickmesh_actors::{
 };
 use brickmesh_topology::{
     BrickIndex, Manifest, PeerId, VoxelBox, frame::frame_requests::BrickAccesses,
+    mesh::keeper::Sharing,
 };
 use serde::Serialize;
 use std::{
@@ -40,6 +42,7 @@ pub struct Stats {
 struct KnownPeer {
     name: String,
     device: String,
+    sharing: Sharing,
     bricks: Vec<u32>,
 }
 
@@ -82,6 +85,7 @@ struct WrittenPeer<'a> {
     name: &'a str,
     id: &'a str,
     device: &'a str,
+    sharing: Sharing,
     bricks: &'a [u32],
 }
 
@@ -107,6 +111,8 @@ struct WrittenAccesses<'a> {
     held: u32,
     cached: u32,
     missed: u32,
+    missed_bytes: u64,
+    evicted: u32,
     acquired: u32,
     waited_us: u64,
 }
@@ -201,6 +207,7 @@ impl Stats {
             let known = KnownPeer {
                 name: hello.name.clone(),
                 device: plain_text(&hello.device),
+                sharing: hello.sharing,
                 bricks,
             };
             self.peers.insert(peer.clone(), known);
@@ -281,6 +288,7 @@ impl Stats {
             name: name_in(&names, peer),
             id: peer.as_str(),
             device: &known.device,
+            sharing: known.sharing,
             bricks: &known.bricks,
         });
         let of_peer = |(peer, bricks): (&PeerId, &BrickAccesses)| WrittenAccesses {
@@ -288,6 +296,8 @@ impl Stats {
             held: bricks.held,
             cached: bricks.cached,
             missed: bricks.missed,
+            missed_bytes: bricks.missed_bytes,
+            evicted: bricks.evicted,
             acquired: bricks.acquired,
             waited_us: bricks.waited_micros,
         };
@@ -359,10 +369,12 @@ impl Stats {
 
 /// What was divided, in a list.
 fn divided_in_words(frame: &FrameEntry) -> String {
-    let missed: usize = frame.accesses.values().map(|a| a.missed as usize).sum();
+    let mut all = BrickAccesses::default();
+    frame.accesses.values().for_each(|of_peer| all.add(of_peer));
     frame.image_tile.map_or_else(String::new, |edge| {
-        let bricks = counted(missed, "brick");
-        format!(" in tiles of {edge} pixels, {bricks} fetched")
+        let bricks = counted(all.missed as usize, "brick");
+        let bytes = bytes_in_words(all.missed_bytes);
+        format!(" in tiles of {edge} pixels, {bricks} fetched ({bytes})")
     })
 }
 

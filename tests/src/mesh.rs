@@ -162,6 +162,7 @@ impl Mesh {
             let config = PeerConfig {
                 name: format!("peer-{n}"),
                 memory_bytes: MEMORY_BYTES,
+                cache_bytes: None,
                 keep_copies: true,
                 is_viewer: false,
                 shelf: None,

@@ -100,6 +100,7 @@ impl Member {
         let config = PeerConfig {
             name: id.short().to_owned(),
             memory_bytes,
+            cache_bytes: None,
             keep_copies: true,
             is_viewer: false,
             shelf: None,

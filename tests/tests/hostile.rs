@@ -55,7 +55,7 @@ use brickmesh_topology::{
         image::Packed as _,
     },
     mesh::{
-        keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput},
+        keeper::{Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, Sharing},
         membership::Heartbeat,
     },
     picture::{render_settings::Mode, visible_cells::VisibleCells},
@@ -595,6 +595,7 @@ fn keep(scene: &Scene, message: KeeperMessage) -> Result<(), String> {
         is_device_lost: false,
         memory_bytes: 9 * scene.manifest.largest_brick_bytes(),
         shelf_bytes: 9 * scene.manifest.largest_brick_bytes(),
+        sharing: Sharing::Object,
         version: String::new(),
         is_viewer: false,
     };

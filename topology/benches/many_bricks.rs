@@ -3,7 +3,7 @@
 use brickmesh_topology::{
     Manifest, PeerId, VolumeDescription, VoxelType,
     data::{brick_bytes::BrickBytes, manifest::ManifestParts},
-    mesh::keeper::{Hello, Keeper, KeeperInput, KeeperOutput, LoadResult, TICK_MICROS},
+    mesh::keeper::{Hello, Keeper, KeeperInput, KeeperOutput, LoadResult, Sharing, TICK_MICROS},
 };
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::{collections::VecDeque, sync::Arc};
@@ -52,6 +52,7 @@ fn many_bricks(c: &mut Criterion) {
             is_device_lost: false,
             memory_bytes: u64::MAX / 2,
             shelf_bytes: 0,
+            sharing: Sharing::Object,
             version: String::new(),
             is_viewer: false,
         };

@@ -12,5 +12,5 @@ pub mod keeper;
 pub mod membership;
 pub mod replicas;
 mod shelf;
-mod staging;
+pub mod staging;
 mod transfers;

@@ -7,6 +7,7 @@ use brickmesh_topology::{
         announcement::Announcement,
         assignment::Safety,
         keeper::{Hello, Vitals},
+        staging::StagingCounts,
     },
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -56,6 +57,8 @@ pub struct MeshStatus {
     pub data_sets: Vec<DataSetStatus>,
     /// Others use data sets that are not known here yet: their manifests are on their way.
     pub awaits_data_sets: bool,
+    /// How often frames needed bricks that this peer does not hold.
+    pub staging: StagingCounts,
 }
 
 /// A data set, as one peer knows it.

@@ -53,6 +53,7 @@ pub(super) fn run(args: &PeerArgs, mut stop: Stop) -> CommandResult {
         let config = PeerConfig {
             name,
             memory_bytes,
+            cache_bytes: args.cache,
             keep_copies: true,
             is_viewer: false,
             shelf,

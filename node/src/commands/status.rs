@@ -45,6 +45,7 @@ pub(super) fn look(
         let config = PeerConfig {
             name: "status".to_owned(),
             memory_bytes: 0,
+            cache_bytes: None,
             keep_copies: false,
             is_viewer: false,
             shelf: None,

@@ -40,6 +40,7 @@ fn every_option_of_peer_can_be_given() {
         device = "vulkan:1"
         memory = "3G"
         sharing = "page"
+        cache = "512M"
         join = ["192.168.7.20:7070", "/ip4/192.168.7.21/tcp/7070"]
         listen = "0.0.0.0:7070"
         key = "/k"
@@ -55,6 +56,7 @@ fn every_option_of_peer_can_be_given() {
     assert_eq!(args.device, DeviceChoice::Vulkan(Some(1)));
     assert_eq!(args.memory, Some(3 << 30));
     assert_eq!(args.sharing, SharingArg::Page);
+    assert_eq!(args.cache, Some(512 << 20));
     assert_eq!(
         args.network.join,
         ["192.168.7.20:7070", "/ip4/192.168.7.21/tcp/7070"]

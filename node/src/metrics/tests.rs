@@ -7,7 +7,8 @@ use brickmesh_topology::{
     mesh::{
         announcement::Announcement,
         assignment::Safety,
-        keeper::{FrameTimes, Hello, Vitals},
+        keeper::{FrameTimes, Hello, Sharing, Vitals},
+        staging::StagingCounts,
     },
 };
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub(crate) fn status() -> MeshStatus {
         is_device_lost: false,
         memory_bytes,
         shelf_bytes: 0,
+        sharing: Sharing::Object,
         version: "0.1.0".to_owned(),
         is_viewer: false,
     };
@@ -88,6 +90,12 @@ pub(crate) fn status() -> MeshStatus {
         .into(),
         suspects: vec![PeerId::new("b")],
         awaits_data_sets: false,
+        staging: StagingCounts {
+            found: 3,
+            came: 5,
+            came_bytes: 700,
+            evicted: 2,
+        },
         data_sets: vec![DataSetStatus {
             safety: Safety::of(2, residency.iter().map(|(_, a)| &a.held), 2),
             residency: residency.into(),
@@ -124,6 +132,10 @@ fn the_page_says_who_is_there_what_is_held_and_how_safe_it_is() {
         ),
         ("brickmesh_memory_promised_bytes".to_owned(), 1_048_576.0),
         ("brickmesh_memory_used_bytes".to_owned(), bytes as f64),
+        ("brickmesh_cache_hits_total".to_owned(), 3.0),
+        ("brickmesh_cache_misses_total".to_owned(), 5.0),
+        ("brickmesh_cache_missed_bytes_total".to_owned(), 700.0),
+        ("brickmesh_cache_evictions_total".to_owned(), 2.0),
         (format!("brickmesh_bricks_held{set}"), 2.0),
         (format!("brickmesh_bricks_pending{set}"), 0.0),
         (format!("brickmesh_redundancy_target{set}"), 2.0),

@@ -10,7 +10,7 @@ use libp2p::StreamProtocol;
 /// The number as a literal, which names are put together from when this is compiled.
 macro_rules! version {
     () => {
-        38
+        39
     };
 }
 

@@ -394,6 +394,7 @@ fn start_peers(args: &MeshArgs, alone: bool) -> Result<(Vec<Peer>, Option<Networ
     let config = |name, is_viewer| PeerConfig {
         name,
         memory_bytes,
+        cache_bytes: args.cache,
         keep_copies: !alone || args.is_viewer,
         is_viewer,
         shelf: None,

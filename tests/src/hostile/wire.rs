@@ -24,7 +24,7 @@ use brickmesh_topology::{
     frame::frame_requests::BrickAccesses,
     mesh::{
         announcement::{Announcement, Said, Saying},
-        keeper::{FrameTimes, Hello, KeeperMessage, Vitals},
+        keeper::{FrameTimes, Hello, KeeperMessage, Sharing, Vitals},
         membership::Heartbeat,
     },
     picture::render_settings::Mode,
@@ -99,6 +99,7 @@ fn of_keepers(manifest: &Manifest) -> Vec<KeeperMessage> {
                 is_device_lost: false,
                 memory_bytes: 1 << 30,
                 shelf_bytes: 1 << 40,
+                sharing: Sharing::Object,
                 version: "0.1.0".to_owned(),
                 is_viewer: false,
             }),

@@ -361,14 +361,15 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
         self.go_on(out);
     }
 
-    /// A brick that a frame needs is in device memory, until it is released; or it cannot be had.
+    /// A brick that a frame needs is in device memory, until it is released, and has so many `bytes`; `None`: it cannot be had.
     pub fn staged(
         &mut self,
         name: (Digest, BrickIndex),
         question: u64,
-        is_there: bool,
+        bytes: Option<u64>,
         out: &mut Vec<WorkerOutput<F, I>>,
     ) {
+        let is_there = bytes.is_some();
         if !self.bricks.answered(name, question, is_there) {
             return;
         }
@@ -376,10 +377,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
             out.push(WorkerOutput::Release(name.0, name.1));
         }
         for frame in self.frames.iter_mut().filter(|f| f.data_set == name.0) {
-            if is_there {
-                frame.came(name.1);
-            } else {
-                frame.is_in_vain(name.1);
+            match bytes {
+                Some(bytes) => frame.came(name.1, bytes),
+                None => frame.is_in_vain(name.1),
             }
         }
         if !is_there {
@@ -395,7 +395,11 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 
     /// The memory of a brick that was released is needed for another one.
     pub fn freed(&mut self, name: (Digest, BrickIndex)) {
-        self.bricks.freed(name);
+        if self.bricks.freed(name)
+            && let Some(oldest) = self.frames.front_mut()
+        {
+            oldest.evicts();
+        }
     }
 
     /// A data set is not open here any more.

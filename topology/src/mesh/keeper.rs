@@ -19,8 +19,8 @@ mod stage;
 
 pub use super::transfers::UploadResult;
 pub use messages::{
-    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, MISSED, ShelfResult,
-    Vitals,
+    FrameTimes, Hello, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, MISSED, Sharing,
+    ShelfResult, Vitals,
 };
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
         membership::{Change, Health, Heartbeat, Membership, Patience},
         replicas::Replicas,
         shelf::Shelf,
-        staging::Staging,
+        staging::{Staging, StagingCounts},
         transfers::{Request, Transfers},
     },
 };
@@ -105,6 +105,8 @@ pub struct Keeper {
     transfers: Transfers,
     staging: Staging,
     never_fetches: bool,
+    /// See [`Self::caches_at_most`].
+    cache_bytes: Option<u64>,
     leaving: Leaving,
 }
 
@@ -157,6 +159,7 @@ impl Keeper {
             transfers: Transfers::new(&local),
             staging: Staging::default(),
             never_fetches: false,
+            cache_bytes: None,
             local,
             hello: Arc::new(hello),
             now: 0,
@@ -188,6 +191,18 @@ impl Keeper {
     /// Of data sets that are opened from now on, this peer fetches nothing for frames: others render what it does not hold.
     pub fn never_fetches(&mut self) {
         self.never_fetches = true;
+    }
+
+    /// Bricks that are read or fetched for frames take so much of its memory at most, bytes, but as the largest two need; else what is
+    /// left beside the copies that are wanted.
+    pub fn caches_at_most(&mut self, bytes: u64) {
+        self.cache_bytes = Some(bytes);
+    }
+
+    /// How often frames needed bricks that this peer does not hold.
+    #[must_use]
+    pub fn staging_counts(&self) -> StagingCounts {
+        self.staging.counts()
     }
 
     /// Takes what happened at `now`, and adds to `out` what is to be done, in this order.

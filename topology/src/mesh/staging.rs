@@ -18,6 +18,19 @@ const READS_MAX: usize = 4;
 /// The same where others are asked for them: several links, and the way there and back.
 const FETCHES_MAX: usize = 16;
 
+/// How often frames needed bricks that their peer does not hold, since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StagingCounts {
+    /// Bricks that were in memory still.
+    pub found: u64,
+    /// Bricks that were read or fetched, and came.
+    pub came: u64,
+    /// Memory that those take, bytes.
+    pub came_bytes: u64,
+    /// Bricks that made room for others.
+    pub evicted: u64,
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Staging {
@@ -38,6 +51,7 @@ pub(super) struct Staging {
     turn: u64,
     /// The device has no room for more of them; for none: until other bricks are freed.
     count_max: Option<usize>,
+    counts: StagingCounts,
 }
 
 /// What became of a brick that was read.
@@ -55,7 +69,8 @@ impl Staging {
     /// A frame needs a brick; true: it is in memory.
     pub(super) fn ask(&mut self, name: BrickName, question: u64) -> bool {
         if let Some(released) = self.staged.get_mut(&name) {
-            released.take().map(|turn| self.idle.remove(&turn));
+            let was_idle = released.take().map(|turn| self.idle.remove(&turn));
+            self.counts.found += u64::from(was_idle.is_some());
             return true;
         }
         if let Some(awaited) = self.reading.get_mut(&name) {
@@ -128,6 +143,7 @@ impl Staging {
                     return false;
                 };
                 staging.forget(name);
+                staging.counts.evicted += 1;
                 freed.push(name);
             }
             true
@@ -172,6 +188,8 @@ impl Staging {
         self.fetched.remove(&name);
         match read {
             Read::Done => {
+                self.counts.came += 1;
+                self.counts.came_bytes += self.sizes.get(&name).copied().unwrap_or(0);
                 self.staged.insert(name, None);
                 if awaited.is_none() {
                     self.set_idle(name);
@@ -300,12 +318,19 @@ impl Staging {
 
     /// The device is lost with all that was on it. Returns what frames wait for in vain, by which question.
     pub(super) fn device_lost(&mut self) -> Vec<(BrickName, u64)> {
+        let counts = self.counts;
         let Self {
             waiting, reading, ..
         } = std::mem::take(self);
+        self.counts = counts;
         let reading = reading.into_iter();
         let reading = reading.filter_map(|(name, awaited)| Some((name, awaited?)));
         reading.chain(waiting).collect()
+    }
+
+    /// See [`StagingCounts`].
+    pub(super) fn counts(&self) -> StagingCounts {
+        self.counts
     }
 
     /// Whether there is one at most, in memory or being read.

@@ -16,8 +16,8 @@ use brickmesh_topology::{
     data::brick_set::BrickSet,
     mesh::{
         keeper::{
-            Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, ShelfResult,
-            TICK_MICROS, UploadResult,
+            Hello, Keeper, KeeperInput, KeeperMessage, KeeperOutput, LoadResult, Sharing,
+            ShelfResult, TICK_MICROS, UploadResult,
         },
         replicas::Origin,
     },
@@ -70,6 +70,7 @@ impl Machine {
             is_device_lost: false,
             memory_bytes: u64::from(recipe.room) * manifest.largest_brick_bytes(),
             shelf_bytes: u64::from(recipe.shelf) * manifest.largest_brick_bytes(),
+            sharing: Sharing::Object,
             version: String::new(),
             is_viewer: false,
         };

@@ -111,9 +111,8 @@ impl Rendering {
         name: (Digest, BrickIndex),
         (question, is_there): (u64, bool),
     ) {
-        self.step(env, |worker, out| {
-            worker.staged(name, question, is_there, out)
-        });
+        let bytes = is_there.then(|| self.inputs.brick_bytes(name));
+        self.step(env, |worker, out| worker.staged(name, question, bytes, out));
     }
 
     /// The memory of a brick that frames needed was freed.

@@ -135,6 +135,10 @@ pub struct BrickAccesses {
     pub cached: u32,
     /// Read, or fetched from others.
     pub missed: u32,
+    /// Bytes of those that were missed and came.
+    pub missed_bytes: u64,
+    /// Bricks that were in its memory still and made room for others, of this frame or of one that was begun later.
+    pub evicted: u32,
     /// How often a job acquired a brick: its own, and each that its rays waited for.
     pub acquired: u32,
     /// How long the peer waited for bricks and rendered nothing, as seen every twentieth of a second, microseconds.
@@ -148,11 +152,13 @@ impl BrickAccesses {
             (&mut self.held, other.held),
             (&mut self.cached, other.cached),
             (&mut self.missed, other.missed),
+            (&mut self.evicted, other.evicted),
             (&mut self.acquired, other.acquired),
         ];
         for (sum, other) in pairs {
             *sum = sum.saturating_add(other);
         }
+        self.missed_bytes = self.missed_bytes.saturating_add(other.missed_bytes);
         self.waited_micros = self.waited_micros.saturating_add(other.waited_micros);
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct ActiveFrame<F, I> {
     /// Bricks that jobs here needed, as they were then, and which these are.
     accesses: BrickAccesses,
     accessed: BTreeSet<BrickIndex>,
+    /// Those of them that were missed, and did not come yet.
+    missed: BTreeSet<BrickIndex>,
     /// Bricks to ask for, in that order; and whether those that are in memory still come first.
     to_ask: VecDeque<BrickIndex>,
     are_kept_first: bool,
@@ -105,6 +107,7 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
             unheld: BTreeMap::new(),
             accesses: BrickAccesses::default(),
             accessed: BTreeSet::new(),
+            missed: BTreeSet::new(),
             to_ask: VecDeque::new(),
             are_kept_first: false,
             in_vain: BTreeSet::new(),
@@ -198,12 +201,12 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     /// A brick was asked for.
     pub(super) fn accesses(&mut self, brick: BrickIndex, is_cached: bool) {
         if self.accessed.insert(brick) {
-            let count = if is_cached {
-                &mut self.accesses.cached
+            if is_cached {
+                self.accesses.cached += 1;
             } else {
-                &mut self.accesses.missed
-            };
-            *count += 1;
+                self.accesses.missed += 1;
+                self.missed.insert(brick);
+            }
         }
     }
 
@@ -218,11 +221,19 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
         self.to_ask.pop_front();
     }
 
-    /// A brick is in device memory.
-    pub(super) fn came(&mut self, brick: BrickIndex) {
+    /// A brick of so many bytes is in device memory.
+    pub(super) fn came(&mut self, brick: BrickIndex, bytes: u64) {
+        if self.missed.remove(&brick) {
+            self.accesses.missed_bytes = self.accesses.missed_bytes.saturating_add(bytes);
+        }
         if let Some(jobs) = self.unheld.get(&brick) {
             self.work.unpark(jobs);
         }
+    }
+
+    /// A brick that was in memory still made room for another one.
+    pub(super) fn evicts(&mut self) {
+        self.accesses.evicted = self.accesses.evicted.saturating_add(1);
     }
 
     /// A brick cannot be had: its jobs are not rendered here.

@@ -154,10 +154,8 @@ impl DeviceBricks {
         }
     }
 
-    /// The memory of a brick was freed.
-    pub(super) fn freed(&mut self, name: BrickName) {
-        if self.is_kept(name) {
-            self.staged.remove(&name);
-        }
+    /// The memory of a brick was freed. True: nobody needed it of late.
+    pub(super) fn freed(&mut self, name: BrickName) -> bool {
+        self.is_kept(name) && self.staged.remove(&name).is_some()
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         roster::{Roster, RosterEntry},
     },
     base::{digest::Digest, peer::PeerId},
-    data::manifest::Manifest,
+    data::{brick_grid::BrickIndex, manifest::Manifest},
     frame::frame_requests::{AttemptRequest, FrameMessage, Named},
     picture::{camera::View, render_settings::RenderSettings, visible_cells::VisibleCellsCache},
 };
@@ -99,6 +99,13 @@ impl FrameInputs {
     pub fn close(&mut self, data_set: Digest) {
         self.data_sets.remove(&data_set);
         self.last.retain(|(_, d), _| *d != data_set);
+    }
+
+    /// Bytes of a brick of a data set that is known.
+    #[must_use]
+    pub fn brick_bytes(&self, (data_set, brick): (Digest, BrickIndex)) -> u64 {
+        let manifest = self.data_sets.get(&data_set);
+        manifest.map_or(0, |manifest| manifest.brick_bytes(brick))
     }
 
     /// A requester is gone.

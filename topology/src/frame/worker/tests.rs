@@ -610,7 +610,7 @@ fn staged(worker: &mut Worker, brick: u32, is_there: bool) -> Vec<Output> {
         worker.staged(
             (data_set(), BrickIndex(brick)),
             question,
-            is_there,
+            is_there.then_some(40),
             &mut out,
         );
     }
@@ -645,6 +645,33 @@ fn jobs_wait_for_their_bricks_while_others_are_rendered() {
     worker.freed((data_set(), BrickIndex(0)));
     let out = begin(&mut worker, key(2, 0), &frame);
     assert_eq!(stages(&out).0, [1, 3, 0]);
+}
+
+#[test]
+fn what_came_for_a_frame_and_what_made_room_for_it_is_told() {
+    let mut worker = holding(&[2]);
+    let frame = shown(&[9_000; 4]);
+    begin(&mut worker, key(1, 0), &frame);
+    let mut out = done(&mut worker, &key(1, 0), 2);
+    for brick in [0, 1, 3] {
+        staged(&mut worker, brick, true);
+        out = done(&mut worker, &key(1, 0), brick);
+        // Only what nobody needs any more can make room.
+        (0..2).for_each(|_| worker.freed((data_set(), BrickIndex(0))));
+    }
+    let bricks = told(&out).into_iter().find_map(|(_, m)| match m {
+        FrameMessage::JobsDone { bricks, .. } => Some(bricks),
+        _ => None,
+    });
+    let expected = BrickAccesses {
+        held: 1,
+        missed: 3,
+        missed_bytes: 120,
+        evicted: 1,
+        acquired: 4,
+        ..BrickAccesses::default()
+    };
+    assert_eq!(bricks, Some(expected));
 }
 
 #[test]
@@ -754,7 +781,12 @@ fn bricks_of_a_frame_that_ends_are_released_but_for_one_that_is_rendered_or_need
         panic!("{out:?}");
     };
     let mut out = Vec::new();
-    worker.staged((data_set(), BrickIndex(0)), question - 1, true, &mut out);
+    worker.staged(
+        (data_set(), BrickIndex(0)),
+        question - 1,
+        Some(40),
+        &mut out,
+    );
     assert!(out.is_empty(), "{out:?}");
     assert_eq!(renders(&staged(&mut worker, 0, true)), [(3, 0)]);
 }

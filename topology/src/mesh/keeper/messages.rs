@@ -32,11 +32,27 @@ pub struct Hello {
     /// Room on its shelf: bricks that it keeps on a disk, in bytes; 0: it has none.
     #[serde(default)]
     pub shelf_bytes: u64,
+    /// How it gets bricks that it does not hold.
+    #[serde(default)]
+    pub sharing: Sharing,
     /// Version of its program, for people.
     pub version: String,
     /// Whether it is a viewer, whose camera others may follow.
     #[serde(default)]
     pub is_viewer: bool,
+}
+
+/// How a peer gets bricks for frames that it does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// Jobs wait until their bricks are loaded.
+    #[default]
+    Object,
+    /// Jobs read bricks, of which these come then.
+    Page,
+    /// It gets none.
+    Off,
 }
 
 /// How a peer is doing, said with each heartbeat.

@@ -383,6 +383,8 @@ impl Keeper {
             // Where a limit is less than a brick, what the volume itself is read in is lent.
             let of_limit = |limit: u64| limit.max(set.brick_bytes).min(limited);
             let later = set.capacity_in(limit.map_or(0, of_limit));
+            let cache = self.cache_bytes.map(|bytes| set.usual_in(bytes));
+            set.replicas.caches_at_most(cache);
             if set.replicas.set_room(capacity, later, self.now) {
                 self.dirty = true;
                 out.push(KeeperOutput::Roster(data_set));

@@ -5,7 +5,7 @@ use crate::{
     base::{digest::Digest, peer::PeerId},
     data::brick_grid::BrickIndex,
     mesh::{
-        replicas::{Origin, Replicas},
+        replicas::{Origin, Replicas, STAGED_MIN},
         staging::Read,
         transfers::BrickName,
     },
@@ -204,7 +204,10 @@ impl Keeper {
         let reserve = |set: &DataSet| u64::from(set.replicas.announcement().reserve);
         let reserved = sum(&|set| set.typical_bytes * reserve(set));
         let there = free(sum(&|set| set.bytes_there(&self.transfers)));
-        free(sum(&|set| set.bytes(&self.transfers))).max(reserved.min(there))
+        let room = free(sum(&|set| set.bytes(&self.transfers))).max(reserved.min(there));
+        let largest = self.sets.values().map(|set| set.brick_bytes).max();
+        let least = u64::from(STAGED_MIN) * largest.unwrap_or(0);
+        room.min(self.cache_bytes.unwrap_or(u64::MAX).max(least))
     }
 
     /// Whether bricks of frames are still where held ones are to be.

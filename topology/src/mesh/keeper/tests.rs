@@ -147,6 +147,7 @@ impl Mesh {
             is_device_lost: false,
             memory_bytes: capacity * manifest(1).largest_brick_bytes(),
             shelf_bytes: shelf * manifest(1).largest_brick_bytes(),
+            sharing: Sharing::Object,
             version: String::new(),
             is_viewer: false,
         };

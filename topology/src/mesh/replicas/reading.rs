@@ -60,6 +60,8 @@ pub(super) struct Reading {
     pub(super) fetches_until: u64,
     /// This peer renders what it holds, or reads from its own disk, and nothing else.
     pub(super) never_fetches: bool,
+    /// Room that is kept free at most for bricks that frames need beside those held.
+    cache_max: Option<u32>,
 }
 
 impl Replicas {
@@ -100,6 +102,7 @@ impl Replicas {
             true => reserve.max(self.cache_of(room)),
             false => reserve,
         };
+        let reserve = reserve.min(self.reading.cache_max.unwrap_or(u32::MAX).max(least));
         if reserve > 0 || self.own.reserve == 0 {
             (self.own.reserve, self.reading.reads_until) = (reserve, None);
         } else if now
@@ -120,6 +123,12 @@ impl Replicas {
     /// This peer keeps no room for what others would have to send it for frames.
     pub(in crate::mesh) fn never_fetches(&mut self) {
         self.reading.never_fetches = true;
+    }
+
+    /// Room for so many bricks is kept free at most for those that frames need beside the ones held, but as many as the largest two need.
+    pub(in crate::mesh) fn caches_at_most(&mut self, bricks: Option<usize>) {
+        let bricks = bricks.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        self.reading.cache_max = bricks;
     }
 
     /// Whether that is so.

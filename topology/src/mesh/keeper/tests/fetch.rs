@@ -74,6 +74,40 @@ fn every_peer_has_every_brick_for_its_frames_within_its_memory() {
 }
 
 #[test]
+fn what_frames_need_beside_held_bricks_is_bounded_where_that_is_said() {
+    let brick = manifest(1).largest_brick_bytes();
+    let reserves = |cache: Option<u64>| {
+        let mut mesh = Mesh::new(&[18; 3]);
+        for keeper in mesh.keepers.iter_mut().flatten() {
+            cache
+                .into_iter()
+                .for_each(|bytes| keeper.caches_at_most(bytes));
+        }
+        mesh.run(SECOND);
+        let data = manifest(1);
+        mesh.input(0, KeeperInput::Offer(Arc::clone(&data), 1));
+        mesh.input(0, KeeperInput::Fetches(data.digest()));
+        mesh.run(10 * SECOND);
+        let of = |n| mesh.replicas(n, data.digest()).announcement().reserve;
+        let of_all: Vec<u32> = (0..3).map(of).collect();
+        for n in 0..3 {
+            let used = used(&mut mesh, n, data.digest(), &all());
+            assert_eq!(used, [true; 27], "peer {n}");
+            let staged = mesh.keeper(n).staging.bytes();
+            let most = cache.map_or(u64::MAX, |bytes| bytes.max(2 * brick));
+            assert!(staged <= most, "peer {n}: {staged}");
+        }
+        of_all
+    };
+    let left = reserves(None);
+    assert!(left.iter().all(|&n| n > 4), "{left:?}");
+    assert_eq!(reserves(Some(4 * brick)), [4; 3]);
+    let least = reserves(Some(0));
+    assert_eq!(least, [2; 3], "one is rendered while the next comes");
+    assert_eq!(reserves(Some(1_000 * brick)), left, "no copy gives way");
+}
+
+#[test]
 fn who_comes_with_nothing_fetches_at_once_and_what_was_fetched_stays_as_long_as_there_is_room() {
     let (mut mesh, data) = fetching(&[27, 27]);
     mesh.join(20);
