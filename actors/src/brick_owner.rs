@@ -104,9 +104,6 @@ impl BrickOwner {
         let incarnation =
             incarnation.map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX));
         let mut keeper = Keeper::new(outbox.local().clone(), hello, brick_bytes, incarnation);
-        if matches!(sharing, Sharing::Off) {
-            keeper.never_fetches();
-        }
         if let Some(bytes) = cache_bytes {
             keeper.caches_at_most(bytes);
         }

@@ -354,7 +354,7 @@ pub struct MeshArgs {
     /// How each peer of this process gets bricks for a picture that it does not hold
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     pub sharing: SharingArg,
-    /// Of --memory, what bricks may take that are read or fetched for pictures and not held, but for two of them [default: what is left beside the copies that are held]
+    /// Of --memory, what bricks may take at most that are read or fetched for pictures and not held, though never less than the two largest take [default: what is left beside the copies that are held]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
     pub cache: Option<u64>,
     /// End with an error where not every brick can be shown, rather than show what there is
@@ -654,7 +654,7 @@ pub struct PeerArgs {
     /// How it gets bricks for a picture that it does not hold
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     pub sharing: SharingArg,
-    /// Of --memory, what bricks may take that are read or fetched for pictures and not held, but for two of them [default: what is left beside the copies that are held]
+    /// Of --memory, what bricks may take at most that are read or fetched for pictures and not held, though never less than the two largest take [default: what is left beside the copies that are held]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
     pub cache: Option<u64>,
     /// .brickmesh folder to offer to the mesh

@@ -64,6 +64,9 @@ impl OcclusionMap {
         let (mut hides_more, lost) = (false, self.lost);
         let (edge, all_columns) = (self.edge as usize, self.columns());
         let [columns, rows] = self.whole_cells(&inside);
+        if columns.is_empty() {
+            return false;
+        }
         let mut least = vec![0.0_f32; if edge > 1 { columns.len() } else { 0 }];
         for row in rows {
             let lines = self.lines_of(&columns, row);

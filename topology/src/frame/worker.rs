@@ -395,8 +395,9 @@ impl<F: AsRef<FramePlan>, I: Image> FrameWorker<F, I> {
 
     /// The memory of a brick that was released is needed for another one.
     pub fn freed(&mut self, name: (Digest, BrickIndex)) {
+        // What is over here tells nothing more.
         if self.bricks.freed(name)
-            && let Some(oldest) = self.frames.front_mut()
+            && let Some(oldest) = self.frames.iter_mut().find(|f| f.is_busy())
         {
             oldest.evicts();
         }

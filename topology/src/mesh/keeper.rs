@@ -104,7 +104,6 @@ pub struct Keeper {
     dropping: Vec<(u64, Digest, BrickIndex)>,
     transfers: Transfers,
     staging: Staging,
-    never_fetches: bool,
     /// See [`Self::caches_at_most`].
     cache_bytes: Option<u64>,
     leaving: Leaving,
@@ -158,7 +157,6 @@ impl Keeper {
             brick_bytes,
             transfers: Transfers::new(&local),
             staging: Staging::default(),
-            never_fetches: false,
             cache_bytes: None,
             local,
             hello: Arc::new(hello),
@@ -188,13 +186,8 @@ impl Keeper {
         }
     }
 
-    /// Of data sets that are opened from now on, this peer fetches nothing for frames: others render what it does not hold.
-    pub fn never_fetches(&mut self) {
-        self.never_fetches = true;
-    }
-
-    /// Bricks that are read or fetched for frames take so much of its memory at most, bytes, but as the largest two need; else what is
-    /// left beside the copies that are wanted.
+    /// Bricks that are read or fetched for frames take so much of its memory at most, bytes, though never less than the two largest
+    /// take; else what is left beside the copies that are wanted.
     pub fn caches_at_most(&mut self, bytes: u64) {
         self.cache_bytes = Some(bytes);
     }

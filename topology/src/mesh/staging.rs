@@ -21,9 +21,9 @@ const FETCHES_MAX: usize = 16;
 /// How often frames needed bricks that their peer does not hold, since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StagingCounts {
-    /// Bricks that were in memory still.
+    /// Bricks that were in memory still when they were asked for again.
     pub found: u64,
-    /// Bricks that were read or fetched, and came.
+    /// Bricks that were read or fetched, and came while they were asked for.
     pub came: u64,
     /// Memory that those take, bytes.
     pub came_bytes: u64,
@@ -188,10 +188,11 @@ impl Staging {
         self.fetched.remove(&name);
         match read {
             Read::Done => {
-                self.counts.came += 1;
-                self.counts.came_bytes += self.sizes.get(&name).copied().unwrap_or(0);
                 self.staged.insert(name, None);
-                if awaited.is_none() {
+                if awaited.is_some() {
+                    self.counts.came += 1;
+                    self.counts.came_bytes += self.sizes.get(&name).copied().unwrap_or(0);
+                } else {
                     self.set_idle(name);
                 }
                 self.count_max = self.count_max.map(|max| max.max(self.staged.len()));
@@ -255,6 +256,7 @@ impl Staging {
             self.idle.remove(&turn);
         }
         self.takes(name, bytes);
+        self.counts.found += 1;
     }
 
     /// The brick is held from now on, or its memory was freed. True: it was staged.
@@ -296,6 +298,7 @@ impl Staging {
         idle.iter().for_each(|&name| {
             self.forget(name);
         });
+        self.counts.evicted += idle.len() as u64;
         idle
     }
 
@@ -410,9 +413,17 @@ mod tests {
     fn the_one_released_first_is_freed_and_none_that_is_in_use() {
         let mut staging = Staging::default();
         used(&mut staging, [0, 1, 2, 0], 3);
+        let counts = |found, came, evicted| StagingCounts {
+            found,
+            came,
+            came_bytes: 10 * came,
+            evicted,
+        };
+        assert_eq!(staging.counts(), counts(1, 3, 0));
         assert!(staging.ask(name(1), 1));
         assert!(!staging.ask(name(3), 1));
         assert_eq!(go_on(&mut staging, 3), (vec![2], vec![3]));
+        assert_eq!(staging.counts(), counts(2, 3, 1));
         assert_eq!(staging.read(name(3), Read::Done), Some((1, true)));
         // The room is needed for something else.
         assert_eq!(go_on(&mut staging, 1).0, [0]);

@@ -135,9 +135,9 @@ pub struct BrickAccesses {
     pub cached: u32,
     /// Read, or fetched from others.
     pub missed: u32,
-    /// Bytes of those that were missed and came.
+    /// Bytes of those that came before they were let go again; of pages, without those that a thread had to ask for.
     pub missed_bytes: u64,
-    /// Bricks that were in its memory still and made room for others, of this frame or of one that was begun later.
+    /// Bricks that were in its memory still and made room for others while this was the oldest frame that was rendered there.
     pub evicted: u32,
     /// How often a job acquired a brick: its own, and each that its rays waited for.
     pub acquired: u32,

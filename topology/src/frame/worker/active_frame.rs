@@ -486,14 +486,14 @@ impl<F: AsRef<FramePlan>, I: Image> ActiveFrame<F, I> {
     ) -> bool {
         self.unlit.remove(&job);
         self.step(out, |work, steals| work.job_done(job, spent_micros, steals));
-        let is_in_front = self.is_in_front(job);
+        let is_in_front = self.occlusion.is_some() && self.is_in_front(job);
         let map = self.occlusion.as_mut().filter(|_| is_in_front);
         let hides_more = map.is_some_and(|map| map.add(job, image));
         self.came_to(job, measured_micros.max(1), image, out);
         hides_more
     }
 
-    /// Whether others that are to be rendered here are behind a job.
+    /// Whether others that are to be rendered here are behind a job; those that come by stealing later are not known yet.
     fn is_in_front(&self, job: u32) -> bool {
         let (plan, job) = (self.plan(), job as usize);
         let mut of_tiles = plan.tile_jobs.of_job(job);

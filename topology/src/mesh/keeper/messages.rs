@@ -51,7 +51,7 @@ pub enum Sharing {
     Object,
     /// Jobs read bricks, of which these come then.
     Page,
-    /// It gets none.
+    /// It gets none from others, and renders what it holds or reads from its own file.
     Off,
 }
 

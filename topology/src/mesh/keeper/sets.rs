@@ -3,7 +3,7 @@
 
 use super::{
     DATA_SETS_MAX, DROP_MICROS, DataSet, Keeper, KeeperMessage, KeeperOutput, LoadResult,
-    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX, NEW_MICROS, READABLE_DROP_MICROS,
+    MANIFEST_BYTES_MAX, NEED_MICROS, NEEDED_MAX, NEW_MICROS, READABLE_DROP_MICROS, Sharing,
 };
 use crate::{
     balance::roster::{Candidate, RosterEntry},
@@ -216,7 +216,7 @@ impl Keeper {
         out.push(KeeperOutput::Opened(Arc::clone(&manifest)));
         let mut set = DataSet::new(&self.local, manifest, &self.brick_bytes, redundancy);
         set.shelf.is_listed = self.hello.shelf_bytes == 0;
-        if self.never_fetches {
+        if self.hello.sharing == Sharing::Off {
             set.replicas.never_fetches();
         }
         if is_new {

@@ -70,7 +70,7 @@ impl Keeper {
 
     /// Frees and reads as many bricks as there is need and room for.
     pub(super) fn stage_all(&mut self, out: &mut Vec<KeeperOutput>) {
-        let room = self.staging_room();
+        let room = self.staging_room().min(self.cache_max());
         let sets = &self.sets;
         let bytes = |(d, brick)| (sets.get(&d)).map_or(0, |s| s.brick_bytes_of(brick));
         let is_read = |(data_set, brick): BrickName| {
@@ -204,10 +204,14 @@ impl Keeper {
         let reserve = |set: &DataSet| u64::from(set.replicas.announcement().reserve);
         let reserved = sum(&|set| set.typical_bytes * reserve(set));
         let there = free(sum(&|set| set.bytes_there(&self.transfers)));
-        let room = free(sum(&|set| set.bytes(&self.transfers))).max(reserved.min(there));
+        free(sum(&|set| set.bytes(&self.transfers))).max(reserved.min(there))
+    }
+
+    /// See [`Self::caches_at_most`].
+    fn cache_max(&self) -> u64 {
         let largest = self.sets.values().map(|set| set.brick_bytes).max();
         let least = u64::from(STAGED_MIN) * largest.unwrap_or(0);
-        room.min(self.cache_bytes.unwrap_or(u64::MAX).max(least))
+        self.cache_bytes.unwrap_or(u64::MAX).max(least)
     }
 
     /// Whether bricks of frames are still where held ones are to be.

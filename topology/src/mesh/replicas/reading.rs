@@ -125,7 +125,8 @@ impl Replicas {
         self.reading.never_fetches = true;
     }
 
-    /// Room for so many bricks is kept free at most for those that frames need beside the ones held, but as many as the largest two need.
+    /// Room for so many bricks is kept free at most for those that frames need beside the ones held, though never less than the two
+    /// largest take.
     pub(in crate::mesh) fn caches_at_most(&mut self, bricks: Option<usize>) {
         let bricks = bricks.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         self.reading.cache_max = bricks;
