@@ -212,7 +212,7 @@ fn staging(page: &Page, counts: &StagingCounts) -> prometheus::Result<()> {
         ),
         (
             "brickmesh_cache_missed_bytes_total",
-            "Memory that those take, in bytes.",
+            "Memory that is reckoned for those, in bytes.",
             counts.came_bytes,
         ),
         (

@@ -374,7 +374,7 @@ fn divided_in_words(frame: &FrameEntry) -> String {
     frame.image_tile.map_or_else(String::new, |edge| {
         let bricks = counted(all.missed as usize, "brick");
         let bytes = bytes_in_words(all.missed_bytes);
-        format!(" in tiles of {edge} pixels, {bricks} fetched ({bytes})")
+        format!(" in tiles of {edge} pixels, {bricks} read or fetched ({bytes})")
     })
 }
 
